@@ -54,7 +54,7 @@ def isolated(
         return Isolated([run(None)], {})
     except ContractError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever is raised belongs to rows
+    except Exception as error:  # noqa: BLE001 - any exception belongs to rows
         return _Search(size, run, pure).result(error)
 
 

@@ -94,7 +94,7 @@ class OpenStep:
                 return self._run_rows((batch,))
             except ContractError:
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever a runner raises belongs to rows of this batch
+            except Exception as error:  # noqa: BLE001 - any exception belongs to rows of this batch
                 return self._run_apart(batch, error)
         except ContractError as error:
             raise ContractError(f"{self.name}: {error}") from error

@@ -39,7 +39,7 @@ class ContractError(StreamerError):
 
 @dataclass(frozen=True)
 class OpenContext:
-    """What a runner may use while it opens and runs."""
+    """The settings and services that a runner may use while it opens and runs."""
 
     base: Path = field(default_factory=Path.cwd)
     """Folder of the definition file: relative model paths start here."""
@@ -117,7 +117,7 @@ class Runner(ABC):
         return False
 
     def close(self) -> None:
-        """Release what opening took: models, files, devices. Called once."""
+        """Release the resources of opening: models, files, devices. Called once."""
 
 
 class RowRunner(Runner):
@@ -141,7 +141,7 @@ class RowRunner(Runner):
         for data in rows:
             try:
                 found.append(self.run(data))
-            except Exception as error:  # noqa: BLE001 - whatever a record raises belongs to that record
+            except Exception as error:  # noqa: BLE001 - any exception belongs to that record
                 found.append(error)
         return found
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class WritableDense(DenseView[T]):
-    """A view that writes into its memory; so do its slices, whatever elements they show."""
+    """A view that writes into its memory; so do its slices."""
 
     __slots__ = ()
 

@@ -109,8 +109,8 @@ class Image:
         `"numpy"` or `numpy.ndarray`: read-only uint8 array of shape (height, width, channels), BGR or gray.
         `"png"`, `"jpeg"`, `"bmp"`, `"gif"`: bytes of such a file; those it was made of, if they are one.
         `"bytes"` or `bytes`: the bytes it was made of, else PNG.
-        `"pil"` or `PIL.Image.Image`, `"frame"` or `av.VideoFrame`, and the forms of plug-ins; it may be what it was
-        made of. With details: `"JPEG quality 80"`, `"PNG compression 9"`, `"numpy RGB"`, or an `ImageFormat`.
+        `"pil"` or `PIL.Image.Image`, `"frame"` or `av.VideoFrame`, and the forms of plug-ins; it may be the object that
+        it was made of. With details: `"JPEG quality 80"`, `"PNG compression 9"`, `"numpy RGB"`, or an `ImageFormat`.
         Raises `DataError` for bytes that cannot be decoded and for any other target.
         """
         name = _CLASS_TARGETS.get(target) if isinstance(target, type) else str(target).lower()
@@ -132,7 +132,7 @@ class Image:
         `channels` is 3 (blue, green, red) or 1 (gray), by default those of the image; three of gray are equal.
         `part` is the part of the picture to take, `(x, y, width, height)` in its pixels, by default all of it.
         A video frame, or a part of it whose numbers are even, is scaled and converted in one go from its own planes (a
-        smaller pixel is the mean of what it covers). Other images are resized (bilinear), then made gray.
+        smaller pixel is the mean of those that it covers). Other images are resized (bilinear), then made gray.
         Raises `DataError` for more than `max_pixels` and for bytes that are no image.
         """
         if not self._scales_planes(part):

@@ -60,7 +60,7 @@ def joined(native: Any, values: Sequence[Any]) -> Spans:
 
 
 def read_spans(reader: Reader[R], spans: Spans) -> tuple[Spans, R]:
-    """What the reader makes of these records, and the spans that it read: with arrays that are contiguous."""
+    """The spans that were read, copied if their arrays were not contiguous, and the reader's result for them."""
     try:
         return spans, reader.read(spans.buffer, spans.starts, spans.lengths)
     except (BufferError, ValueError):

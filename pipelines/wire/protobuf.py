@@ -1,6 +1,6 @@
 """The protobuf form of a `Data`: the message `DataMap` of protos/data.proto, without a length prefix.
 
-It is Konduit Serving's, field for field. Arrays are little-endian, in C order. Beyond what Konduit writes it carries
+It is Konduit Serving's, field for field. Arrays are little-endian, in C order. Unlike Konduit's own writers it carries
 BYTES, BYTEBUFFER, lists of these, of `Data` and of lists, the true element type of arrays in lists, and the metadata
 of nested `Data` (docs/data.md describes how Konduit's readers treat these).
 """

@@ -1,7 +1,7 @@
 """`Agent`: one run of one service.
 
 Threads: one intake thread per source (it alone touches the source), the run thread (it alone touches the
-executor, the sinks and the ledger), and the threads in which a sink learns of confirmations. Between them: one bounded
+executor, the sinks and the ledger), and the threads in which a sink gets confirmations. Between them: one bounded
 queue of batches, a limit on bytes, and queues of messages.
 """
 
@@ -29,9 +29,9 @@ class Agent:
     """One run of one service: `run()`, or `start()`, `stop()`, `join()`. Not to be used twice."""
 
     def __init__(self, service: Service, *, start_from: str | None = None, assembly: Assembly | None = None) -> None:
-        """`start_from` puts the group's position back before it starts: earliest, latest or a time.
+        """`start_from` resets the group's position before it starts: earliest, latest or a time.
 
-        `assembly` replaces what would be built from the service's definition.
+        `assembly` replaces the parts that would be built from the service's definition.
         """
         self.service = service
         self.summary: Summary | None = None
@@ -112,7 +112,7 @@ class Agent:
         return None
 
     def pages(self) -> Mapping[str, Mapping[str, Callable[[], Any]]]:
-        """What its sources tell of themselves, by page and source."""
+        """The pages of its sources on the control port, by page and source."""
         return self._assembly.pages()
 
     def ready(self) -> str | None:

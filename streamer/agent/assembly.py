@@ -48,7 +48,7 @@ class Assembly:
 
     @property
     def transactional(self) -> TransactionalSink | None:
-        """The sink whose siblings all sinks are, if results and positions are committed by transactions."""
+        """One of the sinks, all of which share its transactions; `None` without transactions."""
         if not guarantee(self.service.delivery).transactional:
             return None
         sink = self.routes[0].sink
@@ -115,12 +115,12 @@ class Assembly:
             found.append(PartHotPath(f"sink {route.name}", route.sink.hot_path))
             found.append(PartHotPath(f"sink {route.name} codec", route.codec.hot_path))
         if self.dead is not None:
-            # It writes payloads as they came: its codec has nothing to do.
+            # It writes payloads as they came, without its codec.
             found.append(PartHotPath(f"sink {self.dead.name}", self.dead.sink.hot_path))
         return found
 
     def measured(self) -> list[Measured]:
-        """The sources, their codecs and the sinks, which may count and measure something themselves."""
+        """The sources, their codecs and the sinks, which may have metrics of their own."""
         found = [Measured(f"source {name}", config.type, source.metrics) for name, config, source in self.sources]
         found += [
             Measured(f"source {name}", _innermost(config).type, self.codecs[name].metrics)
@@ -133,7 +133,7 @@ class Assembly:
         return found
 
     def pages(self) -> dict[str, dict[str, Callable[[], Any]]]:
-        """What sources tell of themselves on the control port, by page and source."""
+        """The pages of the sources on the control port, by page and source."""
         found: dict[str, dict[str, Callable[[], Any]]] = {}
         for name, _, source in self.sources:
             for page, told in source.pages().items():
@@ -162,7 +162,7 @@ def build(
     sinks: Mapping[str, Sink] | None = None,
     dead: Sink | None = None,
 ) -> Assembly:
-    """The parts of a service, nothing connected yet.
+    """The parts of a service, not connected yet.
 
     `sources`, `sinks` (by name) and `dead` replace the service's own connectors, for tests and notebooks; codecs
     and everything else stay. `start_from` resets where sources begin (earliest, latest or a time). Raises
@@ -219,7 +219,7 @@ def _dead_letter(service: Service, sink: Sink | None, *, perishable: bool) -> Si
 
 
 def _innermost(config: SourceConfig) -> CodecConfig:
-    """The codec of a source, or that inside of it which reads what the others have opened."""
+    """The codec of a source; of one that unpacks another format, the codec inside that reads the content."""
     codec = codec_config(config.codec)
     while (inside := codec.wrapped) is not None:
         codec = inside

@@ -41,8 +41,8 @@ class BlockDecoder:
         `wanted`: the keys that the pipeline reads, `None` for all. `enrich` adds metadata to a decoded batch. `pixels`:
         how many pixels one batch may have, `None` for any number.
 
-        `wait(seconds, reason)` is called while the codec lacks what it needs for every record, a schema for example. It
-        returns `False` if the service stops.
+        `wait(seconds, reason)` is called while the codec can decode no record at all, for lack of a schema for
+        example. It returns `False` if the service stops.
         """
         self.codec = codec
         self._source = source

@@ -1,4 +1,4 @@
-"""The debug flag of a service and of its records: results that carry a trace of what each step did."""
+"""The debug flag of a service and of its records: results that carry a trace of all steps."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _carrying(batch: Batch, traces: Mapping[int, Trace]) -> Batch:
         trace = next((traces[one] for one in batch.parents(position).tolist() if one in traces), None)
         if trace is not None:
             own = metadata[position]
-            # A copy: it may be shared with what went in.
+            # A copy: the metadata may be shared with the input.
             own = Data() if own is None else own.copy()
             own[TRACE] = trace.to_data()
             metadata[position] = own

@@ -38,7 +38,7 @@ class DecodedBatch:
     letters: dict[int, Letter] = field(default_factory=dict)
     """The dead letters that were sent for its rows, to be sent again if one is lost."""
     rows: RowNumbers = field(init=False)
-    """Numbers of the rows to run, rising: all but those whose lane has ended or that another part of the batch has."""
+    """Numbers of the rows to run, rising: not those whose lane has ended, or that another part of the batch has."""
 
     def cut(self, size: int) -> tuple[DecodedBatch, DecodedBatch]:
         """The first `size` rows of the batch, with those among them that failed or are empty, and the others."""
@@ -54,7 +54,7 @@ class DecodedBatch:
         return first, rest
 
     def let_go(self) -> None:
-        """Free the payloads: nothing is made of the records any more."""
+        """Free the payloads: they are no longer needed."""
         self.records = self.records.without_payloads()
         self.kept = False
 

@@ -50,5 +50,5 @@ class DrainTime:
             self.deadline = time.monotonic() + self._drain
 
     def ran(self) -> None:
-        """The pipeline has just run a batch, or has nothing left to run."""
+        """The pipeline has just run a batch, or has no batch left to run."""
         self._ran_at = time.monotonic()

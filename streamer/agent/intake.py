@@ -69,7 +69,7 @@ class Intake:
         opens_images: bool,
         log: Any,
     ) -> None:
-        """`stuck_after`: seconds after which a source that delivers nothing, though it has records, counts as stuck."""
+        """`stuck_after`: seconds after which a source that has records and delivers none counts as stuck."""
         self.source = source
         self.meters = meters
         self.down: str | None = None
@@ -83,7 +83,7 @@ class Intake:
         self.processed = 0
         """Batches of this source that the run thread has run. Written by the run thread."""
         self.starved = False
-        """Whether the source gives nothing more until something is acknowledged. Written by the intake thread."""
+        """Whether the source gives no more records until some are acknowledged. Written by the intake thread."""
         self.processed_at_commit = -1
         """`processed` at the last commit for which all sent messages were confirmed. Used by the run thread alone."""
         self.rewinds = 0
@@ -91,8 +91,8 @@ class Intake:
         self.progress_at = time.monotonic()
         """When its thread last served its messages, on `time.monotonic`."""
         self.token: TransactionToken | None = None
-        """What its present lanes can be committed with in transactions. Written by the intake thread, after it has told
-        of the lanes that ended before."""
+        """Commits positions of its present lanes in transactions. Written by the intake thread, after it has reported
+        the lanes that ended before."""
         self._decoder = BlockDecoder(
             source.name,
             codec,
@@ -137,7 +137,7 @@ class Intake:
         self._thread.start()
 
     def wait_until_open(self) -> None:
-        """Return when the source is open. Raises what opening it raised."""
+        """Return when the source is open. Raises the error of opening it."""
         self._opened.wait()
         if self._open_error is not None:
             raise self._open_error
@@ -155,7 +155,7 @@ class Intake:
         self.source.wake()
 
     def discard(self) -> None:
-        """Poll no more, and hand over nothing more, as nothing more is run. From any thread."""
+        """Stop polling and hand over no more batches, as no more are run. From any thread."""
         self._discard.set()
         self.stop()
 
@@ -201,7 +201,7 @@ class Intake:
                 self._read()
                 self._tell(Finished(self, self._rewound))
                 self._rest()
-        except BaseException as error:  # noqa: BLE001 - the run thread decides what becomes of the service
+        except BaseException as error:  # noqa: BLE001 - the run thread decides whether the service stops
             self._fail(error)
         try:
             while not self._leaving:
@@ -210,7 +210,7 @@ class Intake:
             self._fail(error)
         try:
             self.source.close()
-        except Exception as error:  # noqa: BLE001 - too late to do anything but say so
+        except Exception as error:  # noqa: BLE001 - too late to do anything but log it
             self._log.error("the source could not be closed properly", source=self.source.name, error=str(error))
 
     def _open(self) -> None:
@@ -273,7 +273,7 @@ class Intake:
             self._hand_over(closed)
 
     def _is_time_to_poll(self) -> bool:
-        """Perishable records are polled when they can be run at once: the last batch is done, and another is asked for.
+        """Perishable records are polled when they can be run at once: the last batch is done, and the run thread waits.
 
         Waits for that a little while.
         """
@@ -347,7 +347,7 @@ class Intake:
             self._batcher.forget(gone)
             self._tell(Ended(gone))
         if left:
-            # Where nothing ever comes again that is nothing new: a film begins anew, a camera is connected to again.
+            # Usual for sources that never deliver again: a film begins anew, a camera is connected to again.
             tell = self._log.debug if self.source.replays is Replays.NONE else self._log.warning
             tell("lanes ended for good, records already polled are finished", source=self.source.name)
             self._tell(Ended(left, finish=True))
@@ -401,7 +401,7 @@ class Intake:
             self._put(parts.popleft())
 
     def _wait_for_codec(self, seconds: float, reason: str) -> bool:
-        """Poll nothing for so long, as the codec cannot decode any record; `False` if the service stops meanwhile."""
+        """Do not poll for so long, as the codec cannot decode any record; `False` if the service stops meanwhile."""
         self.down, self._codec_waits = reason, True
         again = time.monotonic() + seconds
         while time.monotonic() < again:
@@ -416,7 +416,7 @@ class Intake:
             return
         self._told_silent = True
         self._log.warning(
-            "what the codec asks for is not published: the source cannot, or not now",
+            "the codec's request is not published: the source cannot publish, or not now",
             source=self.source.name,
             topic=request.topic,
         )
@@ -436,7 +436,7 @@ class Intake:
                 self._stand_still()
 
     def _put(self, decoded: DecodedBatch) -> None:
-        """Put a batch into the queue, waiting for bytes of the budget and a free place. Nothing is polled meanwhile."""
+        """Put a batch into the queue, waiting for bytes of the budget and a free place. It does not poll meanwhile."""
         reserved = False
         while not self._discard.is_set():
             reserved = reserved or self._budget.reserve(decoded.records.byte_count, WAIT)
@@ -447,7 +447,7 @@ class Intake:
             self._stand_still()
 
     def _stand_still(self) -> None:
-        """Called repeatedly while nothing is polled, so that the source can serve its bus."""
+        """Called repeatedly while polling has stopped, so that the source can serve its bus."""
         now = time.monotonic()
         if now < self._sign_at:
             return

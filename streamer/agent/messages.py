@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class RevokeRequest:
-    """The source is about to lose these lanes (a Kafka rebalance) and asks which positions it may acknowledge first.
+    """The source is about to lose these lanes (a Kafka rebalance) and needs the positions to acknowledge before that.
 
     The intake thread waits for `done` until `deadline` (seconds on `time.monotonic`). At `due` the run thread answers
-    even if batches of this source are still waiting, so that what is left of the time is for confirmations.
+    even if batches of this source are still waiting, so that the rest of the time is left for confirmations.
     """
 
     intake: Intake
@@ -47,7 +47,7 @@ class Ended:
 class Forgettable:
     """These lanes have ended with `Ended.finish`, and all their records have been handed over.
 
-    When these are run and confirmed, steps need to know nothing of the lanes any more.
+    When these are run and confirmed, steps can discard their state for the lanes.
     """
 
     intake: Intake
@@ -58,7 +58,7 @@ class Forgettable:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The intake will hand over nothing more unless it is told to rewind; `error` if that is because it failed."""
+    """The intake hands over no more batches unless it is told to rewind; `error` if that is because it failed."""
 
     intake: Intake
     rewinds: int

@@ -81,14 +81,14 @@ class RunLoop:
         """Names of the sources that replay a session: they acknowledge in each round, as their bus lets only a few
         records be in flight."""
         self._never_waits = any(source.replays is Replays.NONE for _, _, source in assembly.sources)
-        """Whether a source delivers nothing again: its records would be lost while the run thread waits for sinks."""
+        """Whether a source cannot deliver records again: they would be lost while the run thread waits for sinks."""
         self._stateful = False
         self._delivery: Delivery | None = None
         meters.in_flight = lambda: self._budget.reserved
         meters.lag = self._lag
 
     def stop(self) -> None:
-        """Poll nothing more; records in flight are finished as far as `limits.drain` allows. From any thread."""
+        """Stop polling; records in flight are finished as far as `limits.drain` allows. From any thread."""
         self._drain.begin()
         for intake in self.intakes:
             intake.stop()
@@ -161,7 +161,7 @@ class RunLoop:
             raise self._source_error
 
     def end(self, failed: bool) -> None:
-        """Acknowledge complete records, and close everything, whatever happened before."""
+        """Acknowledge complete records, and close everything, also after a failure."""
         try:
             for intake in self.intakes:
                 intake.discard()
@@ -259,7 +259,7 @@ class RunLoop:
         if decoded is not None:
             delivery.look_again(decoded)
             return decoded
-        # Sinks are asked often only while rows wait for them: to wake up takes longer than to ask.
+        # Sinks are queried often only while rows wait for them: a wake-up costs more than a query.
         asks = delivery.unconfirmed and (delivery.ledger.has_open_rows or self._guarantee.transactional)
         decoded = self._batches.get(CONFIRM_WAIT if asks else IDLE_WAIT)
         if decoded is not None:
@@ -283,7 +283,7 @@ class RunLoop:
         return True
 
     def _notice_standstill(self, decoded: DecodedBatch | None) -> None:
-        """Warn if nothing more can be polled because steps hold too many records, whose windows then never complete."""
+        """Warn if polling has stopped because steps hold too many records, whose windows then never complete."""
         if decoded is not None or self._open_delivery.unconfirmed or not (self._budget.is_full or self._held_up()):
             self._idle_since = None
         elif self._idle_since is None:
@@ -292,13 +292,13 @@ class RunLoop:
             self._idle_since = float("inf")
             if not self._budget.is_full:
                 self._log.warning(
-                    "the bus gives nothing more before something is acknowledged, and steps hold all that it gave; "
-                    "make its window larger, or those of the steps smaller",
+                    "the bus delivers no more records before some are acknowledged, and steps hold all that it "
+                    "delivered; make its window larger, or those of the steps smaller",
                     sources=[intake.source.name for intake in self._held_up()],
                 )
                 return
             self._log.warning(
-                "nothing more is polled, as records that steps hold take up limits.in_flight; raise it, or make the "
+                "polling has stopped, as records that steps hold take up limits.in_flight; raise it, or make the "
                 "windows smaller",
                 in_flight=self._budget.reserved,
             )
@@ -329,14 +329,14 @@ class RunLoop:
             return
         for lane in ended.lanes:
             if ledger.has_ended(lane):
-                # The records of lost results were to come again, and now the bus has forgotten them.
+                # The records of lost results should have come again, but the bus no longer has them.
                 self._log.error(
                     "records are lost: first their results, then the session of the bus", source=lane.source
                 )
             ledger.leave(lane)
 
     def _forget(self) -> None:
-        """Have steps forget the lanes whose last records are finished."""
+        """Have steps discard the state of lanes whose last records are finished."""
         ledger = self._open_delivery.ledger
         done = [
             one
@@ -348,7 +348,7 @@ class RunLoop:
             self._forgettable.remove(one)
 
     def _answer_revoke_requests(self) -> None:
-        """Answer the revoke requests whose source has nothing left in the queue, or whose time is nearly over."""
+        """Answer the revoke requests whose source has no batch left in the queue, or whose time is nearly over."""
         now = time.monotonic()
         ready = [
             one for one in self._revoke_requests if one.intake.processed >= one.intake.handed_over or now >= one.due
@@ -387,8 +387,8 @@ class RunLoop:
     def _held_up(self) -> list[Intake]:
         """The intakes whose source is starved, though all its records have been run: it waits for acknowledgements.
 
-        If nothing was run since a commit with everything confirmed, steps hold the source's records; such an intake is
-        returned only when there is nothing else to do.
+        If no batch was run since a commit with everything confirmed, steps hold the source's records; such an intake is
+        returned only when there is no other work.
         """
         found = [one for one in self.intakes if one.starved and one.processed >= one.handed_over]
         if found and not (self._runs.rest is None and self._batches.empty()):
@@ -396,7 +396,7 @@ class RunLoop:
         return found
 
     def _commit_for(self, intakes: Sequence[Intake]) -> None:
-        """Wait until all sent messages are confirmed, and acknowledge: these intakes get nothing more before that."""
+        """Wait until all sent messages are confirmed, and acknowledge: these intakes get no records before that."""
         trouble = self._wait_for_confirmations(time.monotonic() + self._service.limits.confirm)
         if trouble is not None:
             self._log.warning("results are not confirmed yet, trying again", error=str(trouble))
@@ -435,7 +435,7 @@ class RunLoop:
                 intake.acknowledge(own)
 
     def _drained(self) -> bool:
-        """Flush the steps and wait for confirmations, as the sources give nothing more.
+        """Flush the steps and wait for confirmations, as the sources have ended.
 
         Returns whether the run is over: not if records come again.
         """
@@ -462,7 +462,7 @@ class RunLoop:
         for intake in self.intakes:
             intake.discard()
         waiting = self._batches.waiting + (self._runs.rest is not None)
-        self._log.warning("there was no time to finish, the next run gets what is left", waiting=waiting)
+        self._log.warning("there was no time to finish, the next run gets the remaining records", waiting=waiting)
         self._drain.ran()
         self._open_delivery.hurry()
         while self._open_delivery.unconfirmed:

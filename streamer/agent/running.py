@@ -23,7 +23,7 @@ def begin(service: Service, *, start_from: str | None = None) -> Agent:
 
 
 def agent_of(service: Service) -> Agent | None:
-    """The agent that runs this service, or that ran it and was not forgotten."""
+    """The agent that runs this service, or that ran it and is still listed."""
     return _agents.get(id(service))
 
 

@@ -13,9 +13,9 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Within this context the first SIGTERM or SIGINT calls `stop`; a second one has the handler of before.
+    """Within this context the first SIGTERM or SIGINT calls `stop`; a second one goes to the earlier handler.
 
-    Python allows signal handlers in the main thread alone: in any other this does nothing.
+    Python allows signal handlers in the main thread only: in any other thread this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -11,11 +11,10 @@ Partition = tuple[str, int]
 
 
 class StallWatch:
-    """Knows since when each partition of one source has had records and delivered none. Times are monotonic seconds.
+    """Notes since when each partition of one source has had records and delivered none. Times are monotonic seconds.
 
-    Whatever the cause is (a client library that does not fetch, a connection that hangs), a restart is likely to mend
-    it, and nothing else would show it: the consumer group is stable, and the service waits. The intake thread writes,
-    any thread may read.
+    Whether a client library does not fetch, or a connection hangs, a restart is likely to mend it; and no other sign
+    would show it: the consumer group is stable, and the service waits. The intake thread writes, any thread may read.
     """
 
     def __init__(self) -> None:
@@ -33,11 +32,11 @@ class StallWatch:
         self._since = {partition: self._since.get(partition, now) for partition in behind}
 
     def reset(self) -> None:
-        """Forget all stalls, as the source is not polled at present or its peer is away: no record can come."""
+        """Discard all stalls, as the source is not polled at present or its peer is away: no record can come."""
         self._since = {}
 
     def stalled(self, now: float, patience: float) -> str | None:
-        """Which partitions have delivered nothing for more than `patience` seconds, for people; `None` if none has."""
+        """The partitions that have delivered no record for more than `patience` seconds, as text; `None` if none."""
         long = {partition: now - since for partition, since in self._since.items() if now - since > patience}
         if not long:
             return None

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a service did from start to end. Counts are of records; one delivered again counts again."""
+    """The counts of a run of a service. They are of records; one delivered again counts again."""
 
     service: str
     ok: int
@@ -19,7 +19,7 @@ class Summary:
     """Records that a step dropped on purpose, or that failed where `on_error: drop` is written down."""
     seconds: float
     reason: Literal["stopped", "ended", "failed"]
-    """`ended`: the sources had nothing more to give."""
+    """`ended`: all sources came to their end."""
     error: str | None = None
     """Why it failed."""
 

@@ -40,7 +40,7 @@ class Batcher(ABC):
         self.max_bytes = max_bytes
         self.max_wait = max_wait
         self.starved = False
-        """Whether the source said after its last poll that nothing more comes until something is acknowledged."""
+        """Whether the source reported after its last poll that no record comes until some are acknowledged."""
         self.sizer: BatchSizer | None = None
         """Decides how many records may be gathered together; `None`: `max_records`."""
         self.lanes: Collection[Lane] = ()

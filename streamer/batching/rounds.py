@@ -14,7 +14,7 @@ from streamer.batching.batcher import IDLE_WAIT, Batcher, Closed, Reason, withou
 from streamer.batching.roundsizer import RoundSizer
 
 NO_LIMIT: Final = 1 << 20
-"""`max_records` of a batcher whose size is learned, before anything is known."""
+"""`max_records` of a batcher whose size is learned, before the first measurement."""
 
 
 class RoundBatcher(Batcher):
@@ -37,7 +37,7 @@ class RoundBatcher(Batcher):
         before = len(self._blocks)
         self._begin()
         limit = self._limit()
-        # Polls cost more than a small round: those that could bring nothing new are left out.
+        # Polls cost more than a small round: those that could bring no new record are left out.
         all_polled = False
         if not self._count and limit > 1:
             self._poll(source, limit, self.max_bytes, 0.0)
@@ -60,7 +60,7 @@ class RoundBatcher(Batcher):
         self._later = [left for block in self._later if len(left := without_lanes(block, lanes))]
 
     def flush(self) -> Closed | None:
-        """As `Batcher.flush`; call it until there is nothing more."""
+        """As `Batcher.flush`; call it until it returns `None`."""
         self._begin()
         return super().flush()
 

@@ -10,19 +10,19 @@ CLOSE_TO_BEST: Final = 1.1
 TRIES: Final = 3
 """Batches of one size that are measured before the next size is tried."""
 _LAST: Final = 8
-"""Measurements of a size that are kept. The fastest of them counts: what makes others slower is mostly not the size."""
+"""Measurements of a size that are kept. The fastest of them counts: others are slower mostly for other reasons."""
 AGAIN: Final = 1000
 """Batches after which other sizes are tried again, as a machine's load and a model's work change."""
 IN_VAIN: Final = 2
-"""Larger sizes that may bring nothing before no more are tried."""
+"""Larger sizes that may fail to be faster before no more are tried."""
 
 
 class RoundSizer:
     """The size of rounds of one service: the smallest whose time per record is within 10 % of the best.
 
     On a processor without an accelerator that is mostly 1: a batch of 4 takes four times as long, and the first of its
-    records waits for the last. Sizes are tried in powers of two, up to the number of lanes, as long as they bring
-    something. The run thread calls `ran`, intake threads ask for `size`.
+    records waits for the last. Sizes are tried in powers of two, up to the number of lanes, as long as they are
+    faster. The run thread calls `ran`, intake threads read `size`.
     """
 
     def __init__(self) -> None:

@@ -1,1 +1,1 @@
-"""`streamer build`: what a service needs, pinned, in a folder that a container is made from."""
+"""`streamer build`: writes a folder with all that a service needs, pinned, to build a container from."""

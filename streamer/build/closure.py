@@ -30,7 +30,7 @@ class Pin:
 
 
 def closure(wanted: Mapping[str, Iterable[str]]) -> list[Pin]:
-    """The distributions by name with their extras, and everything that they depend on, by name.
+    """The distributions by name with their extras, and all their dependencies, sorted by name.
 
     Markers are those of this platform and Python. Raises `MissingPackageError` without the package `packaging`,
     `StreamerError` if something is not installed.
@@ -54,7 +54,7 @@ def closure(wanted: Mapping[str, Iterable[str]]) -> list[Pin]:
 
 
 def extra_installed(extra: str) -> bool:
-    """Whether everything that an extra of ours names is installed."""
+    """Whether all packages of an extra of ours are installed."""
     ours = distribution(DISTRIBUTION)
     if extra not in (ours.metadata.get_all("Provides-Extra") or ()):
         return False

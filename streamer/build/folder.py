@@ -1,4 +1,4 @@
-"""The folder that `streamer build` writes: everything that a container of the service is made from."""
+"""Writes the folder of `streamer build`, from which a container of the service is made."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _VARIABLE = re.compile(r"(?<!\$)\$\{(file:)?([^}:]+)")
 
 @dataclass(slots=True)
 class Built:
-    """What was written, and why."""
+    """The result of a build: the files written, and the reasons for them."""
 
     folder: Path
     services: list[str]
@@ -34,13 +34,13 @@ class Built:
     requirements: list[str]
     """Every distribution with its version, ours first."""
     why: dict[str, str]
-    """For each extra and for each further distribution that was asked for: what needs it."""
+    """Each extra and each further distribution, with a part of the service that needs it, or `--with`."""
     wheels: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     environment: list[str] = field(default_factory=list)
     """Environment variables that the service file reads."""
     notes: list[str] = field(default_factory=list)
-    """Files that are not in the folder, and what to do about it."""
+    """Files that are not in the folder, each with a hint what to do."""
 
 
 def build(
@@ -52,11 +52,11 @@ def build(
     folders: Iterable[Path] = (),
     progress: Callable[[str], None] = lambda text: None,
 ) -> Built:
-    """Write what the services of a file need into the folder `out`, which may only hold an earlier result.
+    """Write all that the services of a file need into the folder `out`, which may only hold an earlier result.
 
     `also` names distributions that the definition does not show; with `wheelhouse` a wheel of every distribution is
-    put beside them, as it is installed here; `folders` are where modules are looked for after the file's own. Raises
-    `DefinitionError` and `MissingPackageError` for a service that is wrong, `StreamerError` for what cannot be written.
+    put beside them, as it is installed here; modules are looked for in `folders` after the file's own. Raises
+    `DefinitionError` and `MissingPackageError` for a service that is wrong, `StreamerError` if writing fails.
     """
     services = load_all(file)
     documents = read_documents(file)
@@ -101,7 +101,7 @@ def _modules(uses: Iterable[Uses], folders: list[Path]) -> Modules:
 
 
 def _wanted(uses: Iterable[Uses], modules: Modules, also: Iterable[str]) -> tuple[dict[str, str], dict[str, set[str]]]:
-    """Why something is needed, and the distributions with their extras."""
+    """The reason for each extra and distribution, and the distributions with their extras."""
     why: dict[str, str] = {}
     wanted: dict[str, set[str]] = {DISTRIBUTION: set()}
 
@@ -111,7 +111,7 @@ def _wanted(uses: Iterable[Uses], modules: Modules, also: Iterable[str]) -> tupl
 
     for use in uses:
         for package, part in use.packages.items():
-            # What another distribution brings under the same import name serves too.
+            # Another distribution with the same import name serves too.
             if package.extra is not None and extra_installed(package.extra):
                 wanted[DISTRIBUTION].add(package.extra)
                 why.setdefault(f"{DISTRIBUTION}[{package.extra}]", part)
@@ -131,7 +131,7 @@ def _wheels(pins: list[Pin], folder: Path, wheelhouse: bool, progress: Callable[
     needed = [pin.name for pin in pins if wheelhouse or not on_an_index(pin.name)]
     made = []
     for name in needed:
-        progress(f"{name}: a wheel of what is installed here")
+        progress(f"{name}: makes a wheel of the installed files")
         folder.mkdir(parents=True, exist_ok=True)
         made.append(put_wheel(name, folder).name)
     return sorted(made)
@@ -176,7 +176,7 @@ def _cleared(out: Path) -> None:
     if out.is_dir() and any(out.iterdir()):
         marked = out / "requirements.txt"
         if not (marked.is_file() and marked.read_text(encoding="utf-8", errors="replace").startswith(MARK)):
-            raise StreamerError(f"{out} holds other things; choose an empty folder with --out")
+            raise StreamerError(f"{out} holds other files; choose an empty folder with --out")
         for name in (WHEELS, SERVICE):
             shutil.rmtree(out / name, ignore_errors=True)
     try:

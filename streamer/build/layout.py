@@ -1,4 +1,4 @@
-"""Where the files of a service lie in the folder: as they lie beside one another now, so that their paths stay true."""
+"""The places of a service's files in the folder, relative to each other as they are now, so that paths stay true."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Layout:
     service_file: Path
     files: dict[Path, PurePosixPath] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    """Files that are not copied, and what to do about it."""
+    """Files that are not copied, each with a hint what to do."""
 
     @property
     def folder(self) -> PurePosixPath:
@@ -80,5 +80,5 @@ def _weights(model: Path) -> list[Path]:
 
 
 def _normal(path: Path) -> Path:
-    # Links stay: what they lead to may lie elsewhere.
+    # Links are not resolved: their targets may lie elsewhere.
     return Path(os.path.normpath(path.absolute()))

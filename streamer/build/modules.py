@@ -1,4 +1,4 @@
-"""What modules that a definition names are made of: files beside it, and installed distributions that they import."""
+"""Where modules named by a definition come from: files beside it, and the installed distributions that they import."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class Modules:
 
 
 def followed(wanted: Iterable[tuple[str, str]], code: Iterable[tuple[str, str]], folders: Sequence[Path]) -> Modules:
-    """Modules with who names them, and code with where it stands: where they come from, with all that they import.
+    """The origin of modules and of the modules that code imports, and of all that these import.
 
-    As when a service runs, what is installed comes before what lies in the folders. Imports are read from the source,
-    those inside functions too; nothing is imported.
+    `wanted` are modules, each with the part of the service that names it; `code` are parts with code of their own. As
+    when a service runs, installed modules come before those in the folders. Imports are read from the source, those
+    inside functions too; nothing is imported.
     """
     found = Modules()
     waiting = [*wanted, *((name, part) for part, text in code for name in _imported(text))]
@@ -71,12 +72,12 @@ def _imported(source: str | bytes) -> Iterator[str]:
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
-        # Told where it is run; here there is nothing to read in it.
+        # The error is reported where the code runs; here it has no imports.
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
             yield node.module
-            # `from google.cloud import storage`: what is imported may be a module too.
+            # `from google.cloud import storage`: the imported name may be a module too.
             yield from (f"{node.module}.{alias.name}" for alias in node.names if alias.name != "*")

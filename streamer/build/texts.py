@@ -1,4 +1,4 @@
-"""The files that are written: requirements, the Dockerfile, what of the folder Docker gets to see."""
+"""The texts of the files: requirements, the Dockerfile, and .dockerignore."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import PurePosixPath
 from streamer.build.closure import Pin
 
 MARK = "# Written by `streamer build`"
-"""How every file begins that is written here, so that a folder is known again."""
+"""First line of the written files, by which a later build recognises its own folder."""
 WHEELS = "wheels"
 SERVICE = "service"
 
 
 def requirements_text(names: str, pins: Iterable[Pin], *, wheels: bool, offline: bool) -> str:
-    """`requirements.txt`: `pip install -r` installs these versions and nothing else."""
-    lines = [f"{MARK}: what {names} needs, and nothing else."]
+    """`requirements.txt`: `pip install -r` installs exactly these versions."""
+    lines = [f"{MARK}: the requirements of {names}, and no others."]
     if offline:
         lines.append("--no-index")
     if wheels:

@@ -1,4 +1,4 @@
-"""What a service uses: extras of ours, distributions of others, functions, files; read from its definition."""
+"""Finds in a service's definition what it uses: our extras, other distributions, functions and files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FileUsed:
 
 @dataclass(slots=True)
 class Uses:
-    """What one or several services use."""
+    """The packages, modules and files that one or several services use."""
 
     packages: dict[Package, str] = field(default_factory=dict)
     """Packages, and a part that needs each."""
@@ -44,7 +44,7 @@ class Uses:
     modules: dict[str, str] = field(default_factory=dict)
     """Modules that definitions name, and a part that does."""
     code: list[tuple[str, str]] = field(default_factory=list)
-    """Python code that stands in definitions, with the part that it stands in."""
+    """Python code in definitions, each with the part that holds it."""
     files: list[FileUsed] = field(default_factory=list)
     """Files that parts read, definitions among them."""
 
@@ -56,24 +56,24 @@ class Uses:
             self.packages.setdefault(package, part)
 
     def come_from(self, part: str, distribution: str) -> None:
-        """Add the distribution that a part is of, unless that is ours."""
+        """Add the distribution of a part, unless that is ours."""
         if distribution not in OURS_TOO:
             self.distributions.setdefault(distribution, part)
 
     def call(self, part: str, function: object) -> None:
-        """Add the module of a function that is named `module:name`; anything else is none."""
+        """Add the module of a function that is given as `module:name`; other values are ignored."""
         if isinstance(function, str) and well_formed(function):
             self.modules.setdefault(function.partition(":")[0], part)
 
 
 OURS_TOO = frozenset({OURS, "streamer-inference"})
-"""What our own distribution is called by registries."""
+"""Names of our own distribution in registries."""
 
 
 def used_by(service: Service) -> Uses:
-    """What the service uses.
+    """The packages, modules and files that the service uses.
 
-    Raises what finding the runners and codecs raises: `MissingPackageError`, `RegistryError`, `DefinitionError`.
+    Raises the errors of finding runners and codecs: `MissingPackageError`, `RegistryError`, `DefinitionError`.
     """
     uses = Uses()
     for part, config in _connectors(service):

@@ -1,6 +1,6 @@
-"""Wheels of distributions as they are installed here, for those that no package index has.
+"""Makes wheels of installed distributions, for those that no package index has.
 
-A wheel is a zip file of what it installs, with a list of its files (`RECORD`) that an installer keeps: from that list
+A wheel is a zip file of the files to install, with a list of them (`RECORD`) that an installer keeps: from that list
 the wheel is put together again. Format: the binary distribution format of the Python packaging specifications.
 """
 
@@ -42,8 +42,8 @@ def on_an_index(name: str) -> bool:
 def put_wheel(name: str, folder: Path) -> Path:
     """A wheel of the distribution, as it is installed here, in the folder.
 
-    What is installed from a checkout is built from it (ours is put together from its files). Raises `StreamerError` if
-    that fails, or there is no list of the files that were installed.
+    A distribution that is installed from a checkout is built from it (ours is put together from its files). Raises
+    `StreamerError` if that fails, or there is no list of the files that were installed.
     """
     found = distribution(name)
     editable = _editable(found)
@@ -88,7 +88,7 @@ def _files(found: Distribution) -> Iterator[tuple[str, os.PathLike[str]]]:
 
 
 _CARRIED = frozenset({".yaml", ".onnx", ".npz", ".md", ".jpg", ".txt", ".py"})
-"""What a wheel carries of an example, by the endings of files."""
+"""The files of an example that a wheel contains, by their endings."""
 _OF_INSTALLERS = frozenset({"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"})
 
 

@@ -10,7 +10,7 @@ _OURS = ("pipelines", "connectors", "protos")
 
 
 def _refuse_hidden_packages() -> None:
-    """End with one sentence if a package of the user's own stands before one of ours, which has its name.
+    """End with one sentence if a package of the user's hides one of ours of the same name.
 
     It would be imported instead, and fail with errors that are hard to understand.
     """
@@ -23,7 +23,7 @@ def _refuse_hidden_packages() -> None:
 
 
 def main() -> None:
-    """What the installed command `streamer` runs."""
+    """The entry point of the installed command `streamer`."""
     if next((one for one in sys.argv[1:] if not one.startswith("-")), "") == "run":
         # The imports take a second or so, and a signal during that time has to stop the service too.
         from streamer.cli.signals import ending_at_once

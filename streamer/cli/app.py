@@ -113,7 +113,7 @@ def invoke(arguments: Sequence[str]) -> int:
             result = app(given or ["--help"], prog_name="streamer", standalone_mode=False)
         except (KeyboardInterrupt, typer.Abort):
             return CUT_SHORT
-        except Exception as error:  # noqa: BLE001 - whatever it is, people get a sentence and not a traceback
+        except Exception as error:  # noqa: BLE001 - every error is shown as a sentence, not as a traceback
             return _failed(error, debug)
     if not given:
         return WRONG

@@ -1,4 +1,4 @@
-"""Facts about a service that are known without connecting to anything."""
+"""Checks of a service that need no connection."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ _WITH_MODELS = (Onnx, TensorFlow, Keras, TensorRt, Tvm)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     part: str
-    """What it is of: `source kafka`, `step 0:ONNX`, ..."""
+    """The part of the service: `source kafka`, `step 0:ONNX`, ..."""
     ok: bool
     text: str
-    """What was found, or what is wrong."""
+    """The facts found, or the error."""
 
 
 def found(part: str, look: Callable[[], str]) -> Finding:
-    """What `look` returns, or the error that it raises."""
+    """The text that `look` returns, or the error that it raises."""
     try:
         return Finding(part, True, look())
     except StreamerError as error:
@@ -72,7 +72,7 @@ def examined(service: Service) -> list[Finding]:
     refusals = refused(service)
 
     def tried(part: str, look: Callable[[], str]) -> Finding:
-        # A step is refused for what is inside it too.
+        # A step is refused for the steps inside it, too.
         whys = (one.why for one in refusals if f"{one.part}/".startswith(f"{part}/"))
         return next((Finding(part, False, why) for why in whys), None) or found(part, look)
 
@@ -93,7 +93,7 @@ def examined(service: Service) -> list[Finding]:
     findings.append(_batch(service))
     findings.append(Finding("delivery", True, _delivery(service)))
     if service.control is not None:
-        guarded = "" if service.control.token is None else ", metrics for those who have the token"
+        guarded = "" if service.control.token is None else ", metrics only with the token"
         findings.append(Finding("control", True, f"metrics and health on http://{service.control.listen}{guarded}"))
     return findings
 
@@ -134,7 +134,7 @@ def _part(part: Part, context: OpenContext, service: Service) -> str:
 
 
 def _strange_cameras(step: Step, service: Service) -> str:
-    """Zones and lines of cameras that no source has, where all sources are cameras: nothing would be seen there."""
+    """Zones and lines of cameras that no source has, where all sources are cameras: they would never have an event."""
     if not isinstance(step, (Zones, DrawBoundingBox)) or any(source.type != "camera" for source in service.sources):
         return ""
     known = [name for source in service.sources for name in source.topic_names]
@@ -196,7 +196,7 @@ def _failures(service: Service) -> str:
 
 
 def _together(service: Service) -> list[Finding]:
-    """What is wrong with connectors only because of others of the service."""
+    """Conflicts between connectors of the service."""
     dead = [] if service.dead_letter is None else [service.dead_letter]
     named = [
         *((f"source {config.label}", config) for config in service.sources),

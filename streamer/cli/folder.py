@@ -9,7 +9,7 @@ from pathlib import Path
 
 def import_from_here(*files: Path, no_code: bool = False) -> bool:
     """Let a service's own functions be imported from the working directory and from the folders of these files,
-    after everything that is installed; nothing of them with `no_code`, or where the environment refuses code.
+    after all installed modules; not with `no_code`, or where the environment refuses code.
 
     Returns whether code may run.
 

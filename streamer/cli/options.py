@@ -32,8 +32,8 @@ CodecName = Annotated[
     str | None,
     typer.Option(
         "--codec",
-        help="How payloads and values become each other: a codec's name, or its JSON form. By default protodata, or "
-        "what the service of FILE says.",
+        help="The format of payloads: a codec's name, or its JSON form. By default protodata, or the codec of the "
+        "service of FILE.",
         show_default=False,
     ),
 ]
@@ -87,15 +87,15 @@ def runners_given(given: list[str] | None) -> dict[str, str]:
 
 
 def no_code_given(no_code: bool, env: list[str] | None, files: list[Path] | None) -> NoCode | None:
-    """What a service may use all the same where it may run no code; `None` where it may do everything.
+    """The variables and files that a service without code may use; `None` where it may run code.
 
-    Raises `typer.BadParameter` for lists without `--no-code`, and for what is no name of a variable.
+    Raises `typer.BadParameter` for lists without `--no-code`, and for a text that is no name of a variable.
     """
     from streamer.definition.nocode import NoCode
 
     if not no_code:
         if env or files:
-            raise typer.BadParameter(f"{'--env' if env else '--files'} says what --no-code lets through; add --no-code")
+            raise typer.BadParameter(f"{'--env' if env else '--files'} lists exceptions of --no-code; add --no-code")
         return None
     for name in env or ():
         if not name.isidentifier():

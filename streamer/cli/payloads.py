@@ -26,7 +26,7 @@ ENDINGS: Final = {
     **dict.fromkeys((".txt", ".log", ".csv"), "lines"),
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".bmp", ".gif"), "image"),
 }
-"""What a file's ending says of it, in lower case."""
+"""Formats of files by their endings, in lower case."""
 
 CODECS_OF_FORMS: Final = {**CODECS, "konduit-jsonl": "konduit-json"}
 """The codec that reads a format."""
@@ -44,7 +44,7 @@ class Part:
     size: int
     """Bytes of the files that they were."""
     headers: Sequence[Sequence[Header]] | None = None
-    """What the codec says of the payloads beside them."""
+    """Headers that the codec adds to the messages."""
 
 
 def parts(
@@ -76,11 +76,11 @@ def parts(
 
 
 def form_of(file: Path) -> str:
-    """The format that a file's ending tells. Raises `typer.BadParameter` for another ending."""
+    """The format of a file with this ending. Raises `typer.BadParameter` for an unknown ending."""
     found = ENDINGS.get(file.suffix.lower())
     if found is None:
         raise typer.BadParameter(
-            f"{file}: its ending says nothing; --format tells what it is (raw: one record, its bytes as they are)"
+            f"{file}: its ending is unknown; name the format with --format (raw: one record, its bytes as they are)"
         )
     return found
 

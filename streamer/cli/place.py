@@ -42,17 +42,17 @@ def place_named(
     bootstrap: str,
     client: list[str] | None,
 ) -> TopicPlace:
-    """The place that a command's argument means: a topic on the bus at `bootstrap`, or what is taken of a service file.
+    """The place of a command's argument: a topic on the bus at `bootstrap`, or the one that `take` finds in a file.
 
     `options` are those that need a service file; `--topic` is among them. Raises `typer.BadParameter` for one of them
-    beside a topic, and what `take` raises.
+    beside a topic, and the errors of `take`.
     """
     if is_service_file(where):
         found = take(Path(where), name, options["--topic"], client_properties(client))
         return found if codec is None else replace(found, codec=codec_setting(codec))
     for option, given in options.items():
         if given is not None:
-            raise typer.BadParameter(f"{option} says what to take of a service file, and {where!r} is a topic")
+            raise typer.BadParameter(f"{option} needs a service file, and {where!r} is a topic")
     return TopicPlace(where, bus(bootstrap, client), codec_setting(codec or "protodata"))
 
 
@@ -72,7 +72,7 @@ def place_of_sink(file: Path, name: str | None, topic: str | None, client: Mappi
         raise DefinitionError(f'{file}: the sink "{config.label}" writes to {written}; --topic says which to read')
     codec = config.codec
     if config is service.dead_letter and "codec" not in config.model_fields_set:
-        # Dead letters hold records as they came: what read those reads these, if it is the same for all sources.
+        # Dead letters hold records as they came: the codec of the sources reads them, if all sources have the same.
         first, *others = (source.codec for source in service.sources)
         codec = first if all(other == first for other in others) else codec
     return TopicPlace(topic or written, bus, codec)

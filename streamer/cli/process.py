@@ -1,6 +1,6 @@
-"""Settings of the whole process, for a process in which nothing but services runs.
+"""Settings of the whole process, for a process that runs services only.
 
-An agent inside somebody's program leaves them alone.
+An agent inside a user's own program leaves them alone.
 """
 
 from __future__ import annotations

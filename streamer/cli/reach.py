@@ -1,4 +1,4 @@
-"""What is found out about a service by connecting: the topics of its buses, the pipeline as a whole."""
+"""Checks of a service that need connections: the topics of its buses, codecs, and opening the pipeline."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def reached(service: Service) -> list[Finding]:
 
 
 def _codecs(kind: str, config: SourceConfig | SinkConfig) -> list[Finding]:
-    """What the codecs of a connector depend on, as far as that is something to be asked."""
+    """Checks of the codecs of a connector that depend on a server, such as a schema registry."""
     topic = config.addressing.topic if isinstance(config, SinkConfig) and config.addressing is not None else None
     codec: CodecConfig | None = codec_config(config.codec)
     findings: list[Finding] = []

@@ -16,7 +16,7 @@ Exit codes: 0 done, or drained after a first SIGTERM or Ctrl-C; 1 failed while r
 130 cut short by a second signal. Errors are three lines at most, on stderr; `--debug`, anywhere on the line, adds the
 traceback. `--json` prints results for machines on stdout. Brokers are named by `-b`, else by the environment variable
 `KAFKA_BOOTSTRAP_SERVERS`, else they are looked for on localhost:9092. Functions and connectors of your own are imported
-from the working directory and from the service file's folder, after everything that is installed.
+from the working directory and from the service file's folder, after all installed modules.
 
 This page is written from the commands' own help: `python -m streamer.cli.reference > docs/cli.md`.
 """

@@ -11,12 +11,12 @@ MAX_METADATA = 4000
 class Replayed:
     """Offsets that are done with: all below `position`, and some beyond it.
 
-    A group's commit is one position with a text. The text lists what is beyond as `5-8,12`, counted from the
+    A group's commit is one position with a text. The text lists the offsets beyond it as `5-8,12`, counted from the
     position, so that letters that a filter has left out can be replayed later, and no other twice.
     """
 
     def __init__(self, position: int = 0, metadata: str | None = None) -> None:
-        """What a commit says; a text that is not ours counts as none."""
+        """The offsets of a commit; a text that is not ours counts as none."""
         self.position = max(position, 0)
         self._beyond = _parsed(metadata or "", self.position)
 
@@ -35,7 +35,7 @@ class Replayed:
         self._beyond = merged[1:]
 
     def metadata(self) -> tuple[str, bool]:
-        """The text to commit with the position, and whether everything is in it."""
+        """The text to commit with the position, and whether it holds all offsets beyond."""
         text = ",".join(_written(start - self.position, stop - self.position) for start, stop in self._beyond)
         if len(text) <= MAX_METADATA:
             return text, True

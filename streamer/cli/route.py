@@ -50,9 +50,9 @@ def route_of(topic: str, bus: Browser, to: Sequence[str]) -> Route:
 
 
 def route_of_service(file: Path, to: Sequence[str], client: Mapping[str, Any]) -> Route:
-    """The way of a service's dead letters: back to what its sources read, unless `to` says otherwise.
+    """The way of a service's dead letters: back to the topics of its sources, or those of `to`.
 
-    `client` goes before the service's own login. Raises `DefinitionError` for a file that is wrong, and for a service
+    `client` overrides the service's own login. Raises `DefinitionError` for a file that is wrong, and for a service
     that has no dead letter in a topic, or whose sources read no topics or several buses.
     """
     service = load(file)

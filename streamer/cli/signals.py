@@ -1,6 +1,6 @@
 """SIGTERM and SIGINT on the command line: the first drains, the second ends at once with exit code 130.
 
-Imported before all else: only what is light may be imported here.
+Imported before all else: it may only import light modules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BEFORE: dict[signal.Signals, Any] = {}
 
 
 def ending_at_once() -> None:
-    """From now on, until `draining`, a signal ends the process with exit code 0, as nothing is there to be drained."""
+    """From now on, until `draining`, a signal ends the process with exit code 0, as no records are in flight."""
     for number in SIGNALS:
         # Not by an exception: there is code of others in between, and imports that would swallow it.
         _BEFORE[number] = signal.signal(number, lambda number, frame: os._exit(0))
@@ -31,7 +31,7 @@ def ending_at_once() -> None:
 def draining(stop: Callable[[], None], note: str = "") -> Iterator[None]:
     """Inside, the first signal calls `stop` and writes `note` to stderr; the second one ends the process.
 
-    In another thread than the main one, which is never told of signals, it does nothing.
+    In another thread than the main one, which gets all signals, it does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,6 +1,6 @@
-"""What is printed: results on stdout, everything about them on stderr, nothing that a terminal would obey.
+"""Prints results to stdout and messages to stderr, without control sequences from outside.
 
-Whatever may come from elsewhere (records, brokers, files of others) is printed by these functions, which escape it.
+Texts from outside (records, brokers, untrusted files) are printed by these functions, which escape them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 WIDE: Final = 200
-"""Columns of a table whose reader is no terminal and has no width."""
+"""Width of tables in columns where stdout is no terminal."""
 MAX_LINES: Final = 3
 """Lines that an error takes at most."""
 
@@ -39,14 +39,14 @@ def notes() -> Console:
 
 
 def cell(text: object, style: str = "") -> Text:
-    """Something for a table or a line of `output()`, safe to print."""
+    """The text for a table or a line of `output()`, escaped."""
     from rich.text import Text
 
     return Text(shown(text), style)
 
 
 def plain(text: str, style: str = "") -> None:
-    """Print a line on stdout. Secrets of the service file are not masked: it is for what records hold."""
+    """Print a line on stdout. Secrets of the service file are not masked: it is for contents of records."""
     from rich.text import Text
 
     output().print(Text(escaped(text), style), soft_wrap=True)
@@ -84,7 +84,7 @@ def complain(text: str, error: BaseException | None = None) -> None:
 
 
 def warn(text: object) -> None:
-    """Tell on stderr what should be known."""
+    """Print a warning to stderr."""
     if _json_lines:
         from streamer.observe.logs import logger
 
@@ -94,7 +94,7 @@ def warn(text: object) -> None:
 
 
 def json_lines(on: bool) -> None:
-    """From now on stderr holds nothing but JSON lines, errors and warnings included; or text again."""
+    """From now on write errors and warnings to stderr as JSON lines; or as text again."""
     global _json_lines
     _json_lines = on
 
@@ -104,7 +104,7 @@ def _trace(error: BaseException) -> list[str]:
 
 
 def quiet() -> None:
-    """Keep libraries from writing by themselves: what matters of it ends up in our own errors."""
+    """Keep libraries from writing logs of their own: our errors tell all that matters of them."""
     from stamina.instrumentation import set_on_retry_hooks
 
     logging.getLogger("connectors.kafka.client").setLevel(logging.CRITICAL)

@@ -16,8 +16,8 @@ WATCH = 0.05
 def run_together(agents: Sequence[Agent], *, started: Callable[[Agent], None], note: str = "") -> list[Summary]:
     """Run all agents until each has ended; a signal drains all, and so does the failure of one.
 
-    `started` is told of each that runs, `note` is written to stderr at the first signal. Raises what opening one
-    raises, after the others were drained.
+    `started` is called for each that runs, `note` is written to stderr at the first signal. If one cannot be opened,
+    its error is raised after the others were drained.
     """
 
     def stop() -> None:

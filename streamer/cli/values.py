@@ -1,4 +1,4 @@
-"""Values for people and for machines: short, arrays summarised."""
+"""Values as text and as JSON: short, arrays summarised."""
 
 from __future__ import annotations
 

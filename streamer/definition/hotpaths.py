@@ -9,7 +9,7 @@ from pipelines.hotpath import HotPathReport
 
 
 class PartHotPath(NamedTuple):
-    """What one part of a service takes."""
+    """The hot path of one part of a service."""
 
     part: str
     """`source NAME`, `sink NAME`, `source NAME codec`, ..."""
@@ -17,7 +17,7 @@ class PartHotPath(NamedTuple):
 
 
 def in_words(parts: Iterable[PartHotPath]) -> str:
-    """What they take, in one line: `native`, or which of them do and why the others do not."""
+    """Their hot paths in one line: `native`, or the parts that use it, and why the others do not."""
     native = [one.part for one in parts if one.report.path == "native"]
     plain: dict[str, list[str]] = {}
     for part, report in parts:

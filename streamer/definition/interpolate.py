@@ -1,7 +1,7 @@
 """`${VAR}`, `${VAR:-default}` and `${file:/run/secrets/x}` in the scalars of a parsed document.
 
-Replacing happens after parsing, so that what comes in can never become structure: the result is always text, whatever
-it looks like. Fields that want a number or a boolean read it from the text; a password `0123` stays one.
+References are replaced after parsing, so that a value can never become structure: the result is always text, also if
+it looks like a number or a list. Number and boolean fields parse the text; a password `0123` stays as it is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 
 class InterpolationError(DefinitionError):
-    """A reference cannot be replaced. `path` is where it stands; the message does not say it. `others`: as this one."""
+    """A reference cannot be replaced. `path` is its place, not in the message; `others` are further such errors."""
 
     def __init__(self, message: str, path: KeyPath) -> None:
         super().__init__(message)
@@ -49,9 +49,8 @@ def interpolate(
     `base`; `$$` is a dollar. Any other dollar stands for itself. Keys are not touched, nor values below a path for
     which `untouched` says so; text that was put in is not searched for references again.
 
-    `secret` is told of every text that must not be shown: what came from a file, and what stands behind a key, or came
-    from a variable, whose name tells it (`streamer.observe.shown.names_a_secret`). `refused` says why a file may not be
-    read.
+    `secret` is called with every text that must not be shown: texts of files, and values of keys and variables whose
+    names mark them as secrets (`streamer.observe.shown.names_a_secret`). `refused` says why a file may not be read.
 
     Raises `InterpolationError` for the first that cannot be replaced, and after it the `others`.
     """
@@ -118,7 +117,7 @@ class _Replacing:
         except InterpolationError:
             raise
         except DefinitionError as error:
-            # An environment that does not give everything it has.
+            # Raised by an environment that does not allow this variable (`--no-code`).
             raise InterpolationError(str(error), path) from error
         if names_a_secret(name):
             self.secret(text)

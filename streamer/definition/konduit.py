@@ -2,8 +2,7 @@
 
 The format is Konduit Serving's own (`InferenceConfiguration` and `KafkaConfiguration` of its vertx-config module). Over
 KAFKA: one topic in, one out, values as Konduit's JSON or protobuf. Over MQTT: clients connect to the service, send JSON
-on any topic T, and get the answer on T-out. What it leaves to chance is made safe: results are confirmed before
-anything is acknowledged.
+on any topic T, and get the answer on T-out. Unlike there, no record is acknowledged before its results are confirmed.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _PORT_VARIABLE: Final = "KONDUIT_SERVING_PORT"
 
 
 class KonduitWarning(UserWarning):
-    """A service made from a Konduit configuration does something in a way that should be known."""
+    """A service made from a Konduit configuration behaves differently in a way that users should know."""
 
 
 class KafkaConfiguration(Config):
@@ -92,10 +91,10 @@ def is_konduit(data: object) -> bool:
 
 
 def from_konduit(document: Document, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What a service file would say, but for the pipeline, which is the document's own.
+    """The equivalent service file as data, without the pipeline, which is the document's own.
 
-    Environment variables go before the configuration, as in Konduit Serving. Warns with `KonduitWarning` of what is
-    not as it was there or has to be known. Raises `DefinitionError` for protocols other than KAFKA and MQTT and for
+    Environment variables override the configuration, as in Konduit Serving. Warns with `KonduitWarning` of differences
+    from it, and of its unsafe defaults. Raises `DefinitionError` for protocols other than KAFKA and MQTT, and for
     classes of keys and values that are none of Konduit's.
     """
     config = validated(InferenceConfiguration, document)
@@ -129,13 +128,13 @@ def _mqtt(config: InferenceConfiguration, environment: Mapping[str, str], docume
         both = config.ssl_key_path and config.ssl_certificate_path
         source["tls"] = {"cert": config.ssl_certificate_path, "key": config.ssl_key_path} if both else {}
         if not both:
-            notes.append("the certificate is made at each start and signed by nobody (useSsl without both paths)")
+            notes.append("the certificate is self-signed and made at each start (useSsl without both paths)")
     _warn(document, notes)
     return {
         "source": source,
         "sink": {"type": "mqtt_endpoint", "qos": 2, "codec": {**json, "pretty": True, "images": "png"}},
         "dead_letter": {"type": "mqtt_endpoint", "qos": 2},
-        # Whoever may connect can send what fails: no client stops the service for the others.
+        # Any client can send records that fail: none may stop the service for the others.
         "errors": {"stop_ratio": 1},
     }
 
@@ -202,7 +201,7 @@ def _variable(environment: Mapping[str, str], name: str, document: Document) -> 
 
 def _codec(class_name: str, ending: str, document: Document, path: KeyPath) -> dict[str, Any]:
     name = class_name.rpartition(".")[2].removesuffix(ending)
-    # Konduit Serving's readers know PNG only.
+    # Konduit Serving's readers support PNG only.
     images = {"images": "png"} if ending == "Serializer" else {}
     if name == "String" and ending == "Serializer":
         return {"type": "konduit-json", "byte_order": "little", "pretty": True, **images}

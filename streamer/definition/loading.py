@@ -38,11 +38,11 @@ def load(
 ) -> Service:
     """The service that a file defines; relative paths in it start at its folder.
 
-    `environment` stands in for the process's own in `${VAR}`. `no_code` is for definitions of strangers: the service
-    runs no code, and takes and touches no variables and files but those that are listed there (`streamer.NoCode`).
-    The environment variable STREAMER_NO_CODE says the same for all services.
+    `environment` replaces the process's own for `${VAR}`. `no_code` is for untrusted definitions: the service runs no
+    code, and uses no variables and files but those that are listed there (`streamer.NoCode`). The environment variable
+    STREAMER_NO_CODE does the same for all services.
 
-    Raises `DefinitionError` for what is wrong in it, and if it defines none or several (see `load_all`).
+    Raises `DefinitionError` if the file is wrong, or defines no service or several (see `load_all`).
     """
     given = _Given.of(Path(path).parent, environment, no_code)
     return _service(only(read_documents(path), str(path)), default_name(Path(path)), given)
@@ -85,7 +85,7 @@ def loads(
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What a definition meets where it is read."""
+    """The circumstances in which a definition is read: its folder, the environment, and `--no-code`."""
 
     base: Path
     environment: Mapping[str, str]
@@ -110,7 +110,7 @@ def _service(document: Document, name: str, given: _Given) -> Service:
         service = _read_service(document, name, given)
         return service if given.no_code is None else service.without_code(given.no_code)
     except DefinitionError as error:
-        # What is wrong may be quoted, and may be a secret, here and in the validation error behind it.
+        # The wrong value may be quoted and a secret, here and in the validation error that is the cause.
         error.args = tuple(masked(str(one)) for one in error.args)
         error.problems = tuple(masked(one) for one in error.problems)
         cause = str(error.__cause__)
@@ -153,7 +153,7 @@ def _is_pipeline(path: KeyPath) -> bool:
 
 
 def _named(document: Document, name: str) -> Document:
-    # A key with nothing behind it says nothing: its section is commented out.
+    # A key without a value is left out: the lines of its section are commented out.
     given = {key: value for key, value in document.data.items() if value is not None}
     return Document({"name": name, **given}, document.file, document.place)
 

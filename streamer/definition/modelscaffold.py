@@ -1,4 +1,4 @@
-"""The files of a new service around a model: what goes in and comes out is read from the model."""
+"""The files of a new service around a model, whose inputs and outputs are read from the model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Input:
 def files_for_model(model: Path) -> dict[str, str | bytes]:
     """The model, the pipeline that runs it, records to try it with, and cases, by their paths in the service's folder.
 
-    The cases expect what the model makes of these records now. Raises `DefinitionError` for a file that is no ONNX
+    The cases expect the model's present results for these records. Raises `DefinitionError` for a file that is no ONNX
     model, `MissingPackageError` without onnxruntime, and `StreamerError` if the model cannot be run on records that
     fit its inputs.
     """
@@ -57,10 +57,10 @@ def files_for_model(model: Path) -> dict[str, str | bytes]:
         model.name: model.read_bytes(),
         "pipeline": f"# The inputs of the model, and the keys of a record that fill them.\nsteps:\n{lines}",
         "input.jsonl": "".join(json.dumps(sample) + "\n" for sample in samples),
-        "cases/first.yaml": "# What goes in, and what the model made of it when this was written.\n"
+        "cases/first.yaml": "# A record, and the model's result for it when this file was written.\n"
         + _case(samples[0], first),
         "cases/last.yaml": _case(samples[-1], last),
-        "cases/broken.yaml": f"input: {{id: 9}}  # nothing for the model\nfails: {MODEL_STEP}  # where it fails\n",
+        "cases/broken.yaml": f"input: {{id: 9}}  # no input for the model\nfails: {MODEL_STEP}  # the failing step\n",
     }
 
 
@@ -83,7 +83,7 @@ def _inputs(model: Path) -> list[_Input]:
     given = session.get_inputs()
     if any(one.name == "id" for one in given):
         raise DefinitionError(
-            f'{model}: the model has an input "id", which records are told apart by; write the service by hand'
+            f'{model}: the model has an input "id", the key that identifies records here; write the service by hand'
         )
     return [_input(one.name, one.type, one.shape, alone=len(given) == 1) for one in given]
 

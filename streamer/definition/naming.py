@@ -1,4 +1,4 @@
-"""What a service is called that does not say it itself."""
+"""The name of a service whose file does not set one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 _OF_ANY: Final = frozenset({"app", "config", "main", "pipeline", "service", "services", "streamer"})
-"""Names of files that say nothing: every service in a folder of its own may have one."""
+"""Names of files that say nothing about a service: then the folder's name is used."""
 
 
 def default_name(file: Path) -> str:

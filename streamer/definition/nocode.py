@@ -1,12 +1,12 @@
-"""Services of strangers: `--no-code` refuses whatever a file could do with the rights and secrets of whom runs it.
+"""Untrusted services: `--no-code` refuses all that would use the rights and secrets of the user who runs them.
 
-Code is what a step, a sink or a source says of itself (`code_keys`): PYTHON and FUNCTION steps, functions of SWITCH and
-COMBINE, `when: module:function`, Kafka's `oauth_cb`, native libraries; also in pipelines inside a pipeline. Plug-ins
-that are installed are not the file's, and stay.
+Steps, sinks and sources declare the keys that hold code (`code_keys`): PYTHON and FUNCTION steps, functions of SWITCH
+and COMBINE, `when: module:function`, Kafka's `oauth_cb`, native libraries; also in pipelines inside a pipeline.
+Installed plug-ins are not part of the file, and are allowed.
 
 Environment variables and files are refused unless the person who runs the service lists them, since all that a service
 reads may leave by its sinks, and a file that it writes may be run by others. Definitions and models in the folder of
-the service file need no listing: they are the stranger's own, and only what is in them is used.
+the service file need no listing: they come from the same source as the file.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def code_allowed(environment: Mapping[str, str] | None = None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NoCode:
-    """That a service runs no code, and which variables and files it may use all the same."""
+    """The setting that a service runs no code, with the variables and files that it may use all the same."""
 
     env: frozenset[str] = frozenset()
     """Names of environment variables that `${NAME}` may stand for."""
@@ -84,7 +84,7 @@ class NotListed(DefinitionError):
 
 @dataclass(frozen=True, slots=True)
 class _Environment(Mapping[str, str]):
-    """What is not set may be asked for: a default stands in for it as ever."""
+    """The process's variables, of which listed ones may be read. Variables that are not set get their defaults."""
 
     listed: frozenset[str]
 
@@ -118,7 +118,7 @@ class Refusal:
 
 
 def code_in(service: Service) -> list[tuple[str, str]]:
-    """What of the service runs code, by its part (`step 0:PYTHON`, `sink kafka`), and by which of its keys.
+    """The parts of the service that run code (`step 0:PYTHON`, `sink kafka`), each with the keys that hold it.
 
     Raises `DefinitionError` for a pipeline's file that is wrong.
     """
@@ -128,7 +128,7 @@ def code_in(service: Service) -> list[tuple[str, str]]:
 
 
 def refused(service: Service, *, connected: bool = True) -> list[Refusal]:
-    """Why parts of the service are refused; empty if it may do everything, or does nothing that is refused.
+    """Why parts of the service are refused; empty if none are, or the service may run code.
 
     Files of sources and sinks do not count unless they are to be `connected`.
     """
@@ -153,7 +153,7 @@ def refused(service: Service, *, connected: bool = True) -> list[Refusal]:
 
 
 def check_code(service: Service, *, connected: bool = True) -> None:
-    """Raise `DefinitionError`, naming part and key, if the service does what it is not allowed to do (`refused`)."""
+    """Raise `DefinitionError`, naming part and key, if a part of the service is refused (`refused`)."""
     found = [f"service {service.name}: {one.part}: {one.why}" for one in refused(service, connected=connected)]
     if found:
         raise DefinitionError(*found)
@@ -169,7 +169,7 @@ def _connectors(service: Service) -> Iterator[tuple[str, ConnectorConfig]]:
 
 
 def _of_step(part: Part, folder: Path, no_code: NoCode) -> Iterator[str]:
-    """What it is made of may lie in the service's folder; what it takes values from has to be listed."""
+    """Its models and definitions may lie in the service's folder; files that it reads values from have to be listed."""
     context = OpenContext(base=part.base)
     taken = part.what.data_files
     inner = [getattr(part.what, name) for name, kind in part.what.parts.items() if kind == "pipeline"]
@@ -196,5 +196,5 @@ def _is_in(file: Path, place: Path) -> bool:
     try:
         return file.expanduser().resolve().is_relative_to(place.resolve())
     except (OSError, RuntimeError, ValueError):
-        # Links in a circle, no home, a null byte: nothing that can be used.
+        # Links in a circle, no home, a null byte: such a path cannot be used.
         return False

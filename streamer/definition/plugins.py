@@ -1,4 +1,4 @@
-"""What plug-ins add, over all kinds of things that they may add."""
+"""Lists the plug-ins of all kinds: steps, runners, connectors, codecs and the like."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def listed() -> list[Plugin]:
 
 
 def problems() -> list[str]:
-    """What of them cannot be used and why, one line each: what cannot be imported, names that exist twice, groups that
-    there are not. All are imported.
+    """Problems of the plug-ins, one line each: entry points that cannot be imported, names that exist twice, unknown
+    groups. All are imported.
     """
     return list(dict.fromkeys(_problems()))
 
@@ -65,7 +65,7 @@ def _problems() -> Iterator[str]:
         if one.group not in GROUPS:
             yield f"plug-in {one.name} of {one.distribution}: there is no group {one.group}{nearest(one.group, GROUPS)}"
     registry = default_registry()
-    # Asking is what loads the plug-ins.
+    # Listing loads the plug-ins.
     registry.listing()
     yield from registry.problems
     for conversions in (array_conversions(), image_conversions()):

@@ -21,7 +21,7 @@ SourceKind = Literal["kafka", "mqtt", "file", "memory", "camera"]
 """Where records come from."""
 
 _WITHOUT_CODEC: Final = ("file", "camera")
-"""Sources and sinks that say themselves what payloads are."""
+"""Sources and sinks whose payloads have a format of their own, without a codec."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,99}")
 
 _SOURCES: Final[Mapping[SourceKind, str]] = {
@@ -99,7 +99,7 @@ ${source}pipeline: $name.pipeline.yaml
 keep: [$kept]
 $sink"""
 
-_PIPELINE = """# What happens to each record, step by step. `streamer steps` lists what there is.
+_PIPELINE = """# The steps that each record goes through. `streamer steps` lists all types.
 steps:
   - "@type": FUNCTION
     name: score
@@ -112,7 +112,7 @@ from pipelines import Data
 
 
 def score(data: Data) -> Data | None:
-    """Replace this by what your service does. A `None` drops the record, an error sends it to the dead letter."""
+    """Replace this by your own function. A `None` drops the record, an error sends it to the dead letter."""
     if not data["values"]:
         return None
     mean = float(data.get_ndarray("values").mean())
@@ -125,7 +125,7 @@ from pipelines import Data
 
 
 def score(data: Data) -> Data | None:
-    """Replace this by what your service does. A `None` drops the record, an error sends it to the dead letter."""
+    """Replace this by your own function. A `None` drops the record, an error sends it to the dead letter."""
     mean = float(data["image"].get_as("numpy").mean()) / 255
     if mean < 0.01:
         return None
@@ -133,7 +133,7 @@ def score(data: Data) -> Data | None:
 '''
 
 _CASES: Final[Mapping[str, str]] = {
-    "high.yaml": """# What goes in, and what has to come out.
+    "high.yaml": """# A record, and its expected result.
 input: {id: 7, values: [0.25, 0.75, 1.0]}
 expect: {id: 7, mean: 0.6666667, label: high}
 """,
@@ -149,7 +149,7 @@ _WHITE = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAAAAABX3VL4AAAADklEQVQIHWP8z8D4nwEABw
 _BLACK = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAAAAABX3VL4AAAADklEQVQIHWNkYGBkYAAAAA8AAzBd8eYAAAAASUVORK5CYII="
 
 _CAMERA_CASES: Final[Mapping[str, str]] = {
-    "bright.yaml": f"""# What goes in, here a white picture, and what has to come out. {{"@file": "a.jpg"}} is a file.
+    "bright.yaml": f"""# A record, here a white picture, and its expected result. {{"@file": "a.jpg"}} reads a file.
 key: gate
 input: {{image: {{"@ImageFormat": PNG, "@ImageData": "{_WHITE}"}}}}
 expect: {{mean: 1.0, label: bright, camera: gate}}
@@ -178,7 +178,7 @@ _RUN: Final[Mapping[SourceKind, str]] = {
     streamer broker --mqtt
     streamer run $name.yaml
 
-The clients of mosquitto (the package mosquitto-clients) show what comes out, and send records, a line each:
+The clients of mosquitto (the package mosquitto-clients) show the results, and send records, a line each:
 
     mosquitto_sub -v -t '$name/#'
     mosquitto_pub -q 1 -t $name/in -l < input.jsonl
@@ -199,7 +199,7 @@ _README = """# $name
 | --- | --- |
 | `$name.yaml` | the service: where records come from, where results go |
 | `$name.pipeline.yaml` | the steps |
-$code| `cases/` | records, and what is expected of them |
+$code| `cases/` | records, and their expected results |
 $input
     streamer check $name.yaml
     streamer test $name.yaml
@@ -213,13 +213,13 @@ def files_of(
     """The files of a new service by their paths in its folder.
 
     `codec` is that of the payloads, on buses; `model` an ONNX model that is copied and run instead of a step in Python.
-    Raises `DefinitionError` for a name that is not letters, digits, `-` and `_`, a letter first, for a codec that there
-    is not, or that does not carry the records to try the service with, and what `files_for_model` raises.
+    Raises `DefinitionError` for a name that is not letters, digits, `-` and `_`, a letter first, and for a codec that
+    is unknown, or cannot write the sample records; also the errors of `files_for_model`.
     """
     if _NAME.fullmatch(name) is None:
         raise DefinitionError(f'"{name}" is no name for a service; use letters, digits, - and _, a letter first')
     words = {"name": name, "module": name.replace("-", "_"), "kept": "camera, time" if source == "camera" else "id"}
-    # What is put into a template is a template itself, filled before.
+    # The inserted parts are templates themselves, and filled first.
     if codec is not None:
         CODECS.get(codec)
     parts = {key: Template(text).substitute(words) for key, text in _parts(source, sink, codec).items()}
@@ -264,12 +264,10 @@ def _around_a_model(
 
 
 def create(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write the files. Raises `StreamerError` if the folder holds something already, or cannot be written."""
+    """Write the files. Raises `StreamerError` if the folder is not empty, or cannot be written."""
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise StreamerError(
-                f"{folder} is there already, and nothing is overwritten; choose another name or --folder"
-            )
+            raise StreamerError(f"{folder} exists already, and is not overwritten; choose another name or --folder")
         for path, text in files.items():
             file = folder / path
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -282,7 +280,7 @@ def _with_codec(text: str, kind: SourceKind, codec: str | None) -> str:
     if codec is None or kind in _WITHOUT_CODEC:
         return text
     text = text.replace("  codec: json\n", "")
-    # What fails goes to the dead letter as it came, by no codec.
+    # Failed records go to the dead letter as they came, without a codec.
     return text.replace(f"  type: {kind}\n", f"  type: {kind}\n  codec: {codec}\n", 1)
 
 

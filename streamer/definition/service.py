@@ -1,4 +1,4 @@
-"""`Service`: what a service file says, as one model.
+"""`Service`: the model of a service file.
 
 It holds data and validation. `run`, `stop` and `with` hand it to an agent, which does the work and is kept in
 `streamer.agent.running`.
@@ -64,7 +64,7 @@ _SOURCES_OF_SERVICE = "sources of the service"
 def config_class(registry: Registry[Registered], data: object) -> type[Registered]:
     """The model that reads this mapping of a service file, by its `type`: a connector's or a codec's.
 
-    Raises `DefinitionError` if it is no mapping, says no type, or there is nothing of that type.
+    Raises `DefinitionError` if it is no mapping, has no `type`, or its type is unknown.
     """
     known = ", ".join(sorted(registry.known))
     if not isinstance(data, Mapping):
@@ -82,7 +82,7 @@ def _configured(registry: Registry[Config], value: object, info: ValidationInfo)
 
 
 def checks(config: ConnectorConfig, sources: Sequence[SourceConfig] | None = None) -> dict[str, Callable[[], object]]:
-    """What a connector's own model cannot check, by field; each raises `StreamerError` if the field is wrong.
+    """Checks that a connector's own model cannot make, by field; each raises `StreamerError` if the field is wrong.
 
     `sources` are those of the service, whose records a sink's topic may be made from; `None`: not known.
     """
@@ -203,10 +203,10 @@ def _pipeline(value: object, info: ValidationInfo) -> pipelines.Pipeline:
 
 
 class Service(Settings):
-    """A service: what it reads, the pipeline that runs on it, where results go, and what is guaranteed.
+    """A service: its sources, its pipeline, its sinks, and its delivery guarantee.
 
-    The same model in Python and in service files (`streamer.load`). Raises `pydantic.ValidationError` for what is
-    wrong; loading a file turns it into `DefinitionError` with file and line.
+    The same model in Python and in service files (`streamer.load`). Raises `pydantic.ValidationError` for wrong
+    fields; loading a file turns it into `DefinitionError` with file and line.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -234,7 +234,7 @@ class Service(Settings):
     dead_letter: Annotated[SerializeAsAny[SinkConfig] | None, PlainValidator(_dead_letter)] = None
     """Where records go that failed, as they came; without it a failing record stops the service."""
     on_error: Literal["stop", "drop"] = "stop"
-    """What a failing record does where there is no dead letter: stop the service, or be lost."""
+    """Without a dead letter, a failing record stops the service (`stop`), or is lost (`drop`)."""
     delivery: Literal["at_most_once", "at_least_once", "exactly_once"] = "at_least_once"
     """at_least_once: acknowledged when its results are confirmed; at_most_once: acknowledged on arrival; exactly_once: acknowledged with its results, in one transaction of Kafka."""  # noqa: E501
     transaction: TransactionSettings | None = None
@@ -248,7 +248,7 @@ class Service(Settings):
     profile: Profile | None = None
     """A file that gets the times of stages and steps, for a trace viewer; by default none."""
     debug: bool | Literal["records"] = False
-    """Results carry a trace of what each step did in their metadata: all of them, or, with `records`, those whose record asks for it with the header `streamer-debug`."""  # noqa: E501
+    """Results carry a trace of each step's work in their metadata: all of them, or, with `records`, those whose record asks for it with the header `streamer-debug`."""  # noqa: E501
 
     _no_code: NoCode | None = PrivateAttr(default=None)
 
@@ -275,7 +275,7 @@ class Service(Settings):
 
     @property
     def record_names(self) -> list[str]:
-        """What the records of its sources say besides what all records say: what topics may be made from."""
+        """Names of metadata that records of its sources have besides those of all records: topics may use them."""
         return _record_names(self.sources)
 
     def sequence(self) -> pipelines.Pipeline:
@@ -301,10 +301,10 @@ class Service(Settings):
 
     def without_code(self, no_code: NoCode | None = None) -> Service:
         """The same service, which refuses to start, with `DefinitionError`, if it would run code that its files hold or
-        name, or use files that are not listed in `no_code` (`streamer.definition.nocode` says what that is).
+        name, or use files that are not listed in `no_code` (see `streamer.definition.nocode`).
 
-        What its file takes from environment variables and `${file:...}` it has by then: load definitions of strangers
-        with `streamer.load(path, no_code=...)`, which does both.
+        Values of environment variables and `${file:...}` are already in it by then: load untrusted definitions with
+        `streamer.load(path, no_code=...)`, which refuses these, too.
         """
         copy = self.model_copy()
         copy._no_code = no_code or NoCode.of()
@@ -313,8 +313,8 @@ class Service(Settings):
     def run(self, *, start_from: str | None = None) -> Summary:
         """Run until SIGTERM or SIGINT (in the main thread), `stop`, the end of all sources, or a failure.
 
-        `start_from` puts the sources back first: earliest, latest or a time. Failing is told by the summary; what
-        cannot be opened (a missing model, bad credentials) is raised.
+        `start_from` resets the sources first: earliest, latest or a time. The summary tells of a failure; errors of
+        opening (a missing model, bad credentials) are raised.
         """
         from streamer.agent import running
 
@@ -326,7 +326,7 @@ class Service(Settings):
             running.forget(agent)
 
     def stop(self) -> None:
-        """Stop taking in, finish what is in flight, and end; returns at once. From any thread."""
+        """Stop the intake, finish the records in flight, and end; returns at once. From any thread."""
         from streamer.agent import running
 
         if (agent := running.agent_of(self)) is not None:
@@ -347,7 +347,7 @@ class Service(Settings):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop and wait for the end. Raises `StreamerError` if the service failed and nothing else did."""
+        """Stop and wait for the end. Raises `StreamerError` if the service failed and the block raised no error."""
         from streamer.agent import running
 
         if (agent := running.agent_of(self)) is None:
@@ -395,7 +395,7 @@ class Service(Settings):
     @classmethod
     def _one_place_for_failures(cls, on_error: str, info: ValidationInfo) -> str:
         if on_error == "drop" and info.data.get("dead_letter") is not None:
-            raise ValueError("drop contradicts dead_letter, which takes what fails; remove one of them")
+            raise ValueError("drop contradicts dead_letter, which takes failed records; remove one of them")
         return on_error
 
     @field_validator("delivery")

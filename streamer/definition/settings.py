@@ -26,11 +26,11 @@ class BatchSettings(Settings):
     type: Literal["soft", "hard", "round"] = "soft"
     """soft: at `max_wait` with the records that have come; hard: only when `max_records` are there, for models of one batch size; also with fewer where the bus gives no more before some are acknowledged; round: at most one record of each lane, such as a frame of each camera, the default where all sources are cameras."""  # noqa: E501
     max_records: Annotated[int, Field(ge=1)] = 512
-    """Records in one batch at most. Where more wait, small batches that the pipeline runs in no time are decoded and sent together. Without it, the size of a round is learned: the smallest whose time per record is within 10 % of the best."""  # noqa: E501
+    """Records in one batch at most. Where more wait, several batches of a fast pipeline are decoded and sent together. Without it, the size of a round is learned: the smallest whose time per record is within 10 % of the best."""  # noqa: E501
     max_wait: Duration = 0.005
     """How long the oldest record waits for others at most, from its arrival (soft, and round, for which the default is 0)."""  # noqa: E501
     max_bytes: Annotated[Size, Field(ge=1)] = 16 << 20
-    """Size at which a batch is closed; one larger record is a batch of its own (soft, and round, for which it is `limits.in_flight` where nothing is said)."""  # noqa: E501
+    """Size at which a batch is closed; one larger record is a batch of its own (soft, and round, whose default is `limits.in_flight`)."""  # noqa: E501
     max_age: Duration | None = None
     """How long the oldest record waits at most before a smaller batch is run after all (hard); by default for ever."""
 
@@ -43,7 +43,7 @@ class BatchSettings(Settings):
         return max_age
 
     def for_sources(self, *, perishable: bool, in_flight: int) -> BatchSettings:
-        """These settings with the defaults for sources that are all `perishable`, or not, where nothing was said.
+        """These settings, with defaults for sources that are all `perishable`, or not, in the fields that were not set.
 
         `in_flight`: as in `Limits`.
         """
@@ -77,9 +77,9 @@ class TransactionSettings(Settings):
     """How long transactions last, with `delivery: exactly_once`."""
 
     interval: Annotated[Duration, Field(gt=0)] = 0.1
-    """How long a transaction is open at most before it is committed, and so how much later results become visible; it is committed sooner where nothing waits to be run."""  # noqa: E501
+    """How long a transaction is open at most before it is committed, and so how much later results become visible; it is committed sooner where no record waits to be run."""  # noqa: E501
     max_records: Annotated[int, Field(ge=1)] = 100_000
-    """Records after which it is committed, whatever the interval."""
+    """Records after which it is committed, even before `interval` is over."""
     timeout: Annotated[Duration, Field(ge=1, validate_default=True)] = 15.0
     """After how long the brokers abort a transaction whose service is gone; so long its readers wait after a crash, unless the source has an `instance`."""  # noqa: E501
 
@@ -99,13 +99,13 @@ class Limits(Settings):
     """How much may be under way, and how long the service waits for others."""
 
     in_flight: Annotated[Size, Field(ge=1)] = 64 << 20
-    """Payload bytes between arrival and confirmation; above it nothing more is polled."""
+    """Payload bytes between arrival and confirmation; above it polling stops."""
     pixels: Annotated[Size, Field(ge=1)] = 256 << 20
     """Bytes that the pictures which are run together take once they are decoded, by their headers; a batch with more is run in parts (but for one of type hard, which is run whole)."""  # noqa: E501
     batches: Annotated[int, Field(ge=1)] = 2
     """Decoded batches that wait for the pipeline at most; those that travel together, of 8192 records at most, count as one."""  # noqa: E501
     drain: Duration = 25.0
-    """How long a stopping service may take to finish what it has begun; the rest is delivered again by the next run. Where records take long, a batch is run in portions of at most a quarter of this."""  # noqa: E501
+    """How long a stopping service may take to finish the records in flight; the rest is delivered again by the next run. Where records take long, a batch is run in portions of at most a quarter of this."""  # noqa: E501
     threads: Annotated[int, Field(ge=0)] = 0
     """Threads on which independent branches of a graph run at the same time; 0: one after the other."""
     confirm: Annotated[Duration, Field(gt=0)] = 10.0
@@ -143,7 +143,7 @@ class Profile(Settings):
     """Where the times of stages and steps are written, for a trace viewer."""
 
     file: LocalPath
-    """The file, in Chrome's trace format; what was there is replaced."""
+    """The file, in Chrome's trace format; an existing one is replaced."""
     split: Size = 64 << 20
     """Size at which a file is closed and the next begun: `<base>_1.json`, `<base>_2.json`, ...; 0: never."""
     files: Annotated[int, Field(ge=1)] = 10

@@ -26,11 +26,11 @@ class Barrier(Confirming):
 
     @property
     def unconfirmed(self) -> bool:
-        """Whether something was sent since the last `wait` that ended well."""
+        """Whether messages were sent since the last successful `wait`."""
         return self._unconfirmed
 
     def run_next(self, seconds: float) -> None:
-        """Nothing depends on it."""
+        """Not needed here."""
 
     def admit(
         self, decoded: DecodedBatch, result: Result, release: Callable[[], None]
@@ -39,7 +39,7 @@ class Barrier(Confirming):
         return ((decoded, result),)
 
     def sent(self) -> None:
-        """`wait` has something to wait for."""
+        """Note that messages were sent, for `wait`."""
         self._unconfirmed = True
 
     def voided(self, error: Voided) -> None:
@@ -57,11 +57,11 @@ class Barrier(Confirming):
                 route.sink.push()
 
     def confirmed(self) -> list[Ints]:
-        """What the sinks have confirmed."""
+        """The rows whose messages the sinks have confirmed."""
         return list(chain.from_iterable(route.sink.confirmed() for route in self._sinks))
 
     def hurry(self) -> None:
-        """Nothing that was sent waits for them."""
+        """Does nothing: no sent message waits for a dead letter."""
 
     def wait(self, deadline: float) -> list[tuple[SinkRoute, Lost]]:
         """A barrier in every sink."""
@@ -72,7 +72,7 @@ class Barrier(Confirming):
             try:
                 lost = route.sink.barrier(deadline)
             except ConnectorError as error:
-                # The other sinks are asked all the same: each reports a confirmation or a loss only once.
+                # The other sinks are queried all the same: each reports a confirmation or a loss only once.
                 if trouble is None or not error.retriable:
                     trouble = error
                 continue
@@ -85,8 +85,8 @@ class Barrier(Confirming):
         return losses
 
     def keeps_up(self, seconds: float) -> bool:
-        """Whether no sink has waited longer for a confirmation. Not if none waits: a barrier returns at once then, and
-        tells that nothing is unconfirmed."""
+        """Whether sinks wait for confirmations, and none longer than `seconds`. Not if none waits: then `wait` returns
+        at once, and marks all messages as confirmed."""
         return 0 < max(route.sink.behind() for route in self._sinks) < seconds
 
     def lanes_ended(self, lanes: Collection[Lane]) -> None:
@@ -97,4 +97,4 @@ class Barrier(Confirming):
         self.wait(deadline)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Does nothing: a barrier holds no resources."""

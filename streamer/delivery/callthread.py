@@ -1,4 +1,4 @@
-"""`CallThread`: a thread for calls that block longer than their deadline says."""
+"""`CallThread`: a thread for calls that may block beyond their deadline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CallThread:
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def submit(self, call: Callable[[], None]) -> Future[None]:
-        """Have it run; the future tells when it has returned, or what it raised."""
+        """Queue a call; the future is done when it has returned, or holds its exception."""
         future: Future[None] = Future()
         self._calls.put((future, call))
         return future

@@ -1,4 +1,4 @@
-"""`Confirming`: how a service finds out that what it sent is confirmed, and so which rows are complete.
+"""`Confirming`: how a service learns that its messages are confirmed, and so which rows are complete.
 
 There are two ways: `Barrier` waits until the sinks have confirmed all messages; `Transactions` commits them together
 with the positions of their records.
@@ -38,10 +38,10 @@ class Confirming(ABC):
     def admit(
         self, decoded: DecodedBatch, result: Result, release: Callable[[], None]
     ) -> Iterable[tuple[DecodedBatch, Result]]:
-        """The parts of a batch to send now, one after the other; the next part is asked for when the one before was
+        """The parts of a batch to send now, one after the other; the caller takes the next part when the one before was
         sent.
 
-        May wait. `release` sends the dead letters that are held back, so that nothing is `postponed`. Raises
+        May wait. `release` sends the dead letters that are held back, so that none are `postponed`. Raises
         `ServiceStopped` when no time is left for that.
         """
 
@@ -59,7 +59,7 @@ class Confirming(ABC):
 
     @abstractmethod
     def push(self) -> None:
-        """Nothing more is sent for now."""
+        """No more messages are sent for now: send those that wait for others."""
 
     @abstractmethod
     def confirmed(self) -> list[Ints]:
@@ -67,17 +67,17 @@ class Confirming(ABC):
 
     @abstractmethod
     def hurry(self) -> None:
-        """Lanes are taken away, or the service ends: from here on nothing waits for dead letters that are held back.
+        """Lanes are taken away, or the service ends: do not wait any longer for dead letters that are held back.
 
         A transaction that such dead letters belong to is aborted; its records come again, or go to another consumer.
         """
 
     @abstractmethod
     def wait(self, deadline: float) -> list[tuple[SinkRoute, Lost]]:
-        """Wait until everything sent is confirmed or known to be lost; the lost messages, by sink and row.
+        """Wait until all messages sent are confirmed or known to be lost; the lost ones, by sink and row.
 
-        Does not wait for dead letters that are `postponed`. Raises `ConnectorError` (retriable) if that is not known at
-        `deadline`, on `time.monotonic`.
+        Does not wait for dead letters that are `postponed`. Raises `ConnectorError` (retriable) if the outcome of some
+        is unknown at `deadline`, on `time.monotonic`.
         """
 
     @abstractmethod
@@ -86,7 +86,7 @@ class Confirming(ABC):
 
     @abstractmethod
     def lanes_ended(self, lanes: Collection[Lane]) -> None:
-        """These lanes have ended, and the ledger knows it."""
+        """These lanes have ended, in the ledger already."""
 
     @abstractmethod
     def end(self, deadline: float) -> None:
@@ -95,4 +95,4 @@ class Confirming(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Nothing is called any more. Does not wait."""
+        """Release resources; called last. Does not wait."""

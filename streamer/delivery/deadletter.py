@@ -60,7 +60,7 @@ class Letter(NamedTuple):
 
     @property
     def is_bare(self) -> bool:
-        """Whether it carries nothing of the record."""
+        """Whether it carries no part of the record."""
         return len(self.refusals) > 1
 
     def shorter(self, refusal: str) -> Letter | None:
@@ -85,7 +85,7 @@ class Original(NamedTuple):
     text: str
     headers: list[Header]
     left_out: str = ""
-    """What the letter lacks of the record, as in "payload, key, headers"; empty: it is whole."""
+    """The parts of the record that the letter lacks, as in "payload, key, headers"; empty: it is whole."""
     size: int = -1
     """Bytes of the payload that was left out; -1: the record had none."""
     sha256: str = ""
@@ -93,7 +93,7 @@ class Original(NamedTuple):
     refusal: str = ""
     """Why it was left out."""
     record: Mapping[str, Any] = MappingProxyType({})
-    """What only this kind of source said of the record, by name, such as `qos` of MQTT (`Records.extras`)."""
+    """Metadata that only this kind of source has, by name, such as `qos` of MQTT (`Records.extras`)."""
 
 
 def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], service: str) -> Messages:

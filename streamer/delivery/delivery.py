@@ -35,7 +35,7 @@ from streamer.routing.selection import select_all
 from streamer.routing.sinkroute import Failed, SinkRoute, in_row_order, without
 
 HOLD = 5.0
-"""Seconds that dead letters are held back while it is not known whether everything fails."""
+"""Seconds that dead letters are held back while it is unknown whether most records fail."""
 
 
 LET_GO = "the record was not kept until its results were confirmed, as its source is live"
@@ -43,7 +43,7 @@ LET_GO = "the record was not kept until its results were confirmed, as its sourc
 
 
 class Delivery:
-    """Sends results and dead letters, keeps the ledger, and says what may be acknowledged."""
+    """Sends results and dead letters, keeps the ledger, and gives the positions that may be acknowledged."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Delivery:
         self._hints = CodecHints(log)
         self._not_replayed = {number for number, source in enumerate(replays) if replays[source] is Replays.NONE}
         self._kept: list[LedgerEntry] = []
-        """Entries of sources that deliver nothing again, whose payloads are still there."""
+        """Entries of sources that cannot deliver records again, whose payloads are still in memory."""
         self._dropping: dict[str, int] = {}
         """Messages dropped since a sink began to be full, by its name."""
         self._held_back: Failed = {}
@@ -95,7 +95,7 @@ class Delivery:
 
     @property
     def unconfirmed(self) -> bool:
-        """Whether something was sent since the last `wait_for_confirmations` that ended well."""
+        """Whether messages were sent since the last successful `wait_for_confirmations`."""
         return self._confirming.unconfirmed
 
     def enter(self, decoded: DecodedBatch) -> None:
@@ -145,18 +145,18 @@ class Delivery:
         self._publish(self._encode(result, failed), result, failed)
 
     def collect(self) -> None:
-        """Enter into the ledger what the sinks have confirmed since the last call."""
+        """Enter the confirmations of the sinks since the last call into the ledger."""
         for rows in self._confirming.confirmed():
             self._confirmed(self.ledger.confirm(rows))
 
     def push(self) -> None:
-        """Nothing more is sent for now: messages that wait for others do so no longer."""
+        """No more messages are sent for now: send those that wait for others."""
         self._confirming.push()
 
     def wait_for_confirmations(self, deadline: float) -> None:
-        """Wait until everything sent is confirmed or known to be lost.
+        """Wait until all messages sent are confirmed or known to be lost.
 
-        Raises `ConnectorError` if that is not known at `deadline` (seconds on `time.monotonic`).
+        Raises `ConnectorError` if the outcome of some is unknown at `deadline` (seconds on `time.monotonic`).
         """
         try:
             losses = self._confirming.wait(deadline)
@@ -166,7 +166,7 @@ class Delivery:
             self._handle_lost(route, lost)
 
     def hurry(self) -> None:
-        """Nothing waits for dead letters that are held back any longer; see `Confirming.hurry`."""
+        """Do not wait any longer for dead letters that are held back; see `Confirming.hurry`."""
         self._confirming.hurry()
 
     def look_for_confirmations(self) -> None:
@@ -190,7 +190,7 @@ class Delivery:
         self._confirming.run_next(seconds)
 
     def end_lanes(self, lanes: Collection[Lane]) -> None:
-        """These lanes have ended: nothing of them is sent or acknowledged any more."""
+        """These lanes have ended: none of their records is sent or acknowledged any more."""
         for lane in lanes:
             self.ledger.end(lane)
         self._confirming.lanes_ended(lanes)
@@ -204,7 +204,7 @@ class Delivery:
             self.collect()
 
     def close(self) -> None:
-        """Nothing is called any more."""
+        """Release resources; called last."""
         self._confirming.close()
 
     def release(self, *, now: bool = False) -> None:
@@ -258,7 +258,7 @@ class Delivery:
         skipped: Iterable[int] = (),
     ) -> None:
         """Send the messages and dead letters. The ledger expects all of them before the first is sent, so that no row
-        counts as complete too early, whatever is raised halfway.
+        counts as complete too early, even if an error is raised halfway.
         """
         self._check(failed, rows=0 if decoded is None else len(decoded.rows))
         for messages in blocks:
@@ -278,7 +278,7 @@ class Delivery:
 
     def _free_payloads(self) -> None:
         """Free the payloads of records that no bus would deliver again, once all their results are sent: they must not
-        take up memory while a sink that is away confirms nothing.
+        take up memory while a sink that is away sends no confirmations.
         """
         if self._held_back:
             return
@@ -328,7 +328,7 @@ class Delivery:
         return refused
 
     def _drop(self, route: SinkRoute, messages: Messages, full: Mapping[int, ConnectorError]) -> None:
-        """These messages have no room in the sink: nothing waits for them any longer."""
+        """Drop messages that the sink has no room for: their rows no longer wait for them."""
         if route.name not in self._dropping:
             reason = str(next(iter(full.values())))
             self._log.warning("the sink accepts no messages, they are dropped", sink=route.name, reason=reason)
@@ -346,7 +346,7 @@ class Delivery:
             new.update((row, wrapped) for row in messages.parents(at).tolist() if row not in failed)
         self._check(new)
         self._expect_letters(new)
-        # Nothing waits any longer for an output that was refused.
+        # Rows no longer wait for an output that was refused.
         self.ledger.confirm(np.concatenate([messages.parents(at) for at in refused]))
         failed.update(new)
 

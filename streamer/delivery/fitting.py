@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streamer.agent.decodedbatch import DecodedBatch
 
 _TRIED: Final = ("json", "konduit-json", "image", "protodata", "sparkplug", "msgpack")
-"""In the order of how little they take for theirs. `raw` and `text` read anything, and `csv` any text."""
+"""Codecs to try, the strictest first. Not `raw` and `text`, which read any payload, nor `csv`, which reads any text."""
 LARGEST: Final = 1 << 20
 """Bytes of a payload that a running service tries with other codecs at most: its records wait meanwhile."""
 _FRAME: Final = 5
@@ -32,7 +32,7 @@ class Fitting(NamedTuple):
     codec: str | dict[str, Any] | None
     """Its name, or its setting as service files have it; `None` if there is none that could."""
     why: str = ""
-    """What the payload looks like, where that is a guess: `framed by a schema registry (schema id 7)`."""
+    """The format that the payload looks like, if it is a guess: `framed by a schema registry (schema id 7)`."""
 
     @property
     def in_file(self) -> str:
@@ -46,10 +46,10 @@ class Fitting(NamedTuple):
 
 
 def fitting_codec(payload: bytes) -> Fitting | None:
-    """The codec that decodes the payload to at least one value, or that it looks as if it were written for.
+    """The codec that decodes the payload to at least one value, or the one of the format that it looks like.
 
-    The codecs of plain payloads are tried. What is known by how it begins: schema registries, gzip, zstd and
-    Snappy. Last comes text with commas and the like.
+    The codecs of plain payloads are tried. Payloads of schema registries, gzip, zstd and Snappy are recognised by
+    their first bytes. Last comes text with commas and the like.
     """
     found = _compressed(payload) or _framed(payload) or _read(payload)
     return found or _table(payload)
@@ -95,12 +95,12 @@ def _compressed(payload: bytes) -> Fitting | None:
     try:
         plain = form.decompressed(payload, LARGEST)
         inside = _framed(plain) or _read(plain) or _table(plain)
-    except Exception:  # noqa: BLE001 - what is damaged, too large or needs a package is none that we know
+    except Exception:  # noqa: BLE001 - damaged, too large, or a package is missing: the content stays unknown
         inside = None
     if inside is None or inside.codec is None:
         return Fitting({"type": "compressed", "codec": "NAME"}, f"{form.name} of a payload that is not known")
     return Fitting(
-        {"type": "compressed", "codec": inside.codec}, f"{form.name}{inside.why and f' of what is {inside.why}'}"
+        {"type": "compressed", "codec": inside.codec}, f"{form.name}{inside.why and f' of a payload {inside.why}'}"
     )
 
 
@@ -158,7 +158,7 @@ class CodecHints:
                 return
 
     def of(self, source: str) -> str:
-        """What to add to the error that stops the service; empty if no codec was found."""
+        """The hint to add to the error that stops the service; empty if no codec was found."""
         found = self._found.get(source)
         if found is None:
             return ""

@@ -1,6 +1,6 @@
-"""`Guarantee`: the delivery guarantee of a service, and which positions it acknowledges when.
+"""`Guarantee`: the delivery guarantee of a service: which positions are acknowledged, and when.
 
-A guarantee is asked at four points: when records arrive from a source, when positions are committed, when a source
+A guarantee decides at four points: when records arrive from a source, when positions are committed, when a source
 loses lanes (a Kafka rebalance), and when a sink has lost messages that it had accepted.
 """
 
@@ -67,7 +67,7 @@ class AtMostOnce(Guarantee):
         return NOTHING
 
     def on_loss(self, source: Replays) -> Replays:
-        """Not at all, whatever the source could do: an acknowledged record is not delivered again."""
+        """`Replays.NONE` for every source: an acknowledged record is not delivered again."""
         return Replays.NONE
 
 
@@ -102,7 +102,7 @@ STATEFUL: Final = (
 
 
 class ExactlyOnce(AtLeastOnce):
-    """Positions are committed with the results, in one transaction; the source only learns of them afterwards."""
+    """Positions are committed with the results, in one transaction; the source is informed afterwards."""
 
     name = "exactly_once"
     transactional = True

@@ -119,14 +119,14 @@ class Ledger:
             self._freed(byte_count)
 
     def wait_for(self, row: int, outputs: int) -> None:
-        """This row waits for `outputs` outputs, whatever it waited for before."""
+        """This row waits for `outputs` outputs, in place of those that it waited for before."""
         entry = self.open_entry(row)
         if entry is not None:
             entry.wait_for(row - entry.first, outputs)
             self._release_if_complete(entry)
 
     def end(self, lane: Lane) -> None:
-        """The lane has ended: it acknowledges nothing more, and its rows are complete."""
+        """The lane has ended: no more of its positions are acknowledged, and its rows are complete."""
         place = (lane.source, lane.partition)
         # Epochs rise: the highest that has ended stands for all earlier lanes of the partition.
         self._ended[place] = max(lane.epoch, self._ended.get(place, lane.epoch))
@@ -138,7 +138,7 @@ class Ledger:
             self._release_if_complete(run.entry)
 
     def leave(self, lane: Lane) -> None:
-        """The lane acknowledges nothing more, but its rows are finished, as no consumer gets its records again."""
+        """The lane's positions are no longer acknowledged, but its rows are finished: its records do not come again."""
         place = (lane.source, lane.partition)
         self._left[place] = max(lane.epoch, self._left.get(place, lane.epoch))
         self._lanes.pop(lane, None)
@@ -174,9 +174,9 @@ class Ledger:
         return found
 
     def marks(self, sources: Collection[str] | None = None) -> dict[Lane, int]:
-        """Positions that may be acknowledged, of lanes whose position has moved since the last call for them.
+        """Positions that may be acknowledged, of lanes whose position has changed since the last call for them.
 
-        `sources` names those whose lanes are asked for; `None`: all.
+        `sources` names the sources of the lanes; `None`: all.
         """
         moved: dict[Lane, int] = {}
         for lane, state in self._lanes.items():

@@ -18,7 +18,7 @@ class LedgerEntry:
     """The rows of one batch.
 
     A row is complete when it is decided (the pipeline has finished it) and none of its outputs is missing. Nearly
-    always all rows of an entry have the same state; then one number stands for all, and nothing is done per row.
+    always all rows of an entry have the same state; then one number stands for all, without work per row.
     """
 
     __slots__ = (
@@ -136,7 +136,7 @@ class LedgerEntry:
         self._missing[place] = outputs
 
     def forget(self, start: int, stop: int) -> None:
-        """The rows `[start, stop)` are complete, whatever they waited for."""
+        """The rows `[start, stop)` are complete, even if they waited for outputs."""
         self._tell_apart()
         self._undecided[start:stop] = False
         self._missing[start:stop] = 0

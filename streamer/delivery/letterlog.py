@@ -16,7 +16,7 @@ _LONGEST = 300
 class LetterLog:
     """Logs a line for each of the first dead letters of a second, and one line for all others.
 
-    A line of the log costs more than everything else that is done for a dead letter.
+    A line of the log costs more than all other work for a dead letter.
     """
 
     def __init__(self, log: Any, event: str) -> None:

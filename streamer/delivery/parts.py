@@ -12,7 +12,7 @@ from streamer.agent.decodedbatch import DecodedBatch
 
 
 def part_of(decoded: DecodedBatch, result: Result, rows: Ints) -> tuple[DecodedBatch, Result]:
-    """These rows of a batch, and what the pipeline made of them. A result of several rows needs all of them."""
+    """These rows of a batch, and the pipeline's results for them. A result of several rows needs all of them."""
     part = copy(decoded)
     part.keep(rows)
     kept = set(rows.tolist())
@@ -31,7 +31,7 @@ def part_of(decoded: DecodedBatch, result: Result, rows: Ints) -> tuple[DecodedB
 
 
 def failing(decoded: DecodedBatch, result: Result, errors: dict[int, Exception]) -> tuple[DecodedBatch, Result]:
-    """The same batch, of which these rows have failed instead of what the pipeline made of them."""
+    """The same batch, in which these rows have failed, in place of the pipeline's results for them."""
     rows = np.array([row for row in decoded.rows if row not in errors], np.int64)
     _, others = part_of(decoded, result, rows)
     others.failed = {**others.failed, **errors}

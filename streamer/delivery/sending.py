@@ -26,9 +26,10 @@ LONGEST_PAUSE = 1.0
 def messages_of(
     route: SinkRoute, selected: Selected, patience: Callable[[], float], log: Any
 ) -> tuple[Messages, Failed]:
-    """The messages of a route, as `SinkRoute.messages`, waiting while its codec lacks what it needs for every record.
+    """The messages of a route, as `SinkRoute.messages`, waiting while its codec lacks, for example, the schema.
 
-    `patience` is as in `send_all`. Raises `ServiceStopped` when no time is left, `ConnectorError` if waiting is no use.
+        `patience` is as in `send_all`. Raises `ServiceStopped` when no time is left, `ConnectorError` for an error that
+    waiting cannot mend.
     """
     tries = 0
     while True:
@@ -78,7 +79,7 @@ def send_all(
 
 
 def send_some(route: SinkRoute, messages: Messages) -> tuple[dict[int, ConnectorError], dict[int, ConnectorError]]:
-    """Send what the sink accepts without waiting.
+    """Send the messages that the sink accepts without waiting.
 
     Returns the errors of the messages that it refuses for good, and of those that it has no room for, by index.
     """

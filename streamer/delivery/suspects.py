@@ -1,11 +1,11 @@
-"""`Suspects`: records whose messages a bus refused after it had accepted them, remembered until they are finished.
+"""`Suspects`: records whose messages a bus refused after it had accepted them, kept until they are finished.
 
 Such a refusal names a whole request, of which one message was to blame, and voids the transaction with everything in
 it. So the records of the request are suspects. When they come again, each half of them is sent in a transaction of its
 own: the half that is refused is halved again, the other half is accepted. A record that is refused alone is to blame:
 it becomes a dead letter when it comes once more, or a shorter dead letter if it was one already.
 
-Records are remembered by partition and position, as they come again as other rows in other lanes.
+Records are kept by partition and position, as they come again as other rows in other lanes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Suspected(NamedTuple):
     group: int
     """Suspects of different groups are not sent in one transaction."""
     alone: bool
-    """Whether the group has no others: nothing else at all is sent in its transaction."""
+    """Whether the group has no others: then its messages are the only ones in their transaction."""
     error: StepError | None
     """The error that the record has failed with, if it was convicted already."""
 

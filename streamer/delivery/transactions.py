@@ -80,8 +80,9 @@ class Transactions(Confirming):
         """`first` begins, commits and aborts the transactions of all `sinks`; `dead` is the sink for dead letters among
         them.
 
-        `token` gives the newest token of the source; after it `serve` tells of every lane that ended before it was
-        taken. `rewind` has lanes delivered again. `patience` gives the seconds left to wait for sinks.
+        `token` gives the newest token of the source; `serve`, called after it, reports every lane that ended before the
+        token was taken. `rewind` makes the source deliver lanes again. `patience` gives the seconds left to wait for
+        sinks.
         """
         self.outcomes = Counter()
         self._sinks = sinks
@@ -121,7 +122,7 @@ class Transactions(Confirming):
         """The lanes to deliver again when the transaction is aborted."""
         self._rewound: set[Lane] = set()
         self._asked = False
-        """Whether the sink was asked to commit: from then on only it can say what became of the transaction."""
+        """Whether the sink was asked to commit: from then on only the sink knows the outcome of the transaction."""
         self._losses: list[tuple[SinkRoute, Lost]] = []
         self._ending = False
         self._confirmed: list[Ints] = []
@@ -192,8 +193,8 @@ class Transactions(Confirming):
         return confirmed
 
     def hurry(self) -> None:
-        """Abort a transaction whose dead letters are held back: sent now, they would acknowledge records of which it is
-        not known yet whether they or the service are to blame."""
+        """Abort a transaction whose dead letters are held back: sent now, they would acknowledge records although the
+        service, not the records, may be the cause."""
         if self._state is _State.OPEN and self.postponed:
             self._abort("dead letters are held back, and there is no time to wait for them")
 
@@ -355,7 +356,7 @@ class Transactions(Confirming):
         self._turn(_State.ABORTING, self._first.abort)
 
     def _suspect(self, losses: Sequence[tuple[SinkRoute, Lost]]) -> bool:
-        """Remember which records may be to blame for the lost messages. Returns whether records alone are to blame."""
+        """Note the records that may have caused the loss of messages. Returns whether records are the only cause."""
         suspected: dict[int, DecodedBatch] = {}
         for route, lost in losses:
             for row, error in lost.items():
@@ -375,7 +376,7 @@ class Transactions(Confirming):
         self._advance()
 
     def _advance(self) -> None:
-        """Make the call that is due, or look what became of it. Does not wait."""
+        """Make the call that is due, or check its outcome. Does not wait."""
         if self._call is None:
             return
         if self._future is None:
@@ -435,7 +436,7 @@ class Transactions(Confirming):
         self._again_at = time.monotonic() + pause(self._aborts - 1) if self._aborts else 0.0
 
     def _rest(self, deadline: float) -> None:
-        """Wait a little for what is under way."""
+        """Wait a little for the calls that are under way."""
         left = min(deadline - time.monotonic(), SLICE)
         if self._future is not None:
             wait_for([self._future], timeout=max(left, 0.0))

@@ -11,7 +11,7 @@ NAMES = ("digits", "sensors", "cameras")
 
 
 def folder(name: str) -> Path:
-    """Where `NAME.yaml` and what belongs to it lie. Raises `StreamerError` if the files are not there."""
+    """The folder of `NAME.yaml` and its files. Raises `StreamerError` if the files are not there."""
     here = Path(__file__).parent
     # In a wheel examples/NAME lies beside this file, in a checkout at its root.
     for found in (here / name, here.parents[1] / "examples" / name):

@@ -19,7 +19,7 @@ ROOM = 16 << 20
 
 
 class Reader:
-    """Hands each block of records to `take`, which returns whether they are what is waited for."""
+    """Hands each block of records to `take`, which returns whether they are the expected ones."""
 
     def __init__(self, source: Source, take: Callable[[Records], bool]) -> None:
         self._source = source
@@ -28,7 +28,7 @@ class Reader:
         self._thread = threading.Thread(target=self._run, name="reader", daemon=True)
         self._error: Exception | None = None
         self.sees = threading.Event()
-        """Set when the first records that are waited for, or an error, have come."""
+        """Set when the first expected records, or an error, have come."""
 
     def start(self) -> None:
         """Connect and begin to read."""
@@ -42,7 +42,7 @@ class Reader:
             self._thread.join(5.0)
 
     def check(self) -> None:
-        """Raise what went wrong, if anything did."""
+        """Raise the error of the thread, if there was one."""
         if self._error is not None:
             raise self._error
 
@@ -56,7 +56,7 @@ class Reader:
                     # A bus that hands out a window of records goes on once they are acknowledged.
                     self._source.acknowledge(_positions(records))
                 self._source.events()
-        except Exception as error:  # noqa: BLE001 - raised to whoever checks
+        except Exception as error:  # noqa: BLE001 - raised by `check`
             self._error = error
             self.sees.set()
         finally:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 Look = TypeVar("Look")
-"""What a demo shows at one moment."""
+"""The data that a demo shows at one moment."""
 EVERY = 2.0
 """Seconds between two plain lines."""
 
@@ -27,7 +27,7 @@ class Screen(ABC, Generic[Look]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to put away."""
+        """Does nothing: there is no screen to restore."""
 
     @abstractmethod
     def show(self, look: Look) -> None:

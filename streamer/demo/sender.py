@@ -17,7 +17,7 @@ FULL = 10.0
 
 
 class Sender(ABC):
-    """Sends `total` messages, `rate` a second. `what` they are, for errors: "images"."""
+    """Sends `total` messages, `rate` a second. `what` names them in errors: "images"."""
 
     def __init__(self, sink: Sink, what: str, *, rate: float, total: int) -> None:
         self._sink = sink
@@ -42,7 +42,7 @@ class Sender(ABC):
 
     @property
     def done(self) -> bool:
-        """Whether everything was sent and confirmed. Raises what went wrong."""
+        """Whether sending has ended, with all messages confirmed or by `stop`. Raises the error of the thread."""
         if self._error is not None:
             raise self._error
         return not self._thread.is_alive()
@@ -67,5 +67,5 @@ class Sender(ABC):
                     self.send(self.made(sent, due))
                     sent = due
             self.confirm()
-        except Exception as error:  # noqa: BLE001 - raised to whoever asks whether it is done
+        except Exception as error:  # noqa: BLE001 - raised by `done`
             self._error = error

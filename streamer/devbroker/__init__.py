@@ -1,4 +1,4 @@
-"""Brokers for development and tests: a real Apache Kafka on this machine, with nothing installed but Python."""
+"""Brokers for development and tests: a real Apache Kafka on this machine, which needs only Python installed."""
 
 from streamer.devbroker.choose import Broker, open_broker
 from streamer.devbroker.errors import BrokerError

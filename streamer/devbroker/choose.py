@@ -26,7 +26,7 @@ _ANSWER_TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class Broker:
-    """A broker that answers: where (`bootstrap`), of what kind, and in words."""
+    """A broker that answers: its address (`bootstrap`), its kind and a description."""
 
     bootstrap: str
     kind: Kind
@@ -39,9 +39,9 @@ def open_broker(purpose: str, allow_mock: bool = False, progress: Progress | Non
 
     Tried in this order: `KAFKA_BOOTSTRAP_SERVERS` (when it is set nothing else is tried, and it is never stopped), a
     container if the Docker engine answers within 2 s, Apache Kafka's jars, and with `allow_mock` librdkafka's mock
-    cluster, whose `description` says that it is no real Kafka. `progress` is told what takes long.
+    cluster, whose `description` says that it is no real Kafka. `progress` is called before work that takes long.
 
-    Raises `MissingPackageError` (extra `broker`) when nothing but missing packages is in the way, else `BrokerError`,
+    Raises `MissingPackageError` (extra `broker`) when only missing packages are in the way, else `BrokerError`,
     with a line for each way tried and why it failed.
     """
     named = os.environ.get(VARIABLE)

@@ -14,7 +14,7 @@ _ENGINE_TIMEOUT = 2
 
 
 def container_of(image: str, purpose: str, progress: Progress | None) -> Any:
-    """A `DockerContainer` of testcontainers that is not started; `purpose` is what it is for, as in "Kafka in ...".
+    """A `DockerContainer` of testcontainers, not started yet; `purpose` is for errors, as in "Kafka in ...".
 
     Raises `BrokerError` when no engine answers within 2 s, `MissingPackageError` without testcontainers (extra
     `broker`).

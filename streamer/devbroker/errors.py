@@ -1,4 +1,4 @@
-"""The error of everything that starts or looks for a broker."""
+"""The error of starting or looking for a broker."""
 
 from __future__ import annotations
 

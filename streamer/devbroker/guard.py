@@ -1,4 +1,4 @@
-"""A process of a few lines that outlives its parent just long enough to end what the parent had started.
+"""A small process that outlives its parent just long enough to end the processes that the parent had started.
 
 Run as `python guard.py FOLDER`; FOLDER is removed at the end unless it is empty text. It reads lines from its
 standard input, `+PID` and `-PID`. However the parent ends, also by SIGKILL, the kernel closes the pipe: that end

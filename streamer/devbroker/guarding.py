@@ -18,7 +18,7 @@ class Guard:
     """
 
     def __init__(self, folder: Path | None = None, files: Sequence[int] = ()) -> None:
-        # -I -S: no site packages and nothing from the user's folder, so that it starts in milliseconds.
+        # -I -S: no site packages and no modules of the user's folder, so that it starts in milliseconds.
         command = [sys.executable, "-I", "-S", guard.__file__, "" if folder is None else str(folder)]
         self._process = subprocess.Popen(  # noqa: S603  the command is ours, and no shell reads it
             command, stdin=subprocess.PIPE, start_new_session=True, pass_fds=tuple(files)
@@ -33,7 +33,7 @@ class Guard:
         self._tell(f"-{pid}")
 
     def close(self) -> None:
-        """Everything has ended: the guard must not find process ids that may be someone else's by now."""
+        """All processes have ended: the guard must not signal their ids, which may belong to other processes by now."""
         self._process.kill()
         if self._process.stdin is not None:
             self._process.stdin.close()

@@ -21,7 +21,7 @@ COORDINATES = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}+org.slf4j:slf4j-simp
 """The Maven artefacts: the broker (2.13 is its Scala release) and a logger, without which it is mute."""
 
 Progress = Callable[[str], None]
-"""Told in one sentence what is being done, when it takes long enough to be worth saying."""
+"""Called with a sentence before work that takes long."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from streamer.devbroker.program import Program, Started, end, log_tail
 from streamer.devbroker.ready import ask_for_coordinator, wait_until_listed
 from streamer.devbroker.settings import new_uuid, renumber, server_properties, write_properties
 
-# One user, small data: what counts is the start, so the serial collector and the first compiler only.
+# One user, small data: only the start counts, so the serial collector and the first compiler only.
 _JAVA_OPTIONS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -40,7 +40,7 @@ class LocalKafka(Started):
     `port`: the first node's client port (the next nodes have the next numbers); without it free ports.
     `settings`: server properties that replace ours, such as `{"message.max.bytes": "5000000"}`.
     `heap`: a node's Java heap in MiB. `timeout`: seconds to wait for an answer of nodes that run.
-    `progress` is told what takes long.
+    `progress` is called before work that takes long.
 
         with LocalKafka() as kafka:
             producer = Producer({"bootstrap.servers": kafka.bootstrap})
@@ -98,7 +98,7 @@ class LocalKafka(Started):
         return self._folder
 
     def describe(self) -> str:
-        """One line for people: what it is, where it listens, where its data is."""
+        """A description in one line: its kind, its address, the place of its data."""
         size = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
         if self._ports is None:
             return f"Apache Kafka {KAFKA_VERSION} ({size}), not running"
@@ -134,7 +134,7 @@ class LocalKafka(Started):
         self._release()
 
     def freeze(self, node: int | None = None) -> None:
-        """Stop a node (or all) from running without ending it (SIGSTOP): connections stay open, nothing answers."""
+        """Stop a node (or all) from running without ending it (SIGSTOP): connections stay open, without answers."""
         for each in self._chosen(node):
             self._processes[each].freeze()
 

@@ -33,7 +33,7 @@ class MockKafka(Started):
         return self._bootstrap
 
     def describe(self) -> str:
-        """One line for people."""
+        """A description in one line."""
         return (
             f"librdkafka's mock cluster in this process on {self._bootstrap or 'no port, not running'} (no real Kafka)"
         )
@@ -44,7 +44,7 @@ class MockKafka(Started):
             from confluent_kafka import Producer
         except ImportError as error:
             raise MissingPackageError("confluent-kafka", "broker", "The mock cluster") from error
-        # The client that asks for the mock brokers owns them; it is told about itself as about any other cluster.
+        # The client that requests the mock brokers owns them; it must stay open as long as they are used.
         self._holder = Producer({"test.mock.num.brokers": self.nodes, "log_level": 0})
         brokers = self._holder.list_topics(timeout=10.0).brokers.values()
         self._bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)

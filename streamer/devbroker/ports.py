@@ -11,7 +11,7 @@ HOST = "127.0.0.1"
 
 
 def is_free(port: int) -> bool:
-    """Whether something could listen on this port now."""
+    """Whether a program could listen on this port now."""
     try:
         ReservedPorts(1, port, 1).close()
     except BrokerError:
@@ -57,6 +57,6 @@ class ReservedPorts:
             reserved.bind((HOST, port))
         except OSError as error:
             raise BrokerError(
-                f"port {port} on {HOST} is taken: stop what listens there or choose another port"
+                f"port {port} on {HOST} is taken: stop the program that listens there or choose another port"
             ) from error
         return int(reserved.getsockname()[1])

@@ -1,4 +1,4 @@
-"""What the brokers here have in common: they are started and stopped, and run programs that end with this process."""
+"""Base of the brokers here: they are started and stopped, and run programs that end with this process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Started(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """One line for people: what it is, and where it listens."""
+        """A description in one line: its kind and its address."""
 
     def __enter__(self) -> Self:
         return self.start()
@@ -86,7 +86,7 @@ class Program:
         return self._process.poll()
 
     def freeze(self) -> None:
-        """Stop it from running without ending it (SIGSTOP): connections stay open, nothing answers."""
+        """Stop it from running without ending it (SIGSTOP): connections stay open, without answers."""
         self._process.send_signal(signal.SIGSTOP)
         self._frozen = True
         # On a busy machine a process of many threads runs on for some milliseconds. (Not on macOS before 3.13.)

@@ -34,7 +34,7 @@ _READ_TIMEOUT: Final = 120
 class LocalRegistry(Started):
     """Apicurio Registry, one Java process that listens on 127.0.0.1 only and keeps schemas in memory.
 
-    `port`: without it a free one. `timeout`: seconds to wait for an answer. `progress` is told what takes long.
+    `port`: without it a free one. `timeout`: seconds to wait for an answer. `progress` is called before long work.
 
         with LocalRegistry() as registry:
             client = SchemaRegistryClient({"url": registry.url})
@@ -65,7 +65,7 @@ class LocalRegistry(Started):
         return None if self._program is None or self._program.exit_code is not None else self._program.pid
 
     def describe(self) -> str:
-        """One line for people: what it is and where it listens."""
+        """A description in one line: its kind and its address."""
         place = "not running" if self._ports is None else f"on {self.url}, schemas gone when it stops"
         return f"Apicurio Registry {REGISTRY_VERSION} {place}"
 

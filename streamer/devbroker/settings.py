@@ -15,7 +15,7 @@ SINGLE_NODE = {
     # Else 50 each, which are slow to create and to load.
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
-    # Kafka wants three replicas of its own topics and would wait for them for ever.
+    # By default Kafka's own topics need three replicas: it would wait for them for ever.
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
@@ -93,7 +93,7 @@ def renumber(path: Path, node: int) -> None:
 
 
 def new_uuid() -> str:
-    """A random UUID in the form that Kafka wants: 22 characters of URL-safe base64."""
+    """A random UUID in Kafka's form: 22 characters of URL-safe base64."""
     text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     # As an argument a leading dash would read as an option.
     return f"A{text[1:]}" if text.startswith("-") else text

@@ -56,7 +56,7 @@ def _cluster_id(admin: AdminClient, bootstrap: str, deadline: float) -> str:
             found = admin.list_topics(timeout=max(0.1, deadline - time.monotonic()))
         except KafkaException as error:
             raise BrokerError(f"no Kafka answers on {bootstrap} ({error.args[0]}): is the broker running?") from error
-        # A client that is told of no controller, as by a broker that was away, waits for one and does not ask again.
+        # A client that gets no controller, as from a broker that was away, waits for one and does not query again.
         if found.controller_id >= 0:
             return str(found.cluster_id)
         if time.monotonic() > deadline:
@@ -91,7 +91,7 @@ def _is_led(admin: AdminClient, name: str) -> bool:
         partitions = topic.partitions.values()
         if topic.error is not None or not partitions or any(p.error or p.leader < 0 for p in partitions):
             return False
-        # Asked, too: a broker tells who leads a partition a moment before it begins to lead it.
+        # The leaders are queried, too: a broker is listed as leader a moment before it begins to lead.
         end = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         wanted = {TopicPartition(name, number): end for number in topic.partitions}
         for found in admin.list_offsets(wanted, request_timeout=5.0).values():

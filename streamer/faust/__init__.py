@@ -7,6 +7,6 @@ from pipelines.plugins.requirements import Package, required
 
 required(Package("faust", "faust")).check("streamer.faust")
 
-from streamer.faust.attaching import app, attach  # noqa: E402 - a missing Faust is told in a sentence
+from streamer.faust.attaching import app, attach  # noqa: E402 - after the check for a missing Faust
 
 __all__ = ["app", "attach"]

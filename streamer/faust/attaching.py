@@ -31,14 +31,14 @@ def attach(
 
     Faust's consumer reads the topics of the service's source and Faust's producer writes its results and dead letters;
     everything between is the service's own: codec, batches, pipeline, `keep`, `when`, failures, metrics. A record is
-    acknowledged when all its messages are confirmed. When the service fails the app ends, with nothing acknowledged
-    that was not confirmed, and the next run gets these records again.
+    acknowledged when all its messages are confirmed. When the service fails the app ends, without acknowledging
+    records of unconfirmed messages, and the next run gets these records again.
 
-    `sink` are what Faust's agents may have as such: agents, topics, channels, functions. Each gets every result, as a
-    `Data`, and the record is acknowledged when it has. `concurrency` can only be 1: Faust commits past records that
-    another of its actors still holds.
+    `sink` are sinks as Faust's agents have them: agents, topics, channels, functions. Each gets every result, as a
+    `Data`, and the record is acknowledged when they have taken it. `concurrency` can only be 1: Faust commits past
+    records that another of its actors still holds.
 
-    Raises `DefinitionError`, naming file and line, for what the service says and Faust cannot do, or does otherwise.
+    Raises `DefinitionError`, naming file and line, for settings of the service that Faust cannot honour.
     """
     if concurrency != 1:
         raise DefinitionError(

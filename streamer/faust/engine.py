@@ -54,11 +54,11 @@ class Engine:
         self._told = told
 
     async def run(self, stream: Stream[Any]) -> AsyncIterator[Any]:
-        """The results, while the agent has sinks that want them; otherwise nothing, for as long as the agent lives.
+        """The results, if the agent has sinks for them; otherwise it yields none, and runs as long as the agent.
 
-        In the agent's own `test_context` nothing is sent: results and dead letters, as `streamer.testing.DeadLetter`,
-        are what it yields. Raises the errors of opening, and `StreamerError` when the service fails: the agent's
-        supervisor then has to end the app.
+        In the agent's own `test_context` it sends no messages, and yields results and dead letters (as
+        `streamer.testing.DeadLetter`). Raises the errors of opening, and `StreamerError` when the service fails: the
+        agent's supervisor then has to end the app.
         """
         faust_agent = current_agent()
         testing = isinstance(faust_agent, AgentTestWrapperT)
@@ -160,7 +160,7 @@ class Engine:
 
 
 async def _read(channel: Any, source: FaustSource, gathered: float) -> None:
-    """Feed the source with what comes into an agent's channel, gathered for so many seconds.
+    """Feed the source with the events of an agent's channel, gathered for so many seconds.
 
     Not by the agent's stream, which takes a turn of the loop for each event and acknowledges by itself.
     """

@@ -11,8 +11,9 @@ from faust.types import AppT, EventT, Message
 class Undecoded(faust.Schema[bytes, bytes]):
     """Makes an event of a message without looking at its key or value.
 
-    Faust acknowledges what it cannot decode: so here it decodes nothing, and the service's codec does. Its serializer
-    `raw` decodes nothing either, at several calls for each key and value; for what is sent to the topic it is used.
+    Faust acknowledges records that it cannot decode: so here it leaves decoding to the service's codec. Its serializer
+    `raw` does not decode either, but costs several calls for each key and value; it is used for messages sent to the
+    topic.
     """
 
     def __init__(self) -> None:

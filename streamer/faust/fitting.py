@@ -1,4 +1,4 @@
-"""What a service may say inside a Faust app: options that Faust cannot honour are errors, with file and line."""
+"""Checks a service for use inside a Faust app: options that Faust cannot honour are errors, with file and line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OF_CONSUMER: Final[Mapping[str, str]] = {
     "out_of_range": "Faust goes on at its consumer_auto_offset_reset; leave it out",
     "reset": "reset the group's offsets with the brokers' own tools",
 }
-"""Fields of a Kafka source that belong to its client, which inside Faust is Faust's: what to do instead."""
+"""Fields of a Kafka source for its client, which is Faust's own here, each with the hint what to do instead."""
 _OF_PRODUCER: Final[Mapping[str, str]] = {
     "client": "these are librdkafka's properties; give the app broker_credentials and the like",
     "compression": "give the app producer_compression_type",
@@ -34,15 +34,15 @@ _OF_PRODUCER: Final[Mapping[str, str]] = {
     "partitioner": "give the app producer_partitioner; Faust's own is that of Kafka's Java clients",
     "max_message": "give the app producer_max_request_size",
     "timeout": "give the app producer_request_timeout",
-    "outbox": "leave it out: Faust keeps what is not acknowledged on the bus",
+    "outbox": "leave it out: Faust keeps unacknowledged records on the bus",
 }
 """The same for a Kafka sink."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written in a service file, and where; of a service made in Python only what differs from the defaults
-    is known."""
+    """The fields that a service file sets, with their lines; of a service made in Python, those that differ from the
+    defaults."""
 
     document: Document | None
 
@@ -55,7 +55,7 @@ class Written:
         return cls(document if isinstance(document.data, dict) and "source" in document.data else None)
 
     def connector(self, key: str, index: int = 0) -> KeyPath:
-        """Where this source or sink stands."""
+        """The path of this source or sink in the file."""
         data = None if self.document is None else self.document.data.get(key)
         return (key, index) if isinstance(data, list) else (key,)
 
@@ -86,9 +86,9 @@ class Written:
 
 
 def check_service(service: Service, written: Written, *, logs_in: bool = False) -> None:
-    """Raise `DefinitionError` for what no Faust app can do that this service asks for.
+    """Raise `DefinitionError` for settings of this service that no Faust app can honour.
 
-    `logs_in`: the app is made of the service and logs in as its `client` says, which is looked at elsewhere.
+    `logs_in`: the app is made of the service and logs in by its `client`, which is checked elsewhere.
     """
     if guarantee(service.delivery).transactional:
         raise written.error(
@@ -116,7 +116,7 @@ def check_service(service: Service, written: Written, *, logs_in: bool = False) 
 def check_app(service: Service, written: Written, app: App, *, own_broker: bool = False) -> None:
     """Raise `DefinitionError` if the app is set otherwise than the service says, or so that records could be lost.
 
-    `own_broker`: the app's brokers were given beside the service, and stand in for the source's `bootstrap`.
+    `own_broker`: the app's brokers were given beside the service, and replace the source's `bootstrap`.
     """
     source, path, conf = service.sources[0], written.connector("source"), app.conf
     assert isinstance(source, KafkaSourceConfig)
@@ -155,13 +155,13 @@ def check_alone(service: Service, app: App, agent: AgentT[Any]) -> None:
     for name, other in app.agents.items():
         if other is not agent and (both := topics & set(other.get_topic_names())):
             raise DefinitionError(
-                f'service {service.name}: the agent "{name}" reads {sorted(both)[0]} too, and Faust acknowledges what '
-                "one of two agents cannot decode for both; have it read another topic, or run it in an app of its own"
+                f'service {service.name}: the agent "{name}" reads {sorted(both)[0]} too, and Faust acknowledges '
+                "records that one of two agents cannot decode for both; let it read another topic, or use another app"
             )
 
 
 def sinks_of(service: Service, written: Written) -> list[tuple[SinkConfig, KeyPath]]:
-    """The sinks of a service, that of dead letters among them, and where each stands."""
+    """The sinks of a service, that of dead letters among them, each with its path in the file."""
     sinks = [(one, written.connector("sink", index)) for index, one in enumerate(service.sinks)]
     if service.dead_letter is not None:
         sinks.append((service.dead_letter, ("dead_letter",)))

@@ -38,7 +38,7 @@ _KNOWN: Final = frozenset(
 
 
 def credentials(service: Service, written: Written) -> CredentialsT | None:
-    """What the app of a service gets as its `broker_credentials`, from `client` of the Kafka source; `None`: no login.
+    """The `broker_credentials` for the app of a service, from `client` of the Kafka source; `None`: no login.
 
     Raises `DefinitionError` with file and line for a property of librdkafka that Faust does not have, files that cannot
     be read, and a sink that logs in otherwise than the source.
@@ -57,7 +57,7 @@ def credentials(service: Service, written: Written) -> CredentialsT | None:
 
 
 class _Login:
-    """Properties of librdkafka that say how to log in; `path` is where they stand."""
+    """Properties of librdkafka for the login; `path` is their place in the file."""
 
     def __init__(self, properties: Mapping[str, str], path: KeyPath, written: Written) -> None:
         self._properties = properties
@@ -93,7 +93,7 @@ class _Login:
             )
         for lacking in ("sasl.username", "sasl.password"):
             if not self._properties.get(lacking):
-                raise self._error(lacking, f"is missing, and {mechanism} asks for it")
+                raise self._error(lacking, f"is missing, and {mechanism} needs it")
         return faust.SASLCredentials(
             username=self._properties["sasl.username"],
             password=self._properties["sasl.password"],

@@ -1,4 +1,4 @@
-"""`LoopSink`: what sinks have in common whose messages are sent by a task in the event loop of a Faust app."""
+"""`LoopSink`: base of sinks whose messages are sent by a task in the event loop of a Faust app."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Sent:
 class LoopSink(Sink):
     """Hands blocks of messages to `_deliver`, a task in the loop; the order of the blocks is kept.
 
-    Made in the loop's thread, while the loop runs. What it has accepted and not confirmed are at most `most_in_flight`
-    bytes of payloads and keys, or one message.
+    Made in the loop's thread, while the loop runs. It accepts at most `most_in_flight` bytes of unconfirmed payloads
+    and keys, or one message.
     """
 
     def __init__(self, name: str, *, most_in_flight: int = MOST_IN_FLIGHT) -> None:
@@ -92,7 +92,7 @@ class LoopSink(Sink):
         return refused
 
     def barrier(self, deadline: float) -> Lost:
-        """See `Sink.barrier`. Raises `ConnectorError` also if sending failed for good and something is unconfirmed."""
+        """See `Sink.barrier`. Raises `ConnectorError` also if sending failed for good with messages unconfirmed."""
         with self._changed:
             while self._outstanding:
                 self._raise_fatal()
@@ -115,17 +115,17 @@ class LoopSink(Sink):
     def behind(self) -> float:
         with self._changed:
             if self._lost:
-                # Told by a barrier.
+                # The losses are reported by a barrier.
                 return math.inf
             return time.monotonic() - self._outstanding[0].at if self._outstanding else 0.0
 
     def down(self) -> str | None:
-        """See `Sink.down`. Faust's producer does not say whether it is connected: known by what it does not confirm."""
+        """See `Sink.down`. Faust's producer does not say whether it is connected: late confirmations show it."""
         behind = self.behind()
-        return f"nothing was confirmed for {behind:.0f} s" if DOWN_AFTER < behind < math.inf else None
+        return f"no message was confirmed for {behind:.0f} s" if DOWN_AFTER < behind < math.inf else None
 
     def close(self) -> None:
-        """See `Sink.close`. What is not confirmed is dropped."""
+        """See `Sink.close`. Unconfirmed messages are dropped."""
         if not self._open:
             return
         self._open = False

@@ -27,7 +27,7 @@ _OVERHEAD = 100
 """Bytes that a record takes beside its payload, key and headers, at most."""
 # Brokers refuse whole batches for these: the other messages of a batch may be right.
 _OF_THE_BATCH = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidTimestampError)
-# Errors of a message that are raised before it is sent: what it consists of is wrong.
+# Errors raised before a message is sent: its key, value, headers or topic is wrong.
 _OF_THE_MESSAGE = (*_OF_THE_BATCH, InvalidTopicError, TypeError, ValueError)
 _FORBIDDEN = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
 
@@ -65,7 +65,7 @@ class FaustSink(LoopSink):
             confirming.cancel()
 
     async def _send(self, messages: Messages) -> list[Any]:
-        """What the producer gave for each message: a future, or the error with which it refused."""
+        """The producer's answer for each message: a future, or the error with which it refused."""
         send, topic, topics = self._app.producer.send, self._topic, messages.topics
         keys, headers, stamps = messages.keys, messages.headers, messages.timestamps
         found: list[Any] = []
@@ -85,7 +85,7 @@ class FaustSink(LoopSink):
                         None if own is None else list(own),
                     )
                 )
-            except Exception as error:  # noqa: BLE001 - whatever it raises is about this message
+            except Exception as error:  # noqa: BLE001 - every exception here is about this message
                 found.append(error)
         return found
 
@@ -125,7 +125,7 @@ class FaustSink(LoopSink):
                     if not self._open:
                         raise
                     found[index] = ConnectorError("the producer was stopped", retriable=True)
-                except Exception as error:  # noqa: BLE001 - whatever it is, the message is not confirmed
+                except Exception as error:  # noqa: BLE001 - after any exception the message is not confirmed
                     found[index] = error
         return found
 
@@ -146,7 +146,7 @@ class FaustSink(LoopSink):
         }
 
     def _loss(self, error: Exception, own_topic: bool) -> ConnectorError:
-        """What a lost message is lost for: by itself, or for a reason that passes, so that it is sent again."""
+        """The error of a lost message: for good if the message itself is wrong, else retriable."""
         told = ConnectorError(f"sink {self.name}: {type(error).__name__}: {error}", retriable=True)
         if isinstance(error, _FORBIDDEN):
             self.fail(ConnectorError(f"sink {self.name}: it may not write to {self._topic}: {error}"))

@@ -21,14 +21,14 @@ from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Sour
 from pipelines.errors import ConnectorError
 
 MOST_HELD = 16 << 20
-"""Bytes of payloads and keys that are held unpolled; beyond that nothing is taken from Faust's queue."""
+"""Bytes of payloads and keys that are held unpolled; beyond that no event is taken from Faust's queue."""
 _COMMIT_WAIT = 10.0
 """Seconds that a commit which is waited for may take."""
 
 
 @dataclass(slots=True)
 class _Partition:
-    """One partition during one lane, as the polling thread knows it."""
+    """The polling thread's state of one partition during one lane."""
 
     tp: TP
     lane: Lane
@@ -40,7 +40,7 @@ class _Partition:
 
 @dataclass(slots=True)
 class _Revoke:
-    """Stands among the events: Faust is about to lose these partitions, and their events before this one with them."""
+    """Marker among the events: Faust is about to lose these partitions, and their events before this one with them."""
 
     partitions: frozenset[TP]
     deadline: float
@@ -49,7 +49,7 @@ class _Revoke:
 
 @dataclass(frozen=True, slots=True)
 class _Assigned:
-    """Stands among the events: Faust has these partitions from here on."""
+    """Marker among the events: Faust has these partitions from here on."""
 
     partitions: frozenset[TP]
 
@@ -66,7 +66,7 @@ class FaustSource(Source):
     again only to the next process or assignment. While `most_held` bytes are unpolled, `feed` waits, so that Faust's
     own queue fills up and its consumer stops fetching.
 
-    `commit` is awaited in the loop after the events of a waited acknowledgement. The lag is not told: the end of a
+    `commit` is awaited in the loop after the events of a waited acknowledgement. The lag is not reported: the end of a
     partition that Faust's monitor knows is as old as its last record, and counts markers of transactions.
     """
 
@@ -230,7 +230,7 @@ class FaustSource(Source):
         return events
 
     def close(self) -> None:
-        """Forget all events, so that Faust does not wait for them; `feed` returns at once from now on."""
+        """Discard all events, so that Faust does not wait for them; `feed` returns at once from now on."""
         self._closed = True
         self._settle = None
         for request in [one for one in self._arrived if isinstance(one, _Revoke)]:
@@ -242,7 +242,7 @@ class FaustSource(Source):
         self._make_room()
 
     def standing_still(self, still: bool) -> None:
-        """Partitions are given up also while nobody polls."""
+        """Partitions are given up also while the source is not polled."""
         if still and not self._closed:
             self._serve_revokes()
 
@@ -257,7 +257,7 @@ class FaustSource(Source):
             self._changed.notify()
 
     def _waited(self, max_records: int, max_bytes: int, deadline: float) -> bool:
-        """Wait until there is enough, or something else to do; whether the poll is to end."""
+        """Wait until there are enough records, or another reason to return; whether the poll has to end."""
         with self._changed:
             left = deadline - time.monotonic()
             if self._woken or self._closed or left <= 0 or self._has(max_records, max_bytes):
@@ -308,7 +308,7 @@ class FaustSource(Source):
         try:
             self._loop.call_soon_threadsafe(self._room.set)
         except RuntimeError:
-            # The loop is closed: nobody waits.
+            # The loop is closed: no `feed` waits.
             return
 
     def _block(self, events: Sequence[EventT[Any]]) -> Records:
@@ -382,7 +382,7 @@ class FaustSource(Source):
         return None
 
     def _assigned(self, assigned: _Assigned) -> None:
-        """Begin lanes where Faust begins to read, from what is committed.
+        """Begin lanes where Faust begins to read, at the committed positions.
 
         A lane may have been begun by events of the assignment before, which were fed after its end: they come again.
         """
@@ -424,7 +424,7 @@ def _size(message: FaustMessage) -> int:
 
 
 def _rising(events: list[EventT[Any]], least: int) -> list[EventT[Any]]:
-    """Those whose positions rise from `least` on: nearly always all. Faust gives a record again after a seek."""
+    """The events whose positions rise from `least` on: nearly always all. Faust gives a record again after a seek."""
     found = []
     for event in events:
         offset = event.message.offset

@@ -16,7 +16,7 @@ def run(service: Service, written: Written, *, log_level: str = "warning") -> tu
     """Run the service in a worker until SIGTERM, SIGINT or a failure.
 
     Returns the exit code, 0 or 1 if it failed, and the summary of the service, unless it could not even begin. Raises
-    `DefinitionError` for what Faust cannot do.
+    `DefinitionError` for settings that Faust cannot honour.
     """
     summaries: list[Summary] = []
     with tempfile.TemporaryDirectory(prefix="streamer-faust-") as folder:

@@ -28,7 +28,7 @@ class YieldingConfig(SinkConfig):
 
 
 class YieldingSink(LoopSink):
-    """Its messages are what the agent yields; one is confirmed when the agent's sinks have taken it.
+    """The agent yields its messages; one is confirmed when the agent's sinks have taken it.
 
     `made` turns a block into the values to yield; by default they are the payloads.
     """
@@ -53,7 +53,7 @@ class YieldingSink(LoopSink):
             sink.finish(sent)
 
     def end(self) -> None:
-        """Nothing more is yielded: messages that were sent and not yielded are not confirmed. In the loop's thread."""
+        """Stop yielding: messages that were sent and not yielded are not confirmed. In the loop's thread."""
         self.fail(ConnectorError(f"sink {self.name}: the agent has ended"))
         self._due.put_nowait(None)
 

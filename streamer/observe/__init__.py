@@ -1,1 +1,1 @@
-"""What can be seen of a running service: metrics, health, logs."""
+"""Observing a running service: metrics, health, logs."""

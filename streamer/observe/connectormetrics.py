@@ -1,4 +1,4 @@
-"""What connectors count and measure themselves, as Prometheus wants it."""
+"""Metrics that connectors keep, as families for Prometheus."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Measured(NamedTuple):
 def connector_families(service: str, connectors: Iterable[Measured]) -> Iterator[Metric]:
     """A family for each name, with the labels `service` and `part`, and those of its measures.
 
-    A connector that fails to tell is logged and left out: it must not take the other metrics along.
+    If a connector raises, the error is logged and its metrics are left out: the others must not be lost with them.
     """
     families: dict[str, tuple[CounterMetricFamily | GaugeMetricFamily, tuple[str, ...]]] = {}
     for part, kind, measures in connectors:

@@ -1,4 +1,4 @@
-"""The control port: metrics and health over plain HTTP. It listens on localhost unless told otherwise."""
+"""The control port: metrics and health over plain HTTP, by default on localhost only."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ class Observed(Protocol):
         """Why it is not doing its work at present; `None` while it is."""
 
     def pages(self) -> Mapping[str, Mapping[str, Callable[[], Any]]]:
-        """What its sources tell of themselves, by page and source (`Source.pages`)."""
+        """The pages of its sources, by page and source (`Source.pages`)."""
 
 
 class Endpoint:
-    """Serves `/metrics`, `/live` and `/ready` for the services of this process that name the same address, and what
-    their sources tell, such as `/cameras`: a JSON object by service and source.
+    """Serves `/metrics`, `/live` and `/ready` for the services of this process that name the same address, and pages of
+    their sources, such as `/cameras`: a JSON object by service and source.
 
-    `/health`, the path of Konduit Serving's own server, is another name of `/live`. With a `token` metrics are for who
-    sends it (`Authorization: Bearer TOKEN`); others get health without reasons and names, so that probes need none.
+    `/health`, the path of Konduit Serving's own server, is another name of `/live`. With a `token`, metrics are only
+    for clients that send it (`Authorization: Bearer TOKEN`); others get health without reasons and names, so that
+    probes need no token.
     """
 
     _open: dict[str, Endpoint] = {}  # noqa: RUF012 - one listener an address, whatever the number of services
@@ -123,7 +124,7 @@ class Endpoint:
         if self._token is None:
             return True
         scheme, _, given = str(request.headers.get("Authorization", "")).partition(" ")
-        # In a time that does not tell how much of it is right. Headers are read as Latin-1.
+        # Compared in constant time. Headers are read as Latin-1.
         right = hmac.compare_digest(given.strip().encode("latin-1", "replace"), self._token.get_secret_value().encode())
         return right and scheme.lower() == "bearer"
 

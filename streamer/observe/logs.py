@@ -1,4 +1,4 @@
-"""Logs: one event a line, for people on a terminal and as JSON elsewhere."""
+"""Logs: one event a line, as text on a terminal and as JSON elsewhere."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def from_environment(environment: Mapping[str, str]) -> tuple[Level | None, bool
 
 
 def configure(level: str = "info", *, as_json: bool | None = None) -> None:
-    """Send our events and those of libraries to stderr, without secrets, and as text without anything that a terminal
-    would obey. `as_json` `None`: JSON unless stderr is a terminal.
+    """Send our events and those of libraries to stderr, without secrets, and as text without control sequences for
+    the terminal. `as_json` `None`: JSON unless stderr is a terminal.
 
     For programs of ours; in a user's own program events go to the logger `streamer` as plain text.
     """
@@ -68,7 +68,7 @@ def configure(level: str = "info", *, as_json: bool | None = None) -> None:
             foreign_pre_chain=[_STAMP, structlog.stdlib.add_log_level, structlog.stdlib.ExtraAdder()],
         )
     )
-    # By default retries are told on stdout, in a form of their own and with whatever secrets their errors hold.
+    # By default retries are logged on stdout, in a form of their own, with any secrets in their errors.
     set_on_retry_hooks([LoggingOnRetryHook])
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -88,7 +88,7 @@ _STAMP = structlog.processors.TimeStamper(fmt="iso", utc=True)
 
 
 def _handed_over(log: Any, method: str, event: EventDict) -> Any:
-    """The event as our own formatter wants it, or as text where the handlers are the user's."""
+    """The event in the form that our own formatter takes, or as text where the handlers are the user's."""
     handlers = logging.getLogger().handlers
     if any(isinstance(handler.formatter, structlog.stdlib.ProcessorFormatter) for handler in handlers):
         return structlog.stdlib.ProcessorFormatter.wrap_for_formatter(log, method, event)
@@ -111,8 +111,8 @@ def _without_secrets(value: Any) -> Any:
 
 
 def _escaped(log: Any, method: str, event: EventDict) -> EventDict:
-    """Without anything that a terminal would obey; a traceback keeps its lines. Values that are no text are shown as
-    `repr`."""
+    """The event without control sequences for the terminal; a traceback keeps its lines. Values that are no text are
+    shown as `repr`."""
     shown = {key: escaped(value) if isinstance(value, str) else value for key, value in event.items()}
     if "exception" in event:
         shown["exception"] = "\n".join(map(escaped, str(event["exception"]).splitlines()))

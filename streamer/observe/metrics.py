@@ -29,7 +29,7 @@ SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048
 
 
 class SourceMeters:
-    """What one intake thread counts."""
+    """The metrics that one intake thread writes."""
 
     def __init__(self) -> None:
         self.batch_records = Histogram(SIZES)
@@ -57,7 +57,7 @@ class SourceMeters:
 
 
 class RunMeters:
-    """What the run thread counts. Also the executor's observer: it is told of every step and batch."""
+    """The metrics that the run thread writes. Also the executor's observer, which gets every step and batch."""
 
     def __init__(self) -> None:
         self.outcomes: Counter[tuple[str, str]] = Counter()
@@ -111,10 +111,10 @@ class ServiceMeters(Collector):
         self.hot_paths: Callable[[], Iterable[PartHotPath]] = list
         self.started = time.time()
         self.step_metrics = Metrics()
-        """What steps count and measure themselves."""
+        """Metrics that the steps' own code keeps."""
 
     def profile(self, profiler: Profiler) -> None:
-        """Tell `profiler` about stages and steps, too."""
+        """Also write the times of stages and steps to `profiler`."""
         self.run.profiler = profiler
         for source in self.sources.values():
             source.profiler = profiler
@@ -128,7 +128,7 @@ class ServiceMeters(Collector):
         return sum(count for (_, kind), count in list(self.run.outcomes.items()) if kind == outcome)
 
     def collect(self) -> Iterator[Metric]:
-        """What Prometheus asks for."""
+        """All metrics, for Prometheus."""
         yield self._counter(
             "streamer_records", "Records finished, by outcome.", ("source", "outcome"), self.run.outcomes
         )

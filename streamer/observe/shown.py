@@ -1,7 +1,7 @@
-"""What may be shown of texts that come from elsewhere: nothing that a terminal obeys, and no secrets.
+"""Makes texts from outside safe to show: without control sequences for the terminal, and without secrets.
 
-Topics, header names, error texts and the files of others end up on terminals and in logs. All of it goes through
-`shown`, or through `masked` where the form is one that has its own escapes, as JSON has.
+Topics, header names, error texts and untrusted files end up on terminals and in logs. All of them go through
+`shown`, or through `masked` where the format has escapes of its own, as JSON has.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 MASK: Final = "**********"
 _SHORTEST: Final = 4
-"""A shorter value would be found in harmless words, and masking it would tell more than it hides."""
+"""A shorter value would be found in harmless words, and masking it would reveal more than it hides."""
 
 _IN_URL: Final = re.compile(r"(?<=://)[^\s/?#\"'<>]+(?=@)")
 _IN_QUERY: Final = re.compile(
@@ -42,7 +42,7 @@ def escaped(text: str) -> str:
 
 
 def masked(text: str) -> str:
-    """The text with stars for what `remember` was told, for user and password in URLs, and secrets in their queries."""
+    """The text with stars for values given to `remember`, users and passwords in URLs, and secrets in their queries."""
     for secret in sorted((one for one in _known if one in text), key=len, reverse=True):
         text = text.replace(secret, MASK)
     if "://" not in text:
@@ -63,9 +63,9 @@ def _in_json(one: str) -> str:
 
 
 def remember(secrets: Iterable[str]) -> None:
-    """Mask these values from now on, wherever this process shows something.
+    """Mask these values from now on, in all output of this process.
 
-    Those below four characters are not, nor words that say that there is no secret, or which kind: `none`, `true`.
+    Not masked are values below four characters, and words that are no secrets, such as `none` and `true`.
     """
     global _known
     found = {secret.strip() for secret in secrets}

@@ -1,4 +1,4 @@
-"""What steps count and measure themselves, as Prometheus wants it."""
+"""Metrics that the steps' own code keeps, as families for Prometheus."""
 
 from __future__ import annotations
 

@@ -34,9 +34,9 @@ def kept(result: Batch, given: Batch, keep: Keep | None) -> Batch:
 
     A value that the pipeline made, or left in place, stays; undecoded columns stay undecoded. A row made of several
     records gets the values of the last. Where a record came as several rows, of which the pipeline made more or fewer,
-    none of them gets any, as nobody knows which is whose. A row gets no value if `given` has none, or if the value
-    would have to be decoded, to stand beside values of the pipeline, and cannot be. If the rows of `result` are those
-    of `given`, unchanged, the columns are shared, and nothing is done per row.
+    none of them gets any, as the pairs are unknown. A row gets no value if `given` has none, or if the value has to be
+    decoded, because other rows have values of the pipeline, and cannot be. If the rows of `result` are those of
+    `given`, unchanged, the columns are shared, without work per row.
     """
     there, made = given.columns, result.columns
     wanted = [key for key in (there if keep == "all" else keep or ()) if key in there and _lacks(made.get(key))]
@@ -99,7 +99,7 @@ def _places_of_many(parents: Ints, numbers: Ints) -> Ints:
 def _last(batch: Batch) -> Ints:
     if batch.splits is None:
         return batch.rows
-    # A row without parents ends where it starts; what stands before it belongs to another row.
+    # A row without parents ends where it starts; the parent before it belongs to another row.
     ends = np.append(batch.rows, -1)[batch.splits[1:] - 1]
     return np.where(np.diff(batch.splits) == 0, -1, ends)
 

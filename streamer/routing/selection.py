@@ -138,7 +138,7 @@ def check_topics(sink: SinkConfig, record_names: Iterable[str] | None = None) ->
         return None
     if not addressing.topics:
         raise DefinitionError(
-            f'"{made.text}" is made from values, so `topics` must list what is allowed: names, or regular expressions '
+            f'"{made.text}" is made from values, so `topics` must list the allowed ones: names, or regular expressions '
             "that begin with ^"
         )
     return made

@@ -103,7 +103,7 @@ class SinkRoute:
         )
 
     def _told(self, batch: Batch) -> list[list[Header]] | None:
-        """What the records' source says of them, as headers; `None` where it says nothing of any."""
+        """The source's metadata of the records as headers; `None` if no record has any."""
         found: list[list[Header]] = [[] for _ in range(batch.size)]
         for name, header in self.record_headers.items():
             column = record_column(batch, name)
@@ -137,7 +137,7 @@ def without(messages: Messages, rows: Collection[int]) -> Messages:
 def in_row_order(first: Messages, second: Messages) -> Messages:
     """Both blocks as one, ordered by row, so that messages of one key keep their order.
 
-    A message that answers several records stands where the last of them does.
+    A message for several records has the place of the last of them.
     """
     if not len(first):
         return second

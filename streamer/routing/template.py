@@ -109,7 +109,7 @@ def allowed(topics: Sequence[str]) -> Allowed:
 def keys_of(batch: Batch, name: str) -> tuple[list[bytes | None], Failures]:
     """The rows' message keys from the value `name`: bytes as they are, text and integers as UTF-8 text.
 
-    A row that lacks the value has no key; one whose value is something else fails.
+    A row that lacks the value has no key; one whose value has another type fails.
     """
     if name not in batch:
         return [None] * batch.size, {}

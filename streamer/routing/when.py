@@ -98,7 +98,7 @@ class _Function:
         for position, data in enumerate(batch.to_list()):
             try:
                 chosen[position] = bool(self.function(data))
-            except Exception as error:  # noqa: BLE001 - whatever a row raises belongs to that row
+            except Exception as error:  # noqa: BLE001 - any exception belongs to that row
                 failed = DataError(f"when: {self.name}: {type(error).__name__}: {error}")
                 failed.__cause__ = error
                 failures[position] = failed

@@ -1,4 +1,4 @@
-"""Cases: records for a service, and what is expected of it. Kept in files beside the service file."""
+"""Cases: records for a service, and the expected results. Kept in files beside the service file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streamer.definition.settings import Settings
 FOLDER: Final = "cases"
 """Where cases are looked for, beside the service file."""
 FILE: Final = "@file"
-"""`{"@file": "a.png"}` stands for what the file holds: a picture, or the array of a `.npy` file."""
+"""`{"@file": "a.png"}` stands for the content of the file: a picture, or the array of a `.npy` file."""
 
 PICTURES: Final = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif"})
 WRITTEN: Final = frozenset({".yaml", ".yml", ".json", ".jsonl", ".ndjson"})
@@ -30,7 +30,7 @@ class Case(Settings):
     """One case. A YAML or JSON file holds one (YAML documents: several), a file of JSON lines one a line."""
 
     name: str = ""
-    """What it is called; by default after its file."""
+    """The case's name; by default that of its file."""
     input: dict[str, Any] | list[dict[str, Any]] | str
     """The record's values, or those of several records, in the JSON form; a text is a payload as it is."""
     source: str | None = None
@@ -38,13 +38,13 @@ class Case(Settings):
     key: str | None = None
     """The records' key."""
     topic: str | None = None
-    """The topic that the records come from, where its name says something: the named levels of an MQTT source."""
+    """The topic that the records come from, where its name holds values: the named levels of an MQTT source."""
     headers: dict[str, str] = {}  # noqa: RUF012 - pydantic copies it
     """The records' headers."""
     expect: dict[str, Any] | list[dict[str, Any]] | None = None
     """The values of the result, or of several; `[]`: none. Without it and `fails` the case only has to run."""
     sink: str | None = None
-    """The sink whose results are meant, where there are several; by default the first."""
+    """The sink whose results are checked, where there are several; by default the first."""
     exact: bool = False
     """Whether a result may have no values but those expected."""
     tolerance: Annotated[float, Field(ge=0)] = 1e-4
@@ -62,11 +62,11 @@ class Case(Settings):
         return [Data({key: self.value(value) for key, value in one.items()}) for one in given]
 
     def expected(self) -> list[dict[str, Any]] | None:
-        """The values expected, one mapping a result; `None`: nothing is."""
+        """The values expected, one mapping a result; `None`: results are not checked."""
         return [self.expect] if isinstance(self.expect, dict) else self.expect
 
     def value(self, plain: object) -> Any:
-        """A value of the case: what the JSON form or a file says. Raises `DefinitionError` naming the case."""
+        """A value of the case, from the JSON form or from a file. Raises `DefinitionError` naming the case."""
         try:
             if isinstance(plain, Mapping) and set(plain) == {FILE}:
                 return _content(self.folder / str(plain[FILE]))
@@ -115,7 +115,7 @@ def _written(file: Path) -> Iterator[Case]:
     for number, document in enumerate(documents, start=1):
         name = file.stem if len(documents) == 1 else f"{file.stem}-{number}"
         if not isinstance(document.data, dict):
-            raise document.error((), "a case is a mapping with input, and what to expect")
+            raise document.error((), "a case is a mapping with input, and the expected result")
         try:
             yield Case.model_validate({"name": name, **document.data, "folder": file.parent})
         except ValidationError as error:

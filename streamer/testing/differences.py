@@ -1,4 +1,4 @@
-"""How a result differs from what was expected of it."""
+"""The differences between a result and the expected one."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ MOST: Final = 120
 """Characters of a value that are shown."""
 
 Read = Callable[[object], Any]
-"""Makes a value of what a file says."""
+"""Makes a value of the plain data of a file."""
 
 
 def differences(
     expected: Mapping[str, Any], got: Data, read: Read, *, tolerance: float, exact: bool = False
 ) -> list[str]:
-    """The differences of a result, a line for each value; nothing if it is right.
+    """The differences of a result, a line for each value; none if it is right.
 
     Values that are not expected may be there unless `exact`. Numbers, also those in arrays, boxes and lists, may be off
-    by `tolerance`, relative or absolute. A list stands for an array too.
+    by `tolerance`, relative or absolute. A list may stand for an array.
     """
     found: list[str] = []
     for key, value in expected.items():
@@ -42,7 +42,7 @@ def differences(
 def _different(where: str, plain: Any, got: Any, read: Read, tolerance: float) -> Iterator[str] | list[str]:
     if isinstance(got, Data) and isinstance(plain, Mapping):
         return [f"{where}.{line}" for line in differences(plain, got, read, tolerance=tolerance, exact=True)]
-    # What files say of pictures, boxes and arrays has keys that begin with @; arrays may be plain lists as well.
+    # In files, pictures, boxes and arrays have keys that begin with @; arrays may be plain lists as well.
     expected = read(plain) if isinstance(plain, Mapping) else plain
     if isinstance(got, np.ndarray):
         return _different_arrays(where, expected, got, tolerance)

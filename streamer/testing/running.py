@@ -24,7 +24,7 @@ from streamer.delivery.guarantee import guarantee
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that failed: what came, and what was said of it."""
+    """A record that failed: its message, and the headers with the error."""
 
     message: Message
     origin: Original
@@ -42,7 +42,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a service made of the records it was given."""
+    """A service's results, dead letters and counts for the records it was given."""
 
     sinks: Mapping[str, list[Message]]
     """The messages that each sink got, by its name, in order; with their topics where those are made from values."""
@@ -56,16 +56,16 @@ class Report:
 
     @property
     def results(self) -> list[Data | None]:
-        """What the first sink got, decoded."""
+        """The messages of the first sink, decoded."""
         return next(iter(self.decoded.values()))
 
 
 Given: TypeAlias = Mapping[str, Any] | bytes | Message | None
-"""What may stand for a record: a `Data` or `dict`, a payload, a `Message`, or nothing (a tombstone)."""
+"""A record as given by the caller: a `Data` or `dict`, a payload, a `Message`, or `None` (a tombstone)."""
 
 
 class ServiceFailed(StreamerError):
-    """The service stopped because something failed that belongs to no record. `report` says what it did until then."""
+    """The service stopped because of an error that belongs to no record. `report` holds the results until then."""
 
     def __init__(self, report: Report) -> None:
         super().__init__(f"the service stopped: {report.summary.error}")
@@ -83,8 +83,8 @@ def run(
 
     `records` are `Data` or `dict`s (encoded with the source's codec), payloads, `None` (a tombstone) or `Message`s with
     key, headers and topic; with several sources a mapping by the source's name. Sources and sinks are in memory;
-    pipeline, codecs, batching, delivery and failure rules are the service's own. Raises what stopped the service if
-    something did, unless `check` is false: then `summary` says so. What cannot be opened is raised in any case.
+    pipeline, codecs, batching, delivery and failure rules are the service's own. Raises `ServiceFailed` if an error
+    stopped the service, unless `check` is false: then `summary` has it. Errors of opening are raised in any case;
     `TimeoutError` after `timeout` seconds.
     """
     by_source = records if isinstance(records, Mapping) else {service.sources[0].label: records}
@@ -129,7 +129,7 @@ def _sinks(service: Service) -> tuple[Mapping[str, MemorySink], MemorySink]:
 def payload(record: Mapping[str, Any] | bytes, codec: str | dict[str, object]) -> bytes:
     """The payload of a record, by the codec of this setting; one that is a payload already stays as it is.
 
-    Raises what the codec says of a value that it cannot write.
+    Raises the codec's error for a value that it cannot write.
     """
     found = message(record, codec).value
     assert isinstance(found, bytes)
@@ -155,7 +155,7 @@ def _payload(record: Given, codec: Codec) -> Message | bytes | None:
 
 
 def _from_topic(record: Message | bytes | None, config: SourceConfig) -> Message | bytes | None:
-    """The record with what its topic says of it, unless it says that itself."""
+    """The record with the metadata in its topic's name, unless it has its own."""
     if not isinstance(record, Message) or record.topic is None or record.extras:
         return record
     return record._replace(extras=tuple(config.topic_extras(record.topic).items()))
@@ -174,5 +174,5 @@ def _decoded(messages: list[Message], codec: Codec) -> list[Data | None]:
 def _dead_letter(message: Message) -> DeadLetter:
     origin = original(message.headers)
     if origin is None:
-        raise StreamerError("the dead letter sink got something that is no dead letter")
+        raise StreamerError("the dead letter sink got a message that is no dead letter")
     return DeadLetter(message, origin)

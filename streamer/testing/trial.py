@@ -18,13 +18,13 @@ from streamer.testing.running import DeadLetter, message, run
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What became of a case."""
+    """The outcome of a case."""
 
     case: Case
     results: list[Data | None]
-    """What the sink got; `None` for a message without a payload."""
+    """The sink's messages, decoded; `None` for one without a payload."""
     problems: list[str]
-    """What is not as expected, a line each."""
+    """The differences from the expected results, a line each."""
     seconds: float
 
     @property
@@ -36,9 +36,9 @@ class Tried:
 def tried(service: Service, case: Case, *, timeout: float = 60.0) -> Tried:
     """Run a case by itself: models are loaded for it, windows begin empty.
 
-    Codecs, pipeline, batching and the choice of sinks are the service's; nothing is connected to, and records that fail
+    Codecs, pipeline, batching and the choice of sinks are the service's; no bus is connected to, and records that fail
     go to a dead letter in memory. Raises `DefinitionError` for a source or sink that the service does not have, and
-    what opening the pipeline raises.
+    the errors of opening the pipeline.
     """
     source = _named(case, "source", case.source, [config.label for config in service.sources])
     sink = _named(case, "sink", case.sink, [config.label for config in service.sinks])

@@ -153,7 +153,7 @@ class FunctionCombiner:
         for row, datas in enumerate(zip(*(batch.to_list() for batch in inputs), strict=True)):
             try:
                 found = self._checked(self._function(list(datas)))
-            except Exception as error:  # noqa: BLE001 - whatever a record raises belongs to that record
+            except Exception as error:  # noqa: BLE001 - any exception belongs to that record
                 failures[int(inputs[0].rows[row])] = error
                 continue
             if found is not None:

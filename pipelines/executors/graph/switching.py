@@ -197,6 +197,6 @@ def _by_row(given: Sequence[Any], branch: Callable[[Any], int]) -> Answer:
     for row, one in enumerate(given):
         try:
             branches[row] = branch(one)
-        except Exception as error:  # noqa: BLE001 - whatever a record raises belongs to that record
+        except Exception as error:  # noqa: BLE001 - any exception belongs to that record
             failures[row] = error
     return branches, failures

@@ -66,7 +66,7 @@ async def _all(
         for position, one in left:
             try:
                 found[position] = await function(one)
-            except Exception as error:  # noqa: BLE001 - whatever a record raises belongs to that record
+            except Exception as error:  # noqa: BLE001 - any exception belongs to that record
                 found[position] = error
             except asyncio.CancelledError as error:
                 task = asyncio.current_task()

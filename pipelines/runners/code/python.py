@@ -60,7 +60,7 @@ class PythonRunner(RowRunner):
     Raises when it opens: `StreamerError` where code is not allowed, `DefinitionError` if there is no code, its file is
     not there, it is no Python, its import code fails, or the types of an output do not go together. For a record:
     `PythonCodeError` naming file and line if the code raises; `ValueNotFoundError` for an output that was not set,
-    `WrongTypeError` and `DataError` for one that cannot be what it is declared to be.
+    `WrongTypeError` and `DataError` for one that does not fit its declared type.
     """
 
     keeps_rows: ClassVar[bool] = True

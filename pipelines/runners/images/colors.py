@@ -43,7 +43,7 @@ BLUE: Final[Color] = (255, 0, 0)
 def color(text: str | None, default: Color) -> Color:
     """A colour by one of `NAMES` in any case, `rgb(128,0,255)` or `#8000FF`; the default for none.
 
-    (Konduit Serving takes what follows `#` for a decimal number.) Raises `DefinitionError` for anything else.
+    (Konduit Serving reads the digits after `#` as a decimal number.) Raises `DefinitionError` for any other text.
     """
     if text is None:
         return default

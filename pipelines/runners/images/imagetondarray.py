@@ -111,9 +111,7 @@ class ImageToNDArrayRunner(Runner):
     def _check_lists(self, values: list[Any], key: str) -> None:
         if self._config.list_handling != "NONE":
             return
-        error = DataError(
-            f'"{key}" is a list of images; say with "listHandling" what to make of it: BATCH, LIST_OUT or FIRST'
-        )
+        error = DataError(f'"{key}" is a list of images; set "listHandling" to BATCH, LIST_OUT or FIRST')
         if failures := {row: error for row, value in enumerate(values) if not isinstance(value, Image)}:
             raise RowsFailed(dict(failures))
 

@@ -81,7 +81,7 @@ def cast(values: Array, data_type: str) -> Array:
             return values.astype(dtype, copy=False)
     except FloatingPointError:
         raise DataError(
-            f"a normalised value is beyond what {dtype} holds; use FLOAT, or another normalisation"
+            f"a normalised value is beyond the range of {dtype}; use FLOAT, or another normalisation"
         ) from None
 
 

@@ -86,7 +86,7 @@ class TrackRunner(LaneRunner[Tracker]):
                 found = self.checked(Data.trusted({key: given[position]}) if position in given else batch.row(position))
                 state, now = self.moved_on(_record(batch, parents))
                 kept, numbers = self._tracked(found, state, now)
-            except Exception as error:  # noqa: BLE001 - whatever a record raises belongs to that record
+            except Exception as error:  # noqa: BLE001 - any exception belongs to that record
                 failed.update(dict.fromkeys(parents.tolist(), error))
                 continue
             positions.append(position)

@@ -15,7 +15,7 @@ from pipelines.steps.shapes import PointField
 class ExtractBoundingBox(Step):
     """The part of an image in each box: one box gives an image, a list of boxes a list of images.
 
-    Boxes are fractions of the image; what lies outside of it is black.
+    Boxes are fractions of the image; parts of a box outside of it are black.
     """
 
     type_name: ClassVar[str] = "EXTRACT_BOUNDING_BOX"

@@ -32,7 +32,7 @@ class ImageResize(Step):
 
 
 class ImageCrop(Step):
-    """A rectangle is cut out of an image, or out of each of a list; what lies outside of the image is black.
+    """A rectangle is cut out of an image, or out of each of a list; parts of it outside of the image are black.
 
     The rectangle is `crop_box`, else `crop_points`, else the record's value under `crop_name`.
     """

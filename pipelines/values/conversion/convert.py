@@ -39,7 +39,7 @@ class Factory:
     form: str
     """In lower case, one word: `"torch"`."""
     classes: tuple[str, ...] = ()
-    """Full names of its classes, `"torch.Tensor"`; subclasses belong too. The first is what converters make."""
+    """Full names of its classes, `"torch.Tensor"`; subclasses belong too. Converters make objects of the first."""
     accepts: Callable[[Any], bool] | None = None
     """Recognises its objects by a protocol or their content, if no class of any form fits."""
     aliases: tuple[str, ...] = ()

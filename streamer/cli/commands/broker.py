@@ -28,7 +28,7 @@ def broker(
     nodes: Annotated[int, typer.Option("--nodes", min=1, max=9, help="Brokers; 3 for replicated topics.")] = 1,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="A folder that keeps what it holds; without it that goes when it stops."),
+        typer.Option("--data", help="A folder that keeps its data; without it the data is gone when it stops."),
     ] = None,
     port: Annotated[
         int | None,
@@ -108,7 +108,7 @@ def _mqtt(data: Path | None, port: int | None, as_json: bool) -> None:
             remark(f"  export MQTT_BROKER={running.host}:{running.port}")
             remark(f"  in a service file: url: {running.url}")
             if isinstance(running, DevelopmentBroker):
-                remark("  for a broker that keeps what it holds install mosquitto (apt-get install mosquitto)")
+                remark("  for a broker that keeps its data install mosquitto (apt-get install mosquitto)")
             remark("Ctrl-C stops it")
             if as_json:
                 kind = "development" if isinstance(running, DevelopmentBroker) else "mosquitto"
@@ -131,7 +131,7 @@ def mqtt_broker(data: Path | None, port: int | None) -> LocalMosquitto | Develop
     if find_mosquitto() is not None:
         return LocalMosquitto(data, port=wanted or None)
     if data is not None:
-        raise typer.BadParameter("--data needs mosquitto, which is not installed; our own broker keeps nothing on disk")
+        raise typer.BadParameter("--data needs mosquitto, which is not installed; our own broker keeps no data on disk")
     return DevelopmentBroker(wanted)
 
 

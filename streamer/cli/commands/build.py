@@ -1,4 +1,4 @@
-"""`streamer build`: a folder with everything that a container of a service needs."""
+"""`streamer build`: writes a folder with all that a container of a service needs."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def build(
     ] = None,
     wheels: Annotated[
         bool,
-        typer.Option("--wheels", help="Add a wheel of everything, as installed here: it installs without network."),
+        typer.Option("--wheels", help="Add wheels of all packages, as installed here: they install without network."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write what a service needs and nothing else: pinned requirements, its files, a Dockerfile.
+    """Write a folder with just what a service needs: pinned requirements, its files, a Dockerfile.
 
     The requirements are our distribution with the extras that its connectors, codecs and steps need, the plug-ins that
-    they are of, and the packages that its functions import, all in the versions that are installed here. Wheels of what
-    no package index has are put beside them. docker build works from the folder.
+    they come from, and the packages that its functions import, all in the versions that are installed here. Packages
+    that no package index has are added as wheels. docker build works from the folder.
     """
     from streamer.build.folder import build as build_folder
     from streamer.cli.folder import import_from_here

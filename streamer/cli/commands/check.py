@@ -1,4 +1,4 @@
-"""`streamer check`: everything about a service that can be known before it runs."""
+"""`streamer check`: checks of a service before it runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check(
 ) -> int:
     """Check service files: their text, steps and runners, packages, models, sources and sinks.
 
-    Nothing is connected to unless asked. A wrong file ends with exit code 2, brokers that cannot be reached with 1.
+    It connects only with --connect. A wrong file ends with exit code 2, brokers that cannot be reached with 1.
     """
     from pipelines.errors import DefinitionError
     from streamer.cli.findings import examined
@@ -56,7 +56,7 @@ def check(
         for service in services:
             found = examined(service)
             wrong += sum(not one.ok for one in found)
-            # Connecting might run what is refused.
+            # Connecting might run the refused code.
             if connect and not refused(service):
                 further = reached(service)
                 unreachable += sum(not one.ok for one in further)
@@ -70,7 +70,7 @@ def check(
 
 
 def _tell(file: Path, error: DefinitionError, as_json: bool) -> None:
-    """What is wrong with the text of a file: all of it, but not on stderr, where errors are short."""
+    """Show all errors in the text of a file; on stdout, as errors on stderr are short."""
     from pipelines.errors import SHOWN_PROBLEMS
     from streamer.cli.terminal import complain, counted
     from streamer.observe.shown import shown

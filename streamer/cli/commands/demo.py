@@ -228,10 +228,10 @@ def _digits_summary(outcome: images.Outcome) -> RenderableType:
 def _digits_next(outcome: images.Outcome) -> Text:
     service = _service_file("digits")
     lines = [
-        f"  streamer check {service}    what the service is made of",
+        f"  streamer check {service}    the parts of the service",
         "  streamer broker    this Kafka, until Ctrl-C; in other terminals:",
         f"  streamer run {service}    the service",
-        "  streamer tap digits.predictions    what it says",
+        "  streamer tap digits.predictions    its predictions",
         "  streamer demo    again, through them",
         "  streamer demo sensors    machines on MQTT",
     ]
@@ -276,14 +276,14 @@ def _sensors_summary(outcome: machines.Outcome) -> RenderableType:
 def _sensors_next(outcome: machines.Outcome) -> Text:
     service = _service_file("sensors")
     lines = [
-        f"  streamer check {service}    what the service is made of",
-        f"  streamer test {service}    does it do what its cases say?",
+        f"  streamer check {service}    the parts of the service",
+        f"  streamer test {service}    its results for sample records",
         "  streamer broker --mqtt    an MQTT broker, until Ctrl-C; in other terminals:",
         f"  streamer run {service}    the service",
         "  python -m streamer.demo.machines    the machines",
-        "  mosquitto_sub -v -t 'alerts/#'    who is not well (of the package mosquitto-clients)",
+        "  mosquitto_sub -v -t 'alerts/#'    the alerts (from the package mosquitto-clients)",
     ]
-    own = "This was a development broker: for one that keeps what it holds, install mosquitto."
+    own = "This was a development broker: for one that keeps its data, install mosquitto."
     return _next(lines, None if outcome.real else own)
 
 

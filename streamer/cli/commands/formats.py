@@ -1,4 +1,4 @@
-"""`streamer formats`: the forms that arrays and images can have, and what converts them."""
+"""`streamer formats`: lists the forms that arrays and images can have, and their converters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from streamer.cli.options import AsJson
 
 
 def formats(as_json: AsJson = False) -> None:
-    """List the forms of arrays and images, what each converts to directly, and what is missing for them."""
+    """List the forms of arrays and images, the forms that each converts to directly, and packages that they lack."""
     from dataclasses import asdict
 
     from pipelines.values import array_conversions, image_conversions

@@ -27,14 +27,14 @@ def new(
     codec: Annotated[
         str | None,
         typer.Option(
-            "--codec", help="What payloads are, json or another codec's name; with --model json.", show_default=False
+            "--codec", help="The codec of payloads, json or another name; with --model json.", show_default=False
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a small service that works: service file, pipeline, a step in Python or a model, cases, records to try.
 
-    Nothing is overwritten: a folder that holds something is an error.
+    It overwrites no file: a folder that is not empty is an error.
     """
     from streamer.cli.terminal import say, say_json
     from streamer.definition.scaffold import create, files_of

@@ -1,4 +1,4 @@
-"""`streamer outbox`: look at what a sink refused when its record was long acknowledged, and send it again."""
+"""`streamer outbox`: shows messages that a sink refused after their records were acknowledged, and resends them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from connectors.outbox.refused import Refusal
 
 _SHOWN = 60
-"""Bytes of a payload that people are shown."""
+"""Bytes of a payload that are shown."""
 
 
 def outbox(
@@ -31,14 +31,14 @@ def outbox(
 ) -> int:
     """Show how much waits in an outbox, and the messages that its sink refused for good, with the reason.
 
-    With --resend the service sends them when it is started next, once what made the sink refuse them is mended; with
-    --forget they are gone. For both the service has to be stopped.
+    With --resend the service sends them when it is started next: first mend the cause of the refusal. With --forget
+    they are deleted. For both the service has to be stopped.
     """
     from streamer.cli.terminal import plain, quiet, say, say_json
 
     quiet()
     if resend and forget:
-        raise typer.BadParameter("--resend and --forget are two things; choose one")
+        raise typer.BadParameter("--resend and --forget exclude each other; choose one")
     paths = list(_paths(file))
     if number and len(paths) != 1:
         raise typer.BadParameter("--number needs the file of one outbox", param_hint="--number")

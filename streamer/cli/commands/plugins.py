@@ -1,4 +1,4 @@
-"""`streamer plugins`: what installed distributions add, and what is wrong with it."""
+"""`streamer plugins`: lists the plug-ins of installed distributions, and their errors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from streamer.cli.options import AsJson
 
 
 def plugins(as_json: AsJson = False) -> int:
-    """List what other installed distributions add: every entry point in our groups, and what cannot be used.
+    """List the plug-ins of other installed distributions: every entry point in our groups, and the broken ones.
 
-    The exit code is 1 if something cannot be used.
+    The exit code is 1 if a plug-in cannot be used.
     """
     import warnings
     from dataclasses import asdict
@@ -18,7 +18,7 @@ def plugins(as_json: AsJson = False) -> int:
 
     found = listed()
     with warnings.catch_warnings():
-        # What they say is in the list.
+        # Their warnings are in the list.
         warnings.simplefilter("ignore", RuntimeWarning)
         wrong = problems()
     if as_json:

@@ -1,7 +1,7 @@
 """`streamer replay`: put dead letters back to the topics they came from.
 
-The letter itself names that topic, and everybody who may write dead letters may write any name into it. So they go to
-no topic that is not allowed: by `--to`, or as a topic that the service reads.
+The letter itself names that topic, and every producer of dead letters can write any name into it. So they go only to
+topics that are allowed: by `--to`, or as topics that the service reads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CONFIRM = 60.0
 """Seconds until the messages that were sent have to be confirmed."""
 EMPTY_SHOWN = 5
-"""Places of records told to people at most, whose letters have no payload."""
+"""Most places of records that are printed, whose letters have no payload."""
 
 
 def replay(
@@ -54,10 +54,10 @@ def replay(
     since: Annotated[str | None, typer.Option("--since", help="Only those that died at this time or later.")] = None,
     origin: Annotated[str | None, typer.Option("--topic", help="Only those that came from this topic.")] = None,
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="So many at most.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the letters that would be sent; send none.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Also those that were replayed before.")] = False,
     group: Annotated[
-        str, typer.Option("--group", help="The consumer group under which the brokers keep what was replayed.")
+        str, typer.Option("--group", help="The consumer group under which the brokers keep the replayed offsets.")
     ] = "streamer-replay",
     bootstrap: Bootstrap = LOCAL,
     client: Client = None,
@@ -66,12 +66,12 @@ def replay(
     """Send dead letters back to the topics they came from: payload, key and headers as they came, over MQTT with their
     response topic, correlation data and content type, so that answers reach those that asked.
 
-    A letter says itself where it came from, and can be forged: it is sent to no topic but those of --to, of --topic, or
-    of the service. Of a service file brokers and login are taken, too.
+    A letter names its topic itself, and can be forged: it is sent to no topic but those of --to, of --topic, or of the
+    service. With a service file, its brokers and login are used.
 
-    Reads to the end as it is now. Letters that were replayed are not replayed again; what a filter leaves out stays for
-    later. A letter that had to go without its payload has nothing to send: it is told of, with its place, and passed
-    over.
+    Reads to the end as it is now. Letters that were replayed are not replayed again; letters that a filter leaves out
+    stay for later. A letter that was sent without its payload cannot be replayed: it is listed with its place, and
+    passed over.
     """
     import threading
 
@@ -110,7 +110,7 @@ def replay(
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which dead letters are meant; `None`: whatever it is."""
+    """The filters that choose dead letters; `None`: any."""
 
     step: str | None = None
     error: str | None = None
@@ -139,7 +139,7 @@ class Back:
 
 @dataclass(slots=True)
 class Report:
-    """What became of the dead letters that were read."""
+    """The outcomes of the dead letters that were read."""
 
     sent: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """Those sent back (or that would be), by topic, step and error."""
@@ -150,11 +150,11 @@ class Report:
     foreign: int = 0
     """Records that are no dead letters."""
     empty: list[str] = field(default_factory=list)
-    """Where the records were whose letters went without their payload, so that there is nothing to send."""
+    """Places of the records whose letters lack the payload, so that they cannot be sent."""
     failed: dict[str, int] = field(default_factory=dict)
     """Those that could not be sent, by reason."""
     forgetful: bool = False
-    """Whether the brokers could not be told of all that was sent."""
+    """Whether not all sent offsets fit into the commit."""
 
 
 def replayed(
@@ -167,10 +167,10 @@ def replayed(
     count: int | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Report:
-    """Send the dead letters of `reader`'s topic back where the route allows it; without `back` only say what would be
-    sent.
+    """Send the dead letters of `reader`'s topic back where the route allows it; without `back` only count those that
+    would be sent.
 
-    What was sent is committed for the reader's group, after it was confirmed.
+    Sent letters are committed for the reader's group, after they were confirmed.
     """
     from streamer.cli.replayed import Replayed
 
@@ -206,7 +206,7 @@ def _replay_block(
     again: bool,
     room: int | None,
 ) -> set[int]:
-    """Send what is meant of one block; returns the partitions whose marks have moved."""
+    """Send the chosen letters of one block; returns the partitions whose marks have moved."""
     from streamer.delivery.deadletter import original
 
     done: dict[int, list[tuple[int, int]]] = {}

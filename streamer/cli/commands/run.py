@@ -43,25 +43,25 @@ def run(
     ] = False,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
-        typer.Option("--log-level", help="What is logged to stderr; by default warning, JSON info."),
+        typer.Option("--log-level", help="Lowest level that is logged to stderr; by default warning, with JSON info."),
     ] = None,
     log_json: Annotated[
         bool | None,
         typer.Option(
             "--log-json/--no-log-json",
-            help="JSON lines on stderr and nothing else, or text. By default the log is text on a terminal, else JSON.",
+            help="The form of stderr: JSON lines only, or text. By default the log is text on a terminal, else JSON.",
         ),
     ] = None,
     engine: Annotated[
         Literal["streamer", "faust"],
-        typer.Option("--engine", help="What reads and writes Kafka: streamer's own clients, or a Faust worker."),
+        typer.Option("--engine", help="The client that reads and writes Kafka: streamer's own, or a Faust worker."),
     ] = "streamer",
     as_json: AsJson = False,
 ) -> int:
     """Run services, all in this process, until SIGTERM, Ctrl-C or the end of their sources.
 
-    The first signal stops the intake, finishes what is in flight and ends with exit code 0, a second one ends at once
-    with 130. When one service fails the others are drained and the exit code is 1.
+    The first signal stops the intake, finishes the records in flight and ends with exit code 0, a second one ends at
+    once with 130. When one service fails the others are drained and the exit code is 1.
     """
     from pipelines.errors import StreamerError
     from streamer.agent.agent import Agent
@@ -94,7 +94,7 @@ def run(
     summaries = run_together(
         agents,
         started=lambda agent: say(_started(agent)),
-        note="" if in_json else "stopping: finishing what is in flight (once more to end at once)",
+        note="" if in_json else "stopping: finishing the records in flight (once more to end at once)",
     )
     for summary in summaries:
         say(_ended(summary))

@@ -25,7 +25,7 @@ FULL = 30.0
 
 def send(
     topic: Annotated[
-        str, typer.Argument(metavar="TOPIC|FILE", help="The topic, or a service file: what its source reads.")
+        str, typer.Argument(metavar="TOPIC|FILE", help="The topic, or a service file, for the topic of its source.")
     ],
     files: Annotated[
         list[Path],
@@ -35,11 +35,11 @@ def send(
     ],
     form: Annotated[
         Format,
-        typer.Option("--format", help="What the files are; auto goes by their endings (.jsonl .pb .txt .png ...)."),
+        typer.Option("--format", help="The files' format; auto goes by their endings (.jsonl .pb .txt .png ...)."),
     ] = "auto",
     codec: CodecName = None,
     source: Annotated[
-        str | None, typer.Option("--source", help="With FILE: what this source reads; by default the first on a bus.")
+        str | None, typer.Option("--source", help="With FILE: the source to send to; by default the first on a bus.")
     ] = None,
     named: TopicName = None,
     key: Annotated[
@@ -49,18 +49,18 @@ def send(
         list[str] | None, typer.Option("--header", "-H", help="A header as NAME=VALUE; may be repeated.")
     ] = None,
     rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="Records a second at most.")] = None,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Send everything so many times.")] = 1,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Send all files so many times.")] = 1,
     bootstrap: Bootstrap = LOCAL,
     client: Client = None,
     as_json: AsJson = False,
 ) -> None:
     """Send the records in files to a topic, and wait until the brokers have confirmed them.
 
-    Of a service file brokers, login, topic and codec are taken: it is sent what its source reads.
+    With a service file, its brokers, login, topic and codec are used: the records go to the topic of its source.
 
     JSON lines are plain JSON, one record a line; with --format konduit-jsonl they are in Konduit's form. An image
-    becomes the value `image`. Raw files become one record each, their bytes as they are. Ctrl-C stops, after what was
-    sent is confirmed.
+    becomes the value `image`. Raw files become one record each, their bytes as they are. Ctrl-C stops, after the
+    records sent are confirmed.
     """
     import threading
 
@@ -148,7 +148,7 @@ def _header(text: str) -> Header:
 
 @contextmanager
 def _progress_of(total: int) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, nothing elsewhere; what is given takes the bytes done and the records sent so far."""
+    """A progress bar on a terminal; the function that it gives takes the bytes done and the records sent so far."""
     from streamer.cli.terminal import notes
 
     console = notes()

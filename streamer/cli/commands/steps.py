@@ -1,4 +1,4 @@
-"""`streamer steps`: which steps there are, and what runs them here."""
+"""`streamer steps`: lists the types of steps, and their runners."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from streamer.cli.options import AsJson
 
 
 def steps(as_json: AsJson = False) -> None:
-    """List the installed steps, the runners of each in the order of preference, and what is missing for them."""
+    """List the installed steps, the runners of each in the order of preference, and packages that they lack."""
     from dataclasses import asdict
 
     from pipelines.plugins.registry import default_registry

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def tap(
     topic: Annotated[
-        str, typer.Argument(metavar="TOPIC|FILE", help="The topic, or a service file: what its sink writes.")
+        str, typer.Argument(metavar="TOPIC|FILE", help="The topic, or a service file, for the topic of its sink.")
     ],
     start: Annotated[
         str, typer.Option("--from", help="Where to begin: earliest, latest or a time (2026-01-31T12:00:00Z).")
@@ -42,8 +42,8 @@ def tap(
 ) -> None:
     """Show the records of a topic as they come: key, headers, time and values, arrays summarised.
 
-    What only its type of bus says of a record, such as the QoS of MQTT, stands below it. Of a service file brokers,
-    login, topic and codec are taken.
+    Metadata that only its type of bus has, such as the QoS of MQTT, is below the record. With a service file, its
+    brokers, login, topic and codec are used.
 
     It is no member of a group and commits nothing, so that it disturbs no consumer. Dead letters are shown with their
     step, error and origin. Ctrl-C ends it.
@@ -88,7 +88,7 @@ def tap(
 
 
 class Hint:
-    """Tells once which codec would read what the chosen one, or that of the service file, cannot."""
+    """Names once the codec that would read records that the chosen codec, or the service file's, cannot."""
 
     def __init__(self, *, in_file: bool) -> None:
         self._told = False
@@ -212,7 +212,7 @@ def _for_machines(seen: Seen, full: bool) -> dict[str, Any]:
         origin = {key: value for key, value in seen.origin._asdict().items() if key != "headers"}
         found["dead_letter"] = {**origin, "record": _plain(seen.origin.record)}
     if seen.data is not None:
-        # What no Data can hold has no place in Konduit's JSON.
+        # Konduit's JSON cannot carry values that no `Data` can hold.
         whole = full and not seen.data.odd
         found["value"] = json.loads(seen.data.to_json()) if whole else summary(values_of(seen.data))
     elif seen.payload is None:
@@ -224,7 +224,7 @@ def _for_machines(seen: Seen, full: bool) -> dict[str, Any]:
 
 
 def _said(extras: Mapping[str, Any]) -> str:
-    """What this type of source says of the record, without what is false, and the levels, which its topic shows."""
+    """Metadata of this type of source, without false ones, and without levels, which the topic shows."""
     shown = {name: value for name, value in _plain(extras).items() if not name.startswith("levels.")}
     return "  ".join(
         name if value is True else f"{name}={value}" for name, value in shown.items() if value is not False

@@ -24,11 +24,12 @@ def test(
     allowed: Files = None,  # noqa: PT028 - as above
     as_json: AsJson = False,  # noqa: PT028 - as above
 ) -> int:
-    """Run a service's pipeline on cases, with connectors in memory, and compare the results with what they expect.
+    """Run a service's pipeline on cases, with connectors in memory, and compare the results with the expected ones.
 
-    A case is a YAML or JSON file with `input` (the values of a record, or of several), `expect` (values of the result),
-    or `fails` (the step in which it has to). A line of a .jsonl file is one too. One without an expectation has to run,
-    and its result is shown; a picture is one like that. The exit code is 1 if one is not as expected.
+    A case is a YAML or JSON file with `input` (the values of a record, or of several), and `expect` (values of the
+    result) or `fails` (the step that has to fail). A line of a .jsonl file is a case, too. A case without an
+    expectation, such as a picture, only has to run; its result is shown. The exit code is 1 if a case is not as
+    expected.
     """
     from streamer.cli.folder import import_from_here
     from streamer.cli.terminal import counted, quiet, say, say_json

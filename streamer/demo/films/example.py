@@ -15,7 +15,7 @@ from streamer.demo.examples import folder
 NEEDS = all_of(
     Package("av", "camera"), Package("lap", "camera"), Package("cv2", "image"), Package("onnxruntime", "onnx")
 )
-"""What the demo cannot do without."""
+"""The packages that the demo needs."""
 
 
 def films(place: Path, progress: Callable[[str], None]) -> dict[str, str]:

@@ -62,8 +62,8 @@ def play(
 ) -> Outcome | None:
     """Run the service on films for so many seconds, or until `stop` is set; `None` if that came before it began.
 
-    `progress` is told what takes long, `begun` the address of the page, `tell` every second what the cameras see.
-    Videos go to the folder `video`, if one is given. Raises `StreamerError` if the service fails.
+    `progress` is called before work that takes long, `begun` with the address of the page, `tell` every second with the
+    state of the cameras. Videos go to the folder `video`, if one is given. Raises `StreamerError` if the service fails.
     """
     NEEDS.check("streamer demo cameras")
     with ExitStack() as stack:
@@ -96,7 +96,7 @@ def play(
 
 
 class _Tail:
-    """Reads what the service appends to its file of faces."""
+    """Reads the lines that the service appends to its file of faces."""
 
     def __init__(self, file: Path, cameras: dict[str, str]) -> None:
         self.cameras = {name: Seen() for name in cameras}
@@ -104,7 +104,7 @@ class _Tail:
         self._at = 0
 
     def read(self) -> int:
-        """Read what is new; gives how many results there have been."""
+        """Read the new lines; returns the number of results so far."""
         if self._file.exists():
             with self._file.open("rb") as file:
                 file.seek(self._at)

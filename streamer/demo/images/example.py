@@ -17,7 +17,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class Digits(NamedTuple):
-    """Images that the model has not been trained on, and what they show."""
+    """Images that the model has not been trained on, with their labels."""
 
     images: Bytes
     """`uint8 (N, 8, 8)`, 0 (paper) to 16 (ink)."""

@@ -12,7 +12,7 @@ from streamer.demo.images.score import Score
 from streamer.demo.sender import Sender
 
 RUN_HEADER = "demo"
-"""Header by which predictions of this run are told from others; the service hands headers on."""
+"""Header that marks the predictions of this run; the service passes headers on."""
 
 
 class Feeder(Sender):

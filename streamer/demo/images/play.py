@@ -42,7 +42,7 @@ SHOWN = 8
 Progress = Callable[[str], None]
 
 NEEDS = all_of(Package("confluent_kafka", "demo"), Package("onnxruntime", "demo"))
-"""What the demo cannot do without."""
+"""The packages that the demo needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,10 @@ def play(
     screen: Callable[[Broker], Screen[Look]],
     stop: threading.Event,
 ) -> Outcome | None:
-    """Run the demo: about `seconds` of `rate` images a second, less if `stop` is set; `None` if nothing came of it.
+    """Run the demo: about `seconds` of `rate` images a second, less if `stop` is set; `None` if there is no result.
 
-    `progress` is told what is being prepared, `screen` makes the view once the broker is there, `sheet` is where
-    the contact sheet goes (`None`: no sheet). Raises `StreamerError` and its kind if something cannot be had or fails.
+    `progress` is called before each preparation, `screen` makes the view once the broker is there, `sheet` is the file
+    of the contact sheet (`None`: no sheet). Raises `StreamerError` if a part is missing or fails.
     """
     # Said before anything is started; the sheet is drawn last.
     (NEEDS if sheet is None else all_of(NEEDS, Package("PIL", "demo"))).check("streamer demo")
@@ -95,7 +95,7 @@ def play(
         progress("starting the service")
         service = example.service(broker.bootstrap)
         images, predictions, dead = example.topics_of(service)
-        # Somebody else's broker decides itself how often a topic is kept.
+        # A broker of the user's decides itself how many replicas a topic has.
         replication = -1 if broker.kind == "environment" else 1
         create_topics(broker.bootstrap, {images: PARTITIONS, predictions: PARTITIONS, dead: 1}, replication)
         score = Score(data.labels, round(seconds * rate) + 1)

@@ -1,4 +1,4 @@
-"""What came back: which images were answered, when, and how well."""
+"""The score of the demo: which images have a prediction, after what time, and whether it is right."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECENT = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The score at one moment. Times are in seconds, NaN where nothing was answered yet."""
+    """The score at one moment. Times are in seconds, NaN as long as there is no prediction."""
 
     sent: int
     answered: int
@@ -39,7 +39,7 @@ class Standing:
 
 
 class Score:
-    """One entry for each image sent, by its id. Written by the feeder and the viewer, read by anybody."""
+    """One entry for each image sent, by its id. Written by the threads of feeder and viewer, read by any thread."""
 
     def __init__(self, labels: Bytes, capacity: int) -> None:
         """`labels` are those of the images, which are sent in turn: image `id % len(labels)` has this id."""

@@ -1,4 +1,4 @@
-"""What people see while the demo runs: a live view on a terminal, a line now and then elsewhere."""
+"""The output of the demo while it runs: a live view on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POINTS = 36
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Everything that is shown at one moment."""
+    """All that is shown at one moment."""
 
     elapsed: float
     seconds: float

@@ -47,7 +47,7 @@ def contact_sheet(digits: Digits, predictions: npt.NDArray[np.int8], path: Path)
     sections = [("A sample", sample)]
     if len(mistakes):
         shown = "" if len(mistakes) == len(wrong) else f", the first {len(mistakes)} of them"
-        sections.append((f"Mistakes: {len(wrong)}{shown}; what the model said, and what it is", mistakes))
+        sections.append((f"Mistakes: {len(wrong)}{shown}; the prediction, and the right digit", mistakes))
     width = 2 * _MARGIN + COLUMNS * (_SIDE + _GAP) - _GAP
     height = _HEAD + sum(_SECTION + _rows(numbers) * _row() for _, numbers in sections) + _MARGIN
     picture = Image.new("RGB", (width, height), _PAPER)

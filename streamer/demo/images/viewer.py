@@ -27,7 +27,7 @@ class Viewer(Reader):
     def _answered(self, records: Records) -> bool:
         headers = records.header_column() or [None] * len(records)
         batch = self._codec.decode(records, WANTED).batch
-        # A tombstone and what cannot be decoded are in no batch, so that rows are found by their numbers.
+        # The batch lacks tombstones and records that cannot be decoded, so that rows are found by their numbers.
         ours = [
             data
             for row, data in zip(batch.rows.tolist(), batch.to_list(), strict=True)

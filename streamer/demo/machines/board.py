@@ -1,4 +1,4 @@
-"""The board: what every machine has sent, how it was scored, and which alerts there were."""
+"""The board: the windows, scores and alerts of every machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POINTS = 24
 POINT = 0.6
 """Seconds of each."""
 RECENT = 8
-"""Scores whose median is the one that is shown."""
+"""Number of latest scores whose median is shown."""
 NOW = 1.0
 """Seconds for which an alert counts as one of now."""
 
@@ -39,7 +39,7 @@ class Standing:
     alert: bool
     """Whether there was an alert in the last second."""
     fault: Fault | None
-    """The fault that it has by now, as the simulation knows it."""
+    """The fault that the simulation gives it now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Count:
 
 
 class Board:
-    """Written by the gateway and the readers, read by anybody. `capacity`: how many windows there may be in all."""
+    """Written by the gateway and the readers, read by any thread. `capacity`: most windows in all."""
 
     def __init__(self, places: Sequence[tuple[str, str]], faults: Sequence[Failing], capacity: int) -> None:
         self._places = places

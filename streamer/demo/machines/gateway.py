@@ -20,7 +20,7 @@ def publisher(url: str, client_id: str) -> Sink:
 
 
 class Gateway(Sender):
-    """Message n is window `n // machines` of machine `n % machines`, and tells the board of it."""
+    """Sends windows, and enters them on the board: message n is window `n // machines` of machine `n % machines`."""
 
     def __init__(self, sink: Sink, hall: Hall, board: Board | None, *, rate: float, total: int) -> None:
         super().__init__(sink, "windows", rate=rate, total=total)

@@ -27,7 +27,7 @@ class Failing(NamedTuple):
     fault: Fault
     begins: float
     grows: float
-    """How long it takes from nothing to a severity of 1."""
+    """Seconds in which the severity grows from 0 to 1."""
 
 
 def plan(seconds: float) -> list[Failing]:
@@ -54,7 +54,7 @@ class Hall:
         self._faults = {failing.machine: failing for failing in faults}
 
     def window(self, machine: int, elapsed: float) -> Window:
-        """What the sensor of this machine measures, so many seconds after the beginning."""
+        """The measurement of this machine's sensor, so many seconds after the beginning."""
         found, failing = self._machines[machine], self._faults.get(self.places[machine][1])
         if failing is not None and elapsed >= failing.begins:
             found.fault = failing.fault
@@ -68,6 +68,6 @@ def topic(line: str, machine: str) -> str:
 
 
 def payload(window: Window, number: int) -> bytes:
-    """What it publishes, as JSON."""
+    """The payload of a sensor's message, as JSON."""
     found = {"window": number, "temperature": window.temperature, "vibration": window.vibration.tolist()}
     return json.dumps(found, separators=(",", ":")).encode()

@@ -68,11 +68,11 @@ def play(
     screen: Callable[[MqttBroker], Screen[Look]],
     stop: threading.Event,
 ) -> Outcome | None:
-    """Run the demo for about `seconds`, less if `stop` is set; `None` if nothing came of it.
+    """Run the demo for about `seconds`, less if `stop` is set; `None` if there is no result.
 
-    `rate` is in windows a second, of all machines together; `None`: as fast as the sensors measure. `progress` is told
-    what is being prepared, `screen` makes the view once the broker is there. Raises `StreamerError` and its kind if
-    something cannot be had or fails.
+    `rate` is in windows a second, of all machines together; `None`: as fast as the sensors measure. `progress` is
+    called before each preparation, `screen` makes the view once the broker is there. Raises `StreamerError` if a part
+    is missing or fails.
     """
     Package("onnxruntime", "onnx").check("streamer demo sensors")
     run = uuid.uuid4().hex[:8]

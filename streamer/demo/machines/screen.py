@@ -1,4 +1,4 @@
-"""What people see while the demo runs: a live table on a terminal, a line now and then elsewhere."""
+"""The output of the demo while it runs: a live table on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLUMNS = {"line": 70, "machine": 0, "vibration": 0, "C": 0, "score": 0, "state
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the screen shows at one moment."""
+    """All that is shown at one moment."""
 
     elapsed: float
     seconds: float
@@ -56,7 +56,7 @@ class PlainScreen(Screen[Look]):
         alerting = [machine.name for machine in look.machines if machine.alert]
         self._console.print(
             f"{look.elapsed:4.0f} s  {count.sent:,} windows sent, {count.scored:,} scored, latency p50 "
-            f"{milliseconds(count.p50)} p99 {milliseconds(count.p99)}, alerts of {', '.join(alerting) or 'nobody'}"
+            f"{milliseconds(count.p50)} p99 {milliseconds(count.p99)}, alerts: {', '.join(alerting) or 'none'}"
         )
 
 

@@ -1,8 +1,8 @@
-"""Simulated machines: what a sensor on their housing measures while they are well, and while they are not.
+"""Simulated machines: the measurements of a sensor on their housing, of sound machines and of machines with faults.
 
 A machine turns at about 47 to 50 revolutions a second, a little slower under load, as motors on the mains do. Its
 vibration is a sum of harmonics of that speed and of noise, in mm/s; its temperature follows its load. The numbers are
-made up, and plausible: a model that tells these machines apart has still to be trained on the ones that you have.
+made up, and plausible: a model for real machines has to be trained on their own data.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TIMES: Final = np.arange(SAMPLES) / RATE
 
 
 class Window(NamedTuple):
-    """What a sensor publishes at a time."""
+    """One message of a sensor."""
 
     vibration: Floats
     """mm/s, `float64 (128,)`, rounded to a thousandth as sensors have it."""
@@ -55,7 +55,7 @@ class Machine:
         self._load = random.uniform(0.4, 1.0)
         self.fault: Fault | None = None
         self.severity = 0.0
-        """How far the fault is: 0 is well, 1 is what a maintainer would stop the machine for."""
+        """How far the fault is: 0 is none, 1 is one for which a maintainer would stop the machine."""
 
     def window(self) -> Window:
         """The next 64 ms. The load wanders between 0.3 and 1."""

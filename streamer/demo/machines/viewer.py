@@ -1,4 +1,4 @@
-"""The viewer: subscribes to scores and alerts as any other client would, and tells the board."""
+"""The viewer: subscribes to scores and alerts as any other client would, and enters them on the board."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker does: sessions, subscriptions, and messages from some clients to others."""
+"""The behaviour of a broker: sessions, subscriptions, and messages from clients to clients."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from streamer.devbroker.mqtt.window import Window
 MAX_MESSAGES = 100_000
 """Messages that wait for one session."""
 WINDOW = 1000
-"""Messages of QoS 1 and 2 in flight to a client that asks for no Receive Maximum of its own."""
+"""Messages of QoS 1 and 2 in flight to a client of MQTT 3.1.1, which cannot set a Receive Maximum."""
 MAX_SESSIONS = 10_000
 ALIASES = 100
 """Topic aliases that a client may set."""
@@ -48,7 +48,7 @@ ALIASES = 100
 
 @dataclass(slots=True)
 class _Client:
-    """What belongs to a connection, and not to the session."""
+    """State of a connection, as opposed to the session."""
 
     session: Session
     will: Will | None = None
@@ -65,8 +65,8 @@ class _Later:
 class Broker(Handler):
     """MQTT 3.1.1 and 5.0: all three QoS, sessions and their expiry, retained messages, wills, shared subscriptions.
 
-    Everything is in memory and bounded. `users`: who may log in, with which password; without it everybody may.
-    What real brokers do differently is for tests to override: the methods without an underscore.
+    All data is in memory and bounded. `users`: names and passwords that may log in; without it every client may.
+    Tests override the methods without an underscore, to behave as other brokers do.
     """
 
     def __init__(self, limits: Limits, *, users: Mapping[str, str] | None = None, receive: int | None = None) -> None:
@@ -93,7 +93,7 @@ class Broker(Handler):
         return ReasonCode(subscription.qos)
 
     def granted(self, connect: Connect, properties: Properties) -> Properties:
-        """What the CONNACK tells a client of MQTT 5, beside these."""
+        """The properties of the CONNACK for a client of MQTT 5: these, and the broker's limits."""
         return replace(
             properties,
             receive_maximum=self._receive,
@@ -109,7 +109,7 @@ class Broker(Handler):
         return Window(WINDOW)
 
     def resume(self, session: Session) -> None:
-        """Deliver again what a returning client has not acknowledged."""
+        """Deliver unacknowledged messages to a returning client again."""
         session.resend()
 
     def take(self, connection: Connection, packet: Publish) -> ReasonCode:

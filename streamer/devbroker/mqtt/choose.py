@@ -25,7 +25,7 @@ _ANSWER_TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class MqttBroker:
-    """An MQTT broker that answers: where, of what kind, and in words."""
+    """An MQTT broker that answers: its address, its kind and a description."""
 
     host: str
     port: int
@@ -52,7 +52,7 @@ def open_mqtt_broker(
 
     Tried in this order: `MQTT_BROKER` (when it is set nothing else is tried, and it is never stopped), mosquitto if it
     is installed, with `allow_development` our own broker in this process, a container if the Docker engine answers
-    within 2 s. `progress` is told what takes long.
+    within 2 s. `progress` is called before work that takes long.
 
     Raises `BrokerError` with a line for each way tried and why it failed.
     """

@@ -38,7 +38,7 @@ def _address(container: Any) -> tuple[str, int]:
 
 
 def _wait_until_answered(host: str, port: int) -> None:
-    # Docker's proxy accepts before the broker does: ask it for something, and look for the answer.
+    # Docker's proxy accepts before the broker does: only an answer to a packet shows that the broker runs.
     deadline = time.monotonic() + _START_TIMEOUT
     while not answers(host, port):
         if time.monotonic() > deadline:
@@ -47,7 +47,7 @@ def _wait_until_answered(host: str, port: int) -> None:
 
 
 def answers(host: str, port: int, timeout: float = 2.0) -> bool:
-    """Whether something that speaks MQTT takes our CONNECT (3.1.1, no client id) and answers it, whatever it says."""
+    """Whether a broker answers our CONNECT (MQTT 3.1.1, no client id), with any return code."""
     connect = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x05\x00\x00"
     try:
         with socket.create_connection((host, port), timeout=timeout) as connection:

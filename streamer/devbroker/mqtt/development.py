@@ -20,9 +20,9 @@ T = TypeVar("T")
 class DevelopmentBroker(Started):
     """A broker for MQTT 3.1.1 and 5.0 in a thread of this process, listening on 127.0.0.1 only.
 
-    It holds everything in memory: messages that it has confirmed are gone when it ends. `port`: 0 takes any free one.
-    `broker`: the behaviour, where it is to be another than usual (tests). `users`: names and passwords that may log in;
-    without them everybody may.
+    It holds all data in memory: messages that it has confirmed are gone when it ends. `port`: 0 takes any free one.
+    `broker`: another behaviour than the usual one, for tests. `users`: names and passwords that may log in; without
+    them every client may.
 
     Raises `BrokerError` from `start()` where the port is taken.
     """
@@ -53,8 +53,8 @@ class DevelopmentBroker(Started):
         return f"mqtt://{self.host}:{self.port}"
 
     def describe(self) -> str:
-        """One line for people."""
-        return f"a development MQTT broker on {self.url}, everything in memory and gone when it stops"
+        """A description in one line."""
+        return f"a development MQTT broker on {self.url}, all data in memory and gone when it stops"
 
     def made_server(self, port: int, limits: Limits) -> Server:
         """The server below it, not yet started; for tests to override."""
@@ -65,11 +65,11 @@ class DevelopmentBroker(Started):
         try:
             self.server.start()
         except ConnectorError as error:
-            raise BrokerError(f"{error}: stop what listens there or choose another port") from error
+            raise BrokerError(f"{error}: stop the program that listens there or choose another port") from error
         return self
 
     def stop(self) -> None:
-        """Disconnect all clients and forget everything."""
+        """Disconnect all clients and discard all data."""
         self._stopped.set()
         self.server.stop()
 
@@ -79,5 +79,5 @@ class DevelopmentBroker(Started):
             time.sleep(0.2)
 
     def ask(self, function: Callable[[Broker], T]) -> T:
-        """What `function` makes of the broker, in the broker's thread."""
+        """The result of `function(broker)`, run in the broker's thread."""
         return self.server.ask(lambda: function(self.broker))

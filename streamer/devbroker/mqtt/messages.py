@@ -11,7 +11,7 @@ from connectors.mqtt.protocol.properties import NONE, Properties
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What was published. `expires_at` is on `time.monotonic`, `None`: never."""
+    """A published message. `expires_at` is on `time.monotonic`, `None`: never."""
 
     topic: str
     payload: bytes

@@ -24,10 +24,10 @@ DEVELOPMENT: Mapping[str, str] = {
     "allow_anonymous": "true",
     # Without it a small message waits until the client has acknowledged the packet before, up to 40 ms.
     "set_tcp_nodelay": "true",
-    # Its default of 1000 drops what comes after that for a client that is away, though the sender was told it is kept.
+    # Its default of 1000 drops later messages for a client that is away, though they were acknowledged to the sender.
     "max_queued_messages": "100000",
 }
-"""Settings that mosquitto starts with unless told otherwise."""
+"""Default settings of mosquitto here."""
 
 Settings = Mapping[str, str | Sequence[str]]
 """Lines of mosquitto.conf by their keys; several values make several lines."""
@@ -100,12 +100,12 @@ class LocalMosquitto(Started):
 
     @property
     def log(self) -> str:
-        """What it has logged so far."""
+        """Its log so far."""
         path = self._log
         return path.read_text(encoding="utf-8", errors="replace") if path is not None and path.exists() else ""
 
     def describe(self) -> str:
-        """One line for people: what it is, where it listens, where its data is."""
+        """A description in one line: its kind, its address, the place of its data."""
         if self._ports is None:
             return "mosquitto, not running"
         place = f"sessions in {self._folder}" if self._keep else "sessions gone when it stops"
@@ -149,7 +149,7 @@ class LocalMosquitto(Started):
         self._folder = None
 
     def freeze(self) -> None:
-        """Stop it from running without ending it (SIGSTOP): connections stay open, nothing answers."""
+        """Stop it from running without ending it (SIGSTOP): connections stay open, without answers."""
         self._running().freeze()
 
     def thaw(self) -> None:
@@ -177,7 +177,7 @@ class LocalMosquitto(Started):
     def _write_configuration(self, folder: Path) -> None:
         common = {"persistence": "true", "persistence_location": f"{folder}/", "autosave_interval": "1"}
         if os.geteuid() == 0:
-            # It would become a user who may not write into this folder.
+            # Else it would switch to a user without the right to write into this folder.
             common["user"] = "root"
         lines = [f"listener {self.port} {HOST}", "log_dest stderr"]
         for key, value in {**common, **self._settings}.items():

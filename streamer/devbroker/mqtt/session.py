@@ -1,4 +1,4 @@
-"""What the development broker keeps of a client, also while it is away."""
+"""The development broker's state of a client, kept also while the client is away."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ FOREVER = 0xFFFFFFFF
 
 
 class Session:
-    """One client's session: its subscriptions, and what is on its way to it.
+    """One client's session: its subscriptions, and the messages on their way to it.
 
-    At most `max_messages` wait; what comes after is dropped and counted, as is QoS 0 for a client that is away.
+    At most `max_messages` wait; later ones are dropped and counted, as is QoS 0 for a client that is away.
     """
 
     def __init__(self, client_id: str, window: Window, max_messages: int) -> None:
@@ -49,7 +49,7 @@ class Session:
         self.flow()
 
     def flow(self) -> None:
-        """Send what waits, as far as the window and the connection have room."""
+        """Send waiting messages, as far as the window and the connection have room."""
         connection = self.connection
         if connection is None:
             return
@@ -62,7 +62,7 @@ class Session:
                 self._send(connection, delivery)
 
     def resend(self, dup: bool = True) -> None:
-        """After a reconnect: once more what was sent and not acknowledged, with the same packet ids, in order."""
+        """After a reconnect: send the unacknowledged messages once more, with the same packet ids, in order."""
         connection = self.connection
         assert connection is not None
         for delivery in self.sent.values():
@@ -88,13 +88,13 @@ class Session:
         return True
 
     def forget_messages(self) -> None:
-        """As if there had never been any."""
+        """Discard all messages, waiting and sent."""
         self.waiting.clear()
         self.sent.clear()
         self.taken.clear()
 
     def messages(self) -> list[Message]:
-        """What has not been acknowledged, sent or not."""
+        """The unacknowledged messages, sent or not."""
         return [delivery.message for delivery in (*self.sent.values(), *self.waiting)]
 
     def _send(self, connection: Connection, delivery: Delivery) -> None:

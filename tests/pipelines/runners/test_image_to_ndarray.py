@@ -190,7 +190,7 @@ def test_a_normalised_value_beyond_a_float_type_fails_its_record_alone() -> None
     with pipelines.Sequence([ImageToNDArray(config=config)]).open() as executor:
         found = executor.run_many([Data({"image": picture([[value] * 3])}) for value in (1, 255, 2)])
     assert isinstance(found[1], StepError)
-    assert "beyond what float16 holds" in str(found[1])
+    assert "beyond the range of float16" in str(found[1])
     assert [one["image"].max() for one in results_of([found[0], found[2]])] == [1000, 2000]
 
 
@@ -311,7 +311,7 @@ def test_equal_sizes_become_one_dense_column() -> None:
 def test_a_list_is_handled_as_asked() -> None:
     small, large = picture([[1, 2, 3]]), picture([[4, 5, 6], [7, 8, 9]])
     data = Data({"a": [small, small], "id": 1})
-    assert 'say with "listHandling"' in failure(data, keys=["a"])
+    assert 'set "listHandling"' in failure(data, keys=["a"])
     assert "no image to convert" in failure(data)
     assert ran(data, {"listHandling": "BATCH"})["a"].shape == (2, 3, 1, 1)
     assert ran(data, {"listHandling": "BATCH", "includeMinibatchDim": False})["a"].shape == (2, 3, 1, 1)

@@ -242,7 +242,7 @@ def test_building_again_leaves_nothing_of_before_and_touches_no_other_folder(
     assert not (out / "service" / "local_help").exists()
     ended = cli("build", many, "--out", many.parent)
     assert ended.code == 1
-    assert "holds other things" in ended.err
+    assert "holds other files" in ended.err
     assert (many.parent / "unused.py").exists()
 
 

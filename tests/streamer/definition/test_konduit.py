@@ -152,7 +152,7 @@ def test_tls_of_mqtt_takes_both_paths_or_a_certificate_of_its_own(paths: dict[st
 
 def test_what_should_be_known_of_mqtt_is_said() -> None:
     data = {"protocol": "MQTT", "useSsl": True, "pipeline": {"steps": []}}
-    with pytest.warns(KonduitWarning, match=r"little-endian.*passwords are not checked.*signed by nobody"):
+    with pytest.warns(KonduitWarning, match=r"little-endian.*passwords are not checked.*self-signed"):
         from_konduit(parse_document(json.dumps(data), "k.json"), {})
 
 

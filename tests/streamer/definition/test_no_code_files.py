@@ -295,7 +295,7 @@ def test_a_list_without_the_switch_is_wrong_use(options: tuple[str, str], tmp_pa
     for command in ("run", "check"):
         ended = cli(command, written(tmp_path), *options)
         assert ended.code == 2
-        assert f"{options[0]} says what --no-code lets through; add --no-code" in ended.err
+        assert f"{options[0]} lists exceptions of --no-code; add --no-code" in ended.err
     assert "takes the name of a variable" in cli("check", written(tmp_path), "--no-code", "--env", "A=B").err
 
 

@@ -210,7 +210,7 @@ def test_without_a_terminal_there_are_lines_and_one_for_each_fault_that_is_found
     assert [line.split()[:2] for line in lines] == [["2", "s"], ["2", "s"], ["4", "s"]]
     assert "alert: pump-2, 0.7 s after its overheating began" in lines[0]
     assert "2,400 windows sent, 2,399 scored" in lines[1]
-    assert "alerts of pump-2" in lines[1]
+    assert "alerts: pump-2" in lines[1]
 
 
 def test_the_model_is_small_and_its_data_and_licence_are_stated_beside_it() -> None:

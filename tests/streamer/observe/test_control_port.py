@@ -257,7 +257,7 @@ def test_a_token_is_masked_and_an_empty_one_is_an_error(tmp_path: Path, cli: Any
     file.write_text(text + control.replace("${PORT_TOKEN}", TOKEN))
     ended = cli("check", file)
     assert ended.code == 0
-    assert "metrics for those who have the token" in ended.out
+    assert "metrics only with the token" in ended.out
     assert TOKEN not in ended.out
 
 

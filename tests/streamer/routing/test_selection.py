@@ -303,7 +303,7 @@ def test_a_missing_or_unfit_value_in_a_topic_is_a_failed_record() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"topic": "t.{label}"}, "`topics` must list what is allowed"),
+        ({"topic": "t.{label}"}, "`topics` must list the allowed ones"),
         ({"topic": "t.{label", "topics": ("a",)}, "stray {"),
         ({"topic": "t.}", "topics": ("a",)}, "stray }"),
         ({"topic": "t.{}", "topics": ("a",)}, "empty name"),
