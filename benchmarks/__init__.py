@@ -1,1 +1,1 @@
-"""What the bus costs: the same work by streamer, by hand and by other frameworks, on one broker."""
+"""The cost of the bus: the same work by streamer, by hand and by other frameworks, on one broker."""

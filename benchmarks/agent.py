@@ -1,9 +1,9 @@
-"""What the agent itself costs for each batch: `python -m benchmarks.agent`.
+"""The agent's own cost of a batch: `python -m benchmarks.agent`.
 
 CPU microseconds of the whole process for one batch (`time.process_time`, the best of several runs), with a source
 that gives the same block again and again, a codec and a sink that do nothing, and a step that puts one column in the
-place of another. So what is left is intake, batcher, ledger, delivery and the executor: what is there to be saved for
-every batch, however many records are in it.
+place of another. So the rest is intake, batcher, ledger, delivery and the executor: the cost of every batch, however
+many records are in it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Bench`: runs the rows, program after program, and keeps what was measured."""
+"""`Bench`: runs the rows, program after program, and keeps the measurements."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ RATE = 20_000.0
 
 
 class Say(Protocol):
-    """Who is told what goes on."""
+    """Shows the progress."""
 
     def note(self, text: str) -> None:
-        """This is being done now."""
+        """Show the present task."""
 
     def step(self, text: str) -> None:
-        """One run is over, and this came out."""
+        """Show the result of a run that has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Bench:
             self._drain(filled, python_program("relay"), filled.count, check=False)
 
     def drain_row(self, row: Row, rounds: int) -> None:
-        """Every program drains the same full topic, in turn, so often. What it wrote is read back the first time."""
+        """Every program drains the same full topic, in turn, so often. Its results are checked the first time."""
         with self._filled(row, row.counted(self._share)) as filled:
             programs = self._of(row)
             for turn in range(rounds):

@@ -1,9 +1,9 @@
-"""What decoding and encoding cost by themselves: `python -m benchmarks.codec`.
+"""The cost of decoding and encoding by themselves: `python -m benchmarks.codec`.
 
 CPU microseconds a message on one core (`time.process_time`, the best of many runs, all forms in turn), for messages
 of the keys `x` (float32 array), `device_id` (string) and `ts` (int64). A step reads `x`, and its result goes out with
-`device_id` and `ts`. Ours, in plain Python and compiled, is compared with what one would write by hand with protobuf
-and numpy. The compiled form is measured with messages in a list and, as its Kafka source delivers them, in one buffer.
+`device_id` and `ts`. Ours, in plain Python and compiled, is compared with code written by hand with protobuf and
+numpy. The compiled form is measured with messages in a list and, as its Kafka source delivers them, in one buffer.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _decoding(case: Case) -> dict[str, Form]:
 def _encoding(case: Case) -> dict[str, Form]:
     forms: dict[str, Form] = {}
     for path in ("native", "python") if hotpath.why_not() is None else ("python",):
-        # Each writes what it has read: strings, for one, are spans or a list.
+        # Each writes the columns that it has read: strings, for example, are spans or a list.
         found = columns_reader(hot_path=path)(Spans.of(_messages(case)), frozenset({"x"}))
         batch = Batch({**found.columns, "y": DenseColumn(_array(found))}, case.rows).without(["x"])
         decoded = Batch({key: column.decoded() for key, column in batch.columns.items()}, case.rows)

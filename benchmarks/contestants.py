@@ -1,4 +1,4 @@
-"""The programs that are compared: what they are called, and how each of them is started."""
+"""The programs that are compared: their names, and how each is started."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ class Contestant:
     name: str
     """A key of `TITLES`."""
     command: Callable[[Job], list[str]]
-    """What is run for a job."""
+    """The command line for a job."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What is added to the environment."""
+    """Additions to the environment."""
     relays: bool = False
     """Whether its results are the records as they came."""
     ours: bool = False
     alone: bool = False
-    """Whether it does without a bus, and says itself what it cost."""
+    """Whether it needs no bus, and prints its cost itself."""
     exactly_once: bool = False
-    """Whether it sends in transactions: it runs rows that say so."""
+    """Whether it sends in transactions: it runs the rows for these."""
 
     @property
     def share(self) -> float:

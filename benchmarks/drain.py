@@ -22,7 +22,7 @@ _LOOK = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What one run cost."""
+    """The cost of one run."""
 
     microseconds: float
     """CPU time of the whole process for one message."""

@@ -1,7 +1,7 @@
 """Size and time of a record's forms: `python -m benchmarks.forms`, with `--write` into the README.
 
-A Data with one array, `(224, 224, 3)` float32: the protobuf form, our JSON (base64), and a list of numbers, which is
-what one would write without a form for arrays. CPU milliseconds, the least of many runs in turn.
+A Data with one array, `(224, 224, 3)` float32: the protobuf form, our JSON (base64), and a list of numbers, as without
+a form for arrays. CPU milliseconds, the least of many runs in turn.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def forms(array: np.ndarray) -> list[Form]:
 
 
 def table(forms: list[Form], raw: int, seconds: float) -> str:
-    """The table in Markdown; the first form is what the others are compared with."""
+    """The table in Markdown; the others are compared with the first form."""
     lines = [
         "| form | bytes / the array's | write, ms | read, ms | read / protobuf |",
         "| --- | ---: | ---: | ---: | ---: |",

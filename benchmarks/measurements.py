@@ -1,4 +1,4 @@
-"""What was measured, kept until the tables are made; as JSON in `results.json`."""
+"""The measurements, kept until the tables are made; as JSON in `results.json`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Cell:
 
     @property
     def least(self) -> float:
-        """The least CPU microseconds for a message: what disturbs can only add to it."""
+        """The least CPU microseconds for a message: disturbances can only add to it."""
         return min(run.microseconds for run in self.runs)
 
     @property
@@ -77,12 +77,12 @@ class Measurements:
         self.caption = _caption(minutes, peers=any(peer in cells for cells in self.drained.values() for peer in PEERS))
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values; of a failure the first line, as what a program printed names folders of the machine."""
+        """As plain values; of a failure the first line only, as a program's output names folders of the machine."""
         return {**asdict(self), "failed": [failure.partition("\n")[0] for failure in self.failed]}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """From what `to_dict` gave, also by way of JSON."""
+        """From the result of `to_dict`, also by way of JSON."""
         return cls(
             {
                 row: {name: Cell([Drained(**run) for run in cell["runs"]]) for name, cell in cells.items()}

@@ -1,4 +1,4 @@
-"""The messages that programs read, and what their results must be."""
+"""The messages that programs read, and their expected results."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Messages:
 
 
 class Checker:
-    """Compares results with what the model makes of the messages."""
+    """Compares results with those of the model for the messages."""
 
     def __init__(self, messages: Messages, model: Path) -> None:
         self._messages = messages
@@ -144,7 +144,7 @@ class Checker:
 
 
 def _json_parts(content: Content, numbers: list[float]) -> tuple[str, str]:
-    """What stands before and behind device and time of a message, as `json.dumps` writes it by default."""
+    """The text before and behind device and time of a message, as `json.dumps` writes it by default."""
     # Sensors give few digits, other programs all that they have.
     few = [round(number, 4) for number in numbers]
     values = dict(zip(content.features, few, strict=True)) if content.features else {"x": numbers}

@@ -1,4 +1,4 @@
-"""At half load: how much later a result arrives than its record does, and what a message costs then."""
+"""At half load: the delay between a record and its result, and the cost of a message."""
 
 from __future__ import annotations
 

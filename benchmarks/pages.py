@@ -1,4 +1,4 @@
-"""What the benchmarks write into pages: parts between marks, and the line that says where it was measured."""
+"""Writes results into pages: the parts between marks, and the line about the machine of the measurement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def put(section: str, body: str, page: Path = README) -> None:
 
 
 def machine(minutes: float, more: str = "", packages: Sequence[str] = PACKAGES) -> str:
-    """When, on what and with which versions something was measured, and for how long."""
+    """Time, machine, versions and duration of a measurement, in a line."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
     return (

@@ -110,7 +110,7 @@ class Program:
         return self.first
 
     def log(self) -> str:
-        """The end of what it wrote to standard error."""
+        """The end of its standard error."""
         return self._log.read_text(encoding="utf-8", errors="replace")[-3000:]
 
     def _read(self) -> None:

@@ -39,7 +39,7 @@ def publish(found: Measurements) -> None:
 
 
 def notes(found: Measurements) -> list[str]:
-    """When and where it was measured, and what could not be."""
+    """Time and machine of the measurement, and the programs that could not be measured."""
     return [found.caption, *(f"Not measured: {TITLES[name]}, as {why}." for name, why in found.left_out.items())]
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Content(NamedTuple):
-    """What the messages of a topic look like. Rows of the same content read the same topic."""
+    """The content of a topic's messages. Rows of the same content read the same topic."""
 
     floats: int = 32
     keep: bool = True
@@ -22,7 +22,7 @@ class Content(NamedTuple):
     features: tuple[str, ...] = ()
     """Keys of single numbers that make the model's input together; else it is the array of `x`."""
     others: int = 0
-    """Keys that nobody reads, numbers and texts."""
+    """Number of keys that no step reads, numbers and texts."""
     avro: bool = False
     """Bare Avro records instead of protobuf, of `features`, `device_id` and `ts`, and a model as for JSON."""
 

@@ -34,7 +34,7 @@ app = typer.Typer(add_completion=False)
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What was seen: the process's resident memory in bytes after so many messages."""
+    """The samples: the process's resident memory in bytes after so many messages."""
 
     messages: list[int]
     rss: list[int]

@@ -39,7 +39,7 @@ def main(
     rounds: Annotated[int | None, typer.Option(help="Rounds of each row.")] = None,
     write: Annotated[bool, typer.Option("--write", help="Keep the results, refresh the pages and the plot.")] = False,
 ) -> None:
-    """Have several programs do the same work in turn on one broker, and print what a message costs each of them.
+    """Have several programs do the same work in turn on one broker, and print the cost of a message in each.
 
     Example: python -m benchmarks.run --row realistic --rounds 5
     """
@@ -96,7 +96,7 @@ def _rows(names: list[str] | None, *, quick: bool) -> list[Row]:
 
 
 class Say:
-    """Tells what is being done: on a bar where there is a terminal, else line by line."""
+    """Shows the progress: as a bar on a terminal, else line by line."""
 
     def __init__(self, console: Console, bar: Progress) -> None:
         self._console, self._bar = console, bar

@@ -38,7 +38,7 @@ Record = Callable[[int], Data]
 
 
 class Case(NamedTuple):
-    """A step or a graph, and the records that it is given; what it costs to make them is not measured."""
+    """A step or a graph, and its input records; the cost of making these is not measured."""
 
     name: str
     step: Step | Graph
@@ -62,7 +62,7 @@ def array(*shape: int) -> Record:
 
 
 def detections(number: int) -> Data:
-    """What a single shot detector gives: 100 boxes of 90 classes, ten of them above 0.5."""
+    """The output of a single shot detector: 100 boxes of 90 classes, ten of them above 0.5."""
     random = np.random.default_rng(number)
     scores = np.sort(random.random(100, np.float32))[::-1] * 0.5
     scores[:10] += 0.5

@@ -1,8 +1,8 @@
-"""What a batch saves in each step: `python -m benchmarks.steps`, with `--write` into the README.
+"""The gain by batches in each step: `python -m benchmarks.steps`, with `--write` into the README.
 
 CPU microseconds a record through an executor, all threads counted: a batch of 32 (`run_batch`, the gathering of its
-records included) against one record at a time (`run`). Both take turns, and the least of many runs counts: what else
-the machine does can only add. Images are decoded already unless the case says otherwise.
+records included) against one record at a time (`run`). Both take turns, and the least of many runs counts: other work
+of the machine can only add. Images are decoded already unless the case says otherwise.
 """
 
 from __future__ import annotations

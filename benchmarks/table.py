@@ -1,4 +1,4 @@
-"""The tables of what was measured: for the terminal and, as Markdown, for pages."""
+"""The tables of the measurements: for the terminal and, as Markdown, for pages."""
 
 from __future__ import annotations
 

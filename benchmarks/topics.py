@@ -39,7 +39,7 @@ class Topics:
             yield
         finally:
             for future in self._admin.delete_topics(list(names), operation_timeout=10.0).values():
-                # Nobody misses them: the broker is thrown away, or its owner will find them.
+                # Leftover topics do no harm: the broker is deleted, or its owner can delete them.
                 with contextlib.suppress(KafkaException):
                     future.result(10.0)
 

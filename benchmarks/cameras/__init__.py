@@ -1,1 +1,1 @@
-"""What a picture costs from a camera through a model, in CPU, time and memory."""
+"""The cost of a picture from a camera through a model, in CPU, time and memory."""

@@ -1,4 +1,4 @@
-"""The table of what was measured on cameras, beside what is aimed at."""
+"""The table of the camera measurements, beside their goals."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ NAMES = {
 }
 
 SMALL = "160x80"
-"""The film of small pictures. What the service does with a picture does not depend on its size, and is less than the
-decoding of large ones differs from round to round."""
+"""The film of small pictures. The service's own cost of a picture does not depend on its size, and is less than the
+differences between rounds in the decoding of large ones."""
 
 
 @dataclass
 class Figures:
-    """What was measured; a list holds a value for each round."""
+    """The measurements; a list holds a value for each round."""
 
     cpu: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     """CPU microseconds for a picture, by film and program."""
     live: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What the program `live` told, by case."""
+    """The results of the program `live`, by case."""
     left_out: dict[str, str] = field(default_factory=dict)
     caption: str = ""
 

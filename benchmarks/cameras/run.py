@@ -47,7 +47,7 @@ def main(
     pictures: Annotated[int, typer.Option(help="Pictures of a film.")] = 600,
     write: Annotated[bool, typer.Option("--write", help="Keep the results and refresh the page.")] = False,
 ) -> None:
-    """Have several programs run the same films in turn, and print what a picture costs each of them.
+    """Have several programs run the same films in turn, and print the cost of a picture in each.
 
     Example: python -m benchmarks.cameras.run --peers --rounds 5
     """
@@ -85,7 +85,7 @@ def main(
 
 
 def text(found: Figures) -> str:
-    """What the page shows."""
+    """The text for the page."""
     left = [f"- Left out: {TITLES[name]}: {why}." for name, why in found.left_out.items()]
     return "\n\n".join([found.caption, *map(as_markdown, grids(found)), *left])
 

@@ -1,1 +1,1 @@
-"""What MQTT costs: clients receive, run a model and publish, at a played broker and at mosquitto."""
+"""The cost of MQTT: clients receive, run a model and publish, at a simulated broker and at mosquitto."""

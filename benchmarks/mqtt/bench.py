@@ -1,4 +1,4 @@
-"""`MqttBench`: runs the rows, program after program, and keeps what was measured."""
+"""`MqttBench`: runs the rows, program after program, and keeps the measurements."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Found:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Found:
-        """From what `dataclasses.asdict` gave, also by way of JSON."""
+        """From the result of `dataclasses.asdict`, also by way of JSON."""
         costs = {
             row: {name: [Cost(**run) for run in runs] for name, runs in programs.items()}
             for row, programs in data["costs"].items()

@@ -24,7 +24,7 @@ _LONGEST = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one run cost."""
+    """The cost of one run."""
 
     microseconds: float
     """CPU time of the whole process for one message, user and system."""
@@ -74,8 +74,8 @@ def player(play: Play) -> Iterator[Player]:
 
 def measure(contestant: Contestant, job: MqttJob, counts: tuple[int, int, int], broker: Player | None) -> Cost:
     """Run a program until it has dealt with the last of `counts` messages; the first of them is its first message, and
-    what it does up to the second is not counted. The broker that is played says how far it is; without one the program
-    does. Raises `ProgramFailed`.
+    its work up to the second is not counted. The simulated broker reports the progress; without one the program does.
+    Raises `ProgramFailed`.
     """
     first, warm, last = counts
     began = time.time()

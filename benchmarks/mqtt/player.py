@@ -1,10 +1,10 @@
-"""A process that plays a broker: it streams messages of QoS 1 that lie ready, and counts acknowledgements.
+"""A process that simulates a broker: it streams prepared messages of QoS 1, and counts acknowledgements.
 
 `python -m benchmarks.mqtt.player JSON`, which is a `Play`, prints `{"port": ...}`, and `{"mark": ..., "time": ...}`
 when so many messages were acknowledged, or published by the client.
 
 A client that subscribes is sent messages, never more ahead of their acknowledgement than `window` and its own Receive
-Maximum; every acknowledgement has to be of a message that is on its way. What a client publishes is acknowledged, in
+Maximum; every acknowledgement has to be of a message that is on its way. Messages of clients are acknowledged, in
 order. All packets to be sent lie in one block of memory that is sent round and round, so that a message costs next to
 nothing here.
 """
@@ -44,7 +44,7 @@ def topic(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """What is played."""
+    """The settings of the simulated broker."""
 
     payloads: str
     """A file of payloads as `write_payloads` leaves them."""
@@ -53,7 +53,7 @@ class Play:
     window: int
     marks: tuple[int, ...]
     counts: Literal["acknowledged", "published"]
-    """What the marks are numbers of."""
+    """The messages that the marks count."""
     results_first: bool = False
     """Whether a message may be acknowledged only when a result of it was published."""
 
@@ -74,7 +74,7 @@ def read_payloads(path: Path) -> list[bytes]:
 
 
 class Tally:
-    """What all clients together have done; a mark that is reached is told."""
+    """The counts of all clients together; prints a line at each mark."""
 
     def __init__(self, play: Play) -> None:
         self._play = play
@@ -189,7 +189,7 @@ class Connection:
         return True
 
     def _take(self, at: int) -> int:
-        """Take what begins at `at`; the bytes taken, 0 if it has not come whole."""
+        """Take the packets that begin at `at`; the bytes taken, 0 if the first has not come whole."""
         kind = self._buffer[at] & 0xF0
         if kind == 0x40:
             return self._acknowledged(at)

@@ -1,4 +1,4 @@
-"""The rows of the MQTT tables: what is done, in which version of MQTT, in batches of how many."""
+"""The rows of the MQTT tables: the task, the version of MQTT and the size of batches."""
 
 from __future__ import annotations
 

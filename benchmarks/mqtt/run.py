@@ -42,7 +42,7 @@ def main(
     rounds: Annotated[int | None, typer.Option(help="Rounds of each row.")] = None,
     write: Annotated[bool, typer.Option("--write", help="Keep the results and refresh the page.")] = False,
 ) -> None:
-    """Have several MQTT clients do the same work in turn, and print what a message costs each of them.
+    """Have several MQTT clients do the same work in turn, and print the cost of a message in each.
 
     Example: python -m benchmarks.mqtt.run --row receive --rounds 5
     """

@@ -1,4 +1,4 @@
-"""The tables of what was measured of MQTT."""
+"""The tables of the MQTT measurements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OURS = ("ours-native", "ours-python")
 
 
 def grids(found: Found) -> list[Grid]:
-    """What a message costs each, and how many times that is what it costs us."""
+    """The cost of a message in each program, and as a multiple of the baseline's and of ours."""
     titles = {row.name: row.title for row in ROWS}
     lines = []
     for row, programs in found.costs.items():
@@ -40,7 +40,7 @@ def grids(found: Found) -> list[Grid]:
 
 
 def text(found: Found) -> str:
-    """What stands on the page."""
+    """The text for the page."""
     left_out = [f"Not measured: {TITLES.get(name, name)}, as {why}." for name, why in found.left_out.items()]
     return "\n\n".join([found.caption, *left_out, *map(as_markdown, grids(found))])
 

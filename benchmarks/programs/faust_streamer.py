@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def written(job: Job) -> Path:
-    """The service file, without what inside Faust belongs to its client."""
+    """The service file, without fields that Faust's own client replaces."""
     service = service_file(job)
     for sink in ("sink", "dead_letter"):
         for field in ("linger", "compression"):

@@ -1,4 +1,4 @@
-"""`Job`: what a program under measurement is told, as JSON in its one argument, and what it tells back.
+"""`Job`: the settings of a program under measurement, as JSON in its one argument, and the results that it prints.
 
 Only the standard library, because programs of other frameworks run in environments of their own.
 """
@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 PARTITIONER: Final = "murmur2_random"
-"""Which partition a key goes to, for all: Java's choice and the service's. Programs that chose otherwise than who
-filled the topic would do other work: messages that leave as they came, a partition at a time, are cheaper to send."""
+"""The partitioner of all programs: Java's and the service's. A program with another one than that which filled the
+topic would do more work: messages that leave in the order of the input, a partition at a time, cost less to send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Job:
     headers: bool
     """Whether records carry headers, which are to go with the results."""
     folder: str
-    """A folder for whatever the program writes."""
+    """A folder for files of the program."""
     json: bool = False
     """Whether records and results are plain JSON."""
     avro: bool = False

@@ -27,7 +27,7 @@ PRODUCER = {"enable.idempotence": True, "delivery.report.only.error": True, "par
 
 
 class Failures:
-    """What the brokers did not take."""
+    """The first error of a message that the brokers refused."""
 
     def __init__(self) -> None:
         self.first: Any = None

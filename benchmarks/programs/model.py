@@ -15,7 +15,7 @@ _SECONDS = 1.5
 
 
 def main() -> None:
-    """Run the model for a while, and say what it cost."""
+    """Run the model for a while, and print its cost."""
     job = Job.from_arguments()
     session = opened(job.model)
     batch = np.random.default_rng(7).standard_normal((job.batch, job.floats)).astype(np.float32)

@@ -1,9 +1,9 @@
-"""A stand-in for an MQTT broker that costs next to nothing, so that what a client costs can be measured by itself.
+"""A stand-in for an MQTT broker that costs next to nothing, so that the cost of a client can be measured by itself.
 
     python -m benchmarks.programs.mqttstub '{"mode": "replay", "qos": 1, "count": 200000, "payload": 1024}'
 
 `replay` streams messages that were built beforehand to the first client that subscribes; at QoS 1 at most `window` are
-unacknowledged. `take` acknowledges what the first client publishes, until there are `count`. It prints a line of JSON
+unacknowledged. `take` acknowledges messages of the first client, until there are `count`. It prints a line of JSON
 with its `port`, and at the end one with `messages` and `seconds`, from the first message to the last acknowledgement.
 """
 
@@ -49,7 +49,7 @@ _PUBACK = 0x40
 
 @dataclass(frozen=True)
 class Order:
-    """What is asked for. `payload` is in bytes; messages go round `topics` topics."""
+    """The settings of a run. `payload` is in bytes; messages go round `topics` topics."""
 
     mode: Literal["replay", "take"]
     qos: int = 1

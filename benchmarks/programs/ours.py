@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def service_file(job: Job) -> dict[str, Any]:
-    """What the service file says."""
+    """The service file."""
     codec: dict[str, Any] = {"codec": "json"} if job.json else {}
     written = codec
     if job.avro:

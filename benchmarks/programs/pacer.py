@@ -29,7 +29,7 @@ def main() -> None:
             try:
                 producer.produce(order["topic"], value, key, headers=list(headers or ()))
             except BufferError:
-                # The broker is slower than that: what comes late tells so.
+                # The broker is slower than that: late messages will show it.
                 producer.poll(0.05)
             else:
                 sent += 1

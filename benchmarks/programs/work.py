@@ -1,6 +1,6 @@
 """The work between the buses as one would write it by hand: protobuf, numpy, onnxruntime, protobuf.
 
-The baseline and the programs of other frameworks share it, so that what differs between them is the framework.
+The baseline and the programs of other frameworks share it, so that they differ in the framework only.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Scores:
     idf1: dict[str, dict[str, float]] = field(default_factory=dict)
     """By tracker and scene."""
     made_up: dict[str, int] = field(default_factory=dict)
-    """Tracks of nothing, in all scenes, by tracker."""
+    """Tracks of false detections, in all scenes, by tracker."""
     caption: str = ""
 
 
@@ -90,12 +90,12 @@ def grid(found: Scores) -> Grid:
         [scene, *(f"{scores[scene]:.3f}" for scores in found.idf1.values())]
         for scene in next(iter(found.idf1.values()), {})
     ]
-    lines.append(["tracks of what the detector made up", *map(str, found.made_up.values())])
+    lines.append(["tracks of false detections", *map(str, found.made_up.values())])
     return Grid("IDF1", ["scene", *found.idf1], lines, left=1)
 
 
 def text(found: Scores) -> str:
-    """What the page shows."""
+    """The text for the page."""
     return f"{found.caption}\n\n{as_markdown(grid(found))}"
 
 

@@ -1,4 +1,4 @@
-"""Scenes of boxes that move: where each object is in truth, and what a detector says of it."""
+"""Scenes of boxes that move: the true place of each object, and the boxes of a detector."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Frame(NamedTuple):
     truth: Doubles
     """Where they are: `x1, y1, x2, y2` in pixels, `(T, 4)`."""
     boxes: Doubles
-    """What was found, `(N, 4)`."""
+    """The boxes found, `(N, 4)`."""
     scores: Doubles
     """How sure the detector is of each box, `(N,)`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Detector:
-    """What a detector does to the truth."""
+    """The errors of a detector."""
 
     rate: float = 30.0
     """Frames a second."""

@@ -1,1 +1,1 @@
-"""The programs of the camera benchmark; each runs in a fresh process and prints what it measured as a line of JSON."""
+"""The programs of the camera benchmark; each runs in a fresh process and prints its results as a line of JSON."""

@@ -11,7 +11,7 @@ from rtspcamera import RtspCamera
 
 
 def main() -> None:
-    """Send pictures until nobody holds the other end of the input."""
+    """Send pictures until the parent closes the other end of the input."""
     width, height, fps = map(int, sys.argv[1:4])
     with RtspCamera("h264", width, height, fps=fps) as camera:
         print(camera.url, flush=True)

@@ -1,4 +1,4 @@
-"""What the service does with a picture, in a loop without a service: the least that it can cost. `floor FILM MODEL`."""
+"""The service's work on a picture, in a loop without the service: the least that it can cost. `floor FILM MODEL`."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def after(data: Data) -> Data:
 
 
 def time_the_model() -> None:
-    """Note how long each `session.run` takes: steps before and after it would count what they cost themselves."""
+    """Note how long each `session.run` takes: measuring in steps before and after it would include their own cost."""
     run = onnxruntime.InferenceSession.run
 
     def timed(session: Any, *arguments: Any, **named: Any) -> Any:
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def service(wait: float, model: str, urls: list[str]) -> dict[str, Any]:
-    """What the service file says."""
+    """The service file."""
     module = "benchmarks.programs.cameras.live"
     # No step that measures stands where its own time would count.
     if wait:

@@ -1,4 +1,4 @@
-"""`MqttJob`: what a program is told. Only the standard library, as in `benchmarks.programs.job`."""
+"""`MqttJob`: the settings of a program. Only the standard library, as in `benchmarks.programs.job`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Literal
 from benchmarks.programs.job import Job
 
 FILTER = "bench/+/+"
-"""What programs subscribe to."""
+"""The filter that programs subscribe to."""
 RESULTS = "results"
 """The topic that programs publish to."""
 TOPICS = 100
 """To how many topics the messages belong: `bench/line/NUMBER`."""
 WINDOW = 2000
-"""Messages ahead of their acknowledgement, of everybody in both directions."""
+"""Most unacknowledged messages, for all programs and both directions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class MqttJob(Job):
     payload: int
     """Bytes of a message that is published."""
     marks: tuple[int, ...] = ()
-    """When so many messages were received, the program says so: where nobody else can tell."""
+    """Counts of received messages at which the program prints a line, where the broker cannot count them."""
 
     @property
     def host(self) -> str:

@@ -74,7 +74,7 @@ def _service(job: MqttJob) -> None:
 
 
 def service_file(job: MqttJob) -> dict[str, Any]:
-    """What the service file says."""
+    """The service file."""
     broker = {"type": "mqtt", "url": f"mqtt://{job.bootstrap}", "version": job.version, "window": WINDOW}
     return {
         "name": "bench",
