@@ -1,11 +1,11 @@
 //! Blocks of bytes that are used again and again.
 //!
 //! A fresh block of more than a few pages comes from the system page by page, at every batch, which costs more than
-//! what is written into it. So a block that Python has let go of is kept for the next batch.
+//! writing into it. So a block that Python has let go of is kept for the next batch.
 
 use std::sync::Mutex;
 
-/// One cache line: what a block is made of, so that it begins where any array may begin.
+/// One cache line, the unit of blocks: so a block is aligned for any array.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 struct Line([u8; LINE]);
@@ -15,7 +15,7 @@ const LINE: usize = 64;
 const KEPT_BYTES: usize = 64 << 20;
 /// Blocks that are kept, in number.
 const KEPT: usize = 32;
-/// A block this many times larger than asked for is left to somebody else.
+/// A block this many times larger than needed is left for a larger batch.
 const SLACK: usize = 4;
 /// Blocks are as long as powers of two up to here, so that they fit again.
 const ROUNDED: usize = 16 << 20;
@@ -30,7 +30,7 @@ struct Pool {
     bytes: usize,
 }
 
-/// A block of bytes, always initialised: with zeros, or with what was in it before.
+/// A block of bytes, always initialised: with zeros, or with its earlier contents.
 pub struct Arena {
     lines: Vec<Line>,
     size: usize,
@@ -52,7 +52,7 @@ impl Arena {
     }
 
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and nobody else has them.
+        // SAFETY: as above, and there is no other reference to them.
         unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.size) }
     }
 }

@@ -1,7 +1,7 @@
 //! Columns of Python's (`pipelines.data.spans.Spans`, `connectors.headers.Headers`) as slices, checked once.
 //!
-//! Who makes such a column promises never to write to it. What is copied out of it is checked again where it is read,
-//! so that a broken promise gives wrong bytes, not somebody else's.
+//! The maker of such a column promises never to write to it. Numbers copied out of it are checked again where they are
+//! used, so that a broken promise gives wrong bytes, not bytes outside the buffer.
 
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;

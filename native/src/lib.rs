@@ -1,4 +1,4 @@
-//! The compiled hot path: what `docs/native.md` says, behind the same seam as the plain Python one.
+//! The compiled hot path (`docs/native.md`), behind the same interface as the plain Python one.
 
 mod arena;
 mod avro;

@@ -22,7 +22,7 @@ impl Block {
 
     /// # Safety
     /// Called by Python only, with a view to fill. The memory lives as long as the object, which the view holds, and
-    /// nobody writes into it any more: it is shown read-only.
+    /// it is not written to any more: it is shown read-only.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -41,12 +41,12 @@ impl Block {
     }
 }
 
-/// Bytes that Python writes, such as what a socket receives; they are used again when the last view of them is gone.
+/// Bytes that Python writes, such as those from a socket; they are used again when the last view of them is gone.
 #[pyclass(frozen, module = "streamer_native._native")]
 pub struct OpenBlock {
     start: NonNull<u8>,
     size: usize,
-    /// Whose bytes these are. It is not looked at again, so that nothing here reads what Python writes.
+    /// The owner of the bytes. It is not accessed again, so that no code here reads bytes while Python writes them.
     _arena: Arena,
 }
 

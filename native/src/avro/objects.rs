@@ -1,4 +1,4 @@
-//! Values as Python's objects: what fastavro makes of them.
+//! Values as Python's objects, the same as those of fastavro.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use super::core::column::{bits, widened};
 use super::core::program::{Node, Program, Unit};
 use super::core::scan;
 
-/// What the objects of a type are made of, beside its bytes.
+/// What is needed beside the bytes to make the objects of a type.
 pub enum More {
     Nothing,
     /// A function of the bytes.
@@ -18,7 +18,7 @@ pub enum More {
     Record(Vec<Option<Py<PyString>>>, Vec<(Py<PyString>, Py<PyAny>)>),
 }
 
-/// The types of a schema, and what their objects are made of.
+/// The types of a schema, with the parts needed to make their objects.
 pub struct Objects {
     pub program: Program,
     /// One for each type.
@@ -27,7 +27,7 @@ pub struct Objects {
 
 impl Objects {
     /// The value of this type that begins at `at`, and where it ends. Raises `ValueError` for bytes that were not read
-    /// as such a value before, and what a function raises.
+    /// as such a value before, and the exceptions of functions that it calls.
     pub fn value<'py>(
         &self,
         py: Python<'py>,

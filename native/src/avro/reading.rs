@@ -1,4 +1,4 @@
-//! Avro records on their way into columns; `_native.pyi` says what each name means.
+//! Avro records on their way into columns; `_native.pyi` documents the names.
 
 use std::collections::HashSet;
 

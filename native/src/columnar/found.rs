@@ -1,4 +1,4 @@
-//! What readers give to Python: columns in a block of bytes, and where each is. `_native.pyi` says what each name means.
+//! The results of readers for Python: columns in a block of bytes, and their places. `_native.pyi` documents the names.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -19,7 +19,7 @@ pub struct Found {
     pub odd: Vec<i64>,
 }
 
-/// What `work` makes of the strings of a `Spans`. Other threads may run meanwhile if they are long.
+/// The result of `work` for the strings of a `Spans`. Other threads may run meanwhile if they are long.
 pub fn take_apart<T: Send>(
     py: Python<'_>,
     [buffer, starts, lengths]: [&Bound<'_, PyAny>; 3],

@@ -1,4 +1,4 @@
-//! What the readers and writers of all payloads share: `core` without Python, the rest is Python's view of it.
+//! Code for the readers and writers of all formats: `core` without Python, the rest is Python's view of it.
 
 pub mod core;
 mod found;

@@ -1,4 +1,4 @@
-//! Byte strings between Python's objects and one buffer; `_native.pyi` says what each name means.
+//! Byte strings between Python's objects and one buffer; `_native.pyi` documents the names.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};

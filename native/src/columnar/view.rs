@@ -1,4 +1,4 @@
-//! What a Python object shows of its memory.
+//! The memory of Python objects, by the buffer protocol.
 
 use std::marker::PhantomData;
 
@@ -11,7 +11,7 @@ use super::core::spans::Spans;
 
 /// The contiguous memory of an object, held until this is dropped.
 ///
-/// By the contract of `pipelines.data.spans` and `pipelines.data.columns` nobody writes into it after it was made.
+/// By the contract of `pipelines.data.spans` and `pipelines.data.columns` it is not written to after it was made.
 pub struct View<'py> {
     raw: Box<ffi::Py_buffer>,
     // It is released with the interpreter attached.
@@ -48,7 +48,7 @@ impl<'py> View<'py> {
         if bytes.is_empty() {
             return Ok(&[]);
         }
-        // SAFETY: any eight bytes are an i64; what does not begin or end at one is looked for below.
+        // SAFETY: any eight bytes are an i64; the bytes before the first and after the last one are handled below.
         let (before, numbers, after) = unsafe { bytes.align_to::<i64>() };
         if self.raw.itemsize != 8 || !before.is_empty() || !after.is_empty() {
             return Err(PyValueError::new_err("starts and lengths must be int64"));

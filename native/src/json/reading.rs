@@ -1,4 +1,4 @@
-//! Records of plain JSON on their way into columns; `_native.pyi` says what each name means.
+//! Records of plain JSON on their way into columns; `_native.pyi` documents the names.
 
 use std::collections::HashSet;
 

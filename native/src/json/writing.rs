@@ -1,4 +1,4 @@
-//! Columns of Python objects on their way into JSON; `_native.pyi` says what each name means.
+//! Columns of Python objects on their way into JSON; `_native.pyi` documents the names.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

@@ -1,4 +1,4 @@
-//! What was received, as a block of columns in one piece of memory.
+//! The records received, as a block of columns in one piece of memory.
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -50,7 +50,7 @@ impl Chosen {
         };
         let mut at = 0;
         for &message in &held[..limit] {
-            // Safety: what is held is ours until it is destroyed.
+            // Safety: a held message is ours until it is destroyed.
             let message = unsafe { &*message };
             at = chosen.find(message, at);
             let part = &mut chosen.groups[at];
@@ -78,7 +78,7 @@ impl Chosen {
 
     fn find(&mut self, message: &Message, likely: usize) -> usize {
         let is = |part: &Part| part.partition == message.partition && part.topic == message.rkt;
-        // What was fetched together comes together.
+        // Records of one partition mostly follow each other: they were fetched together.
         if self.groups.get(likely).is_some_and(is) {
             return likely;
         }
@@ -118,7 +118,7 @@ impl Chosen {
     pub fn block(&self, library: &Library, held: &[*mut Message], wanted: bool) -> Block {
         let rows = self.rows(held);
         let headers = if wanted {
-            // Safety: what is held is ours until it is destroyed, which is after this.
+            // Safety: held messages are ours until they are destroyed, which is after this.
             unsafe { Headers::of(library, &rows) }
         } else {
             Headers::default()

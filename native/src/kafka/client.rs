@@ -1,4 +1,4 @@
-//! One client of confluent-kafka's: its handle while it lives, and what interceptors tell of it.
+//! One client of confluent-kafka's: its handle while it lives, and the reports of interceptors about it.
 
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard};
@@ -20,7 +20,7 @@ pub struct Client {
     pub in_flight: InFlight,
 }
 
-/// What may be used of a client that has not been destroyed; whoever holds it keeps it from being destroyed.
+/// The handle of a client that has not been destroyed; as long as it is held, the client is not destroyed.
 pub struct Open {
     pub rk: Rk,
     pub reading: Option<Reading>,
@@ -64,8 +64,8 @@ impl Client {
         }
     }
 
-    /// Hands the messages of this chunk over in this thread. `produce` says in each what became of it. The mark of those
-    /// that were taken, if there are any.
+    /// Hands the messages of this chunk over in this thread. `produce` sets the outcome in each. Returns the mark of
+    /// those that were taken, if there are any.
     pub fn hand_over(
         &self,
         chunk: Chunk,

@@ -17,7 +17,7 @@ use super::library::{ANY_PARTITION, Code, Message, OK};
 use super::outgoing::Rows;
 use super::plugin::lock;
 
-/// Messages of a chunk: what describes them stays in the processor's cache while they are handed over.
+/// Messages of a chunk: so few that their descriptions stay in the processor's cache while they are handed over.
 const MOST: usize = 256;
 /// Payload bytes from which on a chunk takes no further message.
 const MOST_BYTES: usize = 1 << 20;
@@ -33,7 +33,7 @@ pub type Failure = (Code, Mark, u32);
 pub struct Chunk {
     // Never changed once it is filled, so that it stays where it is.
     memory: Vec<u8>,
-    /// Where the payload of each message begins, rising. A tombstone has a place as well, which is nobody else's.
+    /// The address of each message's payload, rising. A tombstone has an address of its own as well.
     addresses: Vec<usize>,
     rows: Vec<u32>,
     /// The place of the message that is likely reported next: behind the last one.
@@ -46,7 +46,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Of the first messages of this order, as many as belong together; and what librdkafka is to be told of them.
+    /// Of the first messages of this order, as many as belong together; and their descriptions for librdkafka.
     pub fn of(rows: &Rows<'_>, order: &[u32]) -> (Chunk, Vec<Message>) {
         let (mut count, mut size) = (0, 0);
         for &row in order.iter().take(MOST) {
@@ -112,7 +112,7 @@ impl Chunk {
         address.wrapping_sub(self.start()) < self.memory.len()
     }
 
-    /// The row of the message whose payload begins here; none if it is the message of somebody else.
+    /// The row of the message whose payload begins here; none if it is no message of this chunk.
     fn row(&mut self, address: usize) -> Option<u32> {
         let at = match self.addresses.get(self.next) {
             Some(&next) if next == address => self.next,
@@ -200,7 +200,7 @@ impl InFlight {
         let failure = (message.err != OK).then_some(message.err);
         let mut state = lock(&self.state);
         if message.payload.is_null() {
-            // Nobody else sends messages by this producer.
+            // Only this writer sends messages by this producer.
             state.tombstones.in_flight = state.tombstones.in_flight.saturating_sub(1);
             state.tombstones.failure = failure.or(state.tombstones.failure);
             state.settle_tombstones();
@@ -368,7 +368,7 @@ mod tests {
             flying.finished(|| false),
             (vec![mark], vec![(TIMED_OUT, mark, 11)])
         );
-        // Safety: what failed is kept until it was reported.
+        // Safety: a failed message is kept until it was reported.
         let bytes = unsafe { std::slice::from_raw_parts(addresses[1].cast::<u8>(), 6) };
         assert_eq!(bytes, b"second");
         assert_eq!(flying.finished(|| true), (vec![], vec![]));

@@ -149,7 +149,7 @@ functions! {
 
 static LIBRARY: OnceLock<Library> = OnceLock::new();
 
-/// The functions behind the loaded library at `path`, which is not loaded again. The error says what is missing.
+/// The functions of the loaded library at `path`, which is not loaded again. The error names the missing one.
 pub fn load(path: &str) -> Result<&'static Library, String> {
     if let Some(found) = LIBRARY.get() {
         return Ok(found);

@@ -18,7 +18,7 @@ mod writer;
 
 use pyo3::prelude::*;
 
-/// Adds what Python sees of the bridge.
+/// Adds the bridge's classes and functions to the Python module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(kafka_load, module)?)?;
     module.add_function(wrap_pyfunction!(kafka_expect, module)?)?;

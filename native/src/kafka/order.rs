@@ -22,7 +22,7 @@ const MOST: i32 = 256;
 /// one of its functions ends the process at 4 GiB.
 const LONGEST: usize = i32::MAX as usize;
 
-/// What is known of a topic's partitions.
+/// The known partitions of a topic.
 pub struct Spread {
     pub topic: String,
     partitions: i32,

@@ -17,7 +17,7 @@ thread_local! {
     static ONLY_ERRORS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Keep what this thread makes from now on for `made`; whether librdkafka is to report deliveries that failed only.
+/// Keep the clients that this thread makes from now on, for `made`; `only_errors`: only failed deliveries are reported.
 pub fn expect(only_errors: bool) {
     ONLY_ERRORS.set(only_errors);
     MADE.with_borrow_mut(|made| *made = Some(Vec::new()));
@@ -37,7 +37,7 @@ pub fn made(kind: i32) -> Result<Arc<Client>, String> {
     }
 }
 
-/// What belongs to one configuration, and so to the client made of it; freed with the configuration.
+/// The state of one configuration, and so of the client made of it; freed with the configuration.
 #[derive(Default)]
 struct Configured {
     client: Mutex<Option<Arc<Client>>>,

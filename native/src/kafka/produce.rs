@@ -22,7 +22,7 @@ pub struct Handle<'a> {
 
 impl<'a> Handle<'a> {
     pub fn of(library: &'a Library, rk: Rk, name: &str) -> Handle<'a> {
-        // Safety: the client lives, as its lock is held. What librdkafka does not take for a name gives null.
+        // Safety: the client lives, as its lock is held. A text that is no name for librdkafka gives null.
         let handle = CString::new(name).map_or(null_mut(), |name| unsafe {
             (library.topic_new)(rk, name.as_ptr(), null_mut())
         });
@@ -39,7 +39,7 @@ impl Drop for Handle<'_> {
     }
 }
 
-/// Hands over messages with a key and a value only, to one topic. Each says in `err` what became of it.
+/// Hands over messages with a key and a value only, to one topic. The outcome of each is in its `err`.
 ///
 /// # Safety
 /// The topic is held. Payloads stay where they are until librdkafka has reported on their messages.
@@ -72,7 +72,7 @@ pub unsafe fn one_by_one(
     let mut full = false;
     for (message, &row) in messages.iter_mut().zip(order) {
         if full {
-            // What comes after the first that there was no room for would overtake it.
+            // Messages after the first that there was no room for would overtake it.
             message.err = QUEUE_FULL;
             continue;
         }
@@ -162,7 +162,7 @@ impl Arguments {
         }
     }
 
-    /// None, for the next message. What was there is written over: zeros for each message would cost half a kilobyte.
+    /// None, for the next message. Old ones are written over: zeros for each message would cost half a kilobyte.
     fn clear(&mut self) {
         self.count = 0;
     }

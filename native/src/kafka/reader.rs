@@ -32,8 +32,8 @@ impl KafkaReader {
         Ok(KafkaReader { client })
     }
 
-    /// From now on the records of this partition come here. Before it is assigned: what is fetched until then would
-    /// come by the consumer's own queue. Nothing happens once it is closed, while which rebalances go on.
+    /// From now on the records of this partition come here. Call it before the partition is assigned: records fetched
+    /// before would come by the consumer's own queue. Once closed it does nothing, as rebalances go on while it closes.
     fn begin(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<()> {
         let name = CString::new(topic)?;
         py.detach(|| self.with(|library, rk, reading| reading.begin(library, rk, name, partition)));
@@ -83,7 +83,7 @@ impl KafkaReader {
         .unwrap_or(0)
     }
 
-    /// A block of at most so many records, and about so many bytes, grouped by partition; what is left stays.
+    /// A block of at most so many records, and about so many bytes, grouped by partition; the rest stays.
     ///
     /// Records of a partition whose offsets do not rise wait for a later block. Their headers are read only if they are
     /// wanted: librdkafka takes a thousand instructions to find that a record has none.
@@ -132,7 +132,7 @@ fn closed() -> PyErr {
     PyRuntimeError::new_err("the consumer is closed")
 }
 
-/// What is read from one consumer.
+/// The reading of one consumer.
 pub struct Reading {
     queue: Queue,
     partitions: Vec<(CString, i32, Queue)>,
@@ -179,7 +179,7 @@ impl Reading {
 
     fn forget(&mut self, library: &Library, topic: &str, partition: i32) {
         self.held.retain(|&message| {
-            // Safety: what is held is ours until it is destroyed.
+            // Safety: a held message is ours until it is destroyed.
             unsafe {
                 let gone = (*message).partition == partition
                     && text((library.topic_name)((*message).rkt)) == topic;
@@ -294,6 +294,6 @@ unsafe fn trouble(library: &Library, message: *mut Message) -> Trouble {
 }
 
 fn size_of_record(message: *mut Message) -> usize {
-    // Safety: what is held is ours until it is destroyed. What is null has no length.
+    // Safety: a held message is ours until it is destroyed. A null key or payload has no length.
     unsafe { (*message).len + (*message).key_len }
 }

@@ -1,6 +1,6 @@
 //! Messages in blocks, by the producer that confluent-kafka owns.
 //!
-//! What becomes of them is known from the interceptor (`inflight.rs`).
+//! The interceptor (`inflight.rs`) gets their outcomes.
 
 use std::sync::{Arc, Mutex};
 
@@ -97,7 +97,7 @@ impl KafkaWriter {
     /// Whether the client has been told of all messages that failed before.
     fn is_reported(&self) -> bool {
         let open = self.client.open();
-        // Safety: the client lives, as its lock is held. A client that is gone tells nobody any more.
+        // Safety: the client lives, as its lock is held. A destroyed client reports no more.
         open.as_ref()
             .is_none_or(|open| unsafe { (self.client.library.outq_len)(open.rk) == 0 })
     }

@@ -1,4 +1,4 @@
-//! MQTT: `core` does it, the rest is Python's view of it; `_native.pyi` says what each name means.
+//! MQTT: `core` does the work, the rest is Python's view of it; `_native.pyi` documents the names.
 
 pub mod core;
 mod reading;
@@ -6,7 +6,7 @@ mod writing;
 
 use pyo3::prelude::*;
 
-/// Adds what Python sees of it.
+/// Adds its classes and functions to the Python module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     reading::register(module)?;
     writing::register(module)

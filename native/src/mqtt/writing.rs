@@ -32,7 +32,7 @@ fn mqtt_encode_acks<'py>(
     PyBytes::new_with(py, ids.len() * 4, write).map(Some)
 }
 
-/// What is one for all messages, or one for each.
+/// A property of messages: one value for all of them, or one for each.
 enum Each<'a, T> {
     All(T),
     Of(&'a [T]),
@@ -96,7 +96,7 @@ impl<'a> Looked<'a, '_> {
     }
 }
 
-/// Nothing if Python has to say what is wrong.
+/// `None` if a message is wrong: Python raises the error.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 fn mqtt_encode_publishes<'py>(

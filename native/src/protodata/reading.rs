@@ -1,4 +1,4 @@
-//! ProtoData messages on their way into columns; `_native.pyi` says what each name means.
+//! ProtoData messages on their way into columns; `_native.pyi` documents the names.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Columns of Python objects on their way into messages; `_native.pyi` says what each name means.
+//! Columns of Python objects on their way into messages; `_native.pyi` documents the names.
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;

@@ -3,7 +3,7 @@
 use super::program::DAY;
 use crate::columnar::core::spans::Spans;
 
-/// What a number is written as.
+/// The encoding of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     Boolean,
@@ -28,7 +28,7 @@ pub enum Source<'a> {
     Ragged(&'a [i64], &'a [u8]),
     /// Bytes behind their length.
     Strings(Spans<'a>),
-    /// What is written already.
+    /// Values that are encoded already.
     Written(Spans<'a>),
     /// No row has a value.
     Nothing,
@@ -37,9 +37,9 @@ pub enum Source<'a> {
 pub struct Output<'a> {
     pub source: Source<'a>,
     pub word: Word,
-    /// What stands before each value: which one it is of a union.
+    /// The bytes before each value: its index in a union.
     pub before: Vec<u8>,
-    /// What stands where a row has no value; `None`: then it cannot be written.
+    /// The bytes for a row without a value; `None`: such a row cannot be written.
     pub absent: Option<Vec<u8>>,
     /// One byte a row: whether it has a number, or numbers. `None`: all have.
     pub present: Option<&'a [u8]>,

@@ -1,4 +1,4 @@
-//! A schema as a table of types: what stands in a record one after the other, and what each value becomes.
+//! A schema as a table of types: the fields of a record in their order, and the type of column for each.
 
 /// A type. Types that it is made of are named by their places in the table, which are before its own.
 pub enum Node {
@@ -34,7 +34,7 @@ pub enum Node {
     Refused,
 }
 
-/// What becomes of an integer.
+/// The value that an integer is read as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     One,
@@ -97,7 +97,7 @@ impl Program {
 }
 
 impl Unit {
-    /// What this integer becomes: the bits of an integer, or with `Real` of a float.
+    /// The bits of the value for this integer: those of an integer, or with `Real` of a float.
     #[inline(always)]
     pub fn bits(self, value: i64) -> u64 {
         match self {

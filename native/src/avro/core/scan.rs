@@ -1,5 +1,5 @@
-//! Values in the bytes of a record. What is unusual is `None`, and left to Python: what is cut off, numbers in more bytes
-//! than they need or that their type has no room for, texts that are no UTF-8.
+//! Values in the bytes of a record. Unusual ones are `None`, and left to Python: values that are cut off, numbers in
+//! more bytes than they need or that their type has no room for, texts that are no UTF-8.
 
 use super::program::{Node, Program};
 
@@ -88,7 +88,7 @@ pub fn choice(text: &[u8], at: usize, count: usize) -> Option<(usize, usize)> {
 pub fn block(text: &[u8], at: usize) -> Option<(usize, usize)> {
     let (mut count, mut begin) = long(text, at)?;
     if count < 0 {
-        // The size of the block in bytes follows. Nobody needs it, and it may be wrong.
+        // The size of the block in bytes follows. It is not needed, and may be wrong.
         count = count.checked_neg()?;
         begin = long(text, begin)?.1;
     }

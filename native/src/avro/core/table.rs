@@ -6,11 +6,11 @@ use super::scan;
 use crate::columnar::core::places::room;
 use crate::columnar::core::spans::{Outside, Span, Spans};
 
-/// What the reader of a table is to look out for.
+/// The options of a table's reader.
 pub struct Options<'a> {
     /// Whether the values of this key are to be read.
     pub wanted: &'a (dyn Fn(&[u8]) -> bool + Sync),
-    /// What stands before each record; what begins with something else is left to Python.
+    /// The bytes before each record; a payload that begins otherwise is left to Python.
     pub prefix: &'a [u8],
     /// Bytes of the longest payload that is read here.
     pub longest: usize,

@@ -1,4 +1,4 @@
-//! Columns, all of them in one block of bytes: where each is, and the writing of what all payloads have.
+//! Columns, all of them in one block of bytes: the place of each, and the writing of the parts common to all formats.
 //!
 //! The block begins with lines of 64-bit numbers, one number a row: the positions of the rows' records in line 0, then
 //! one or two lines a column. Behind the lines, each at a multiple of 64, are the parts that have another shape.
@@ -18,7 +18,7 @@ pub enum Form {
     Wire,
     /// The same of a key that is wanted, whose values are of types that are not read here, or differ.
     Mixed,
-    /// Spans of the texts themselves in what was read: starts in `line`, lengths in the next.
+    /// Spans of the texts in the payloads that were read: starts in `line`, lengths in the next.
     Text,
     /// Spans of texts in the bytes at `offset` of the block.
     Copied,
@@ -54,7 +54,7 @@ pub struct Part {
     pub element: u8,
     pub shape: Vec<u64>,
     pub total: usize,
-    /// Bytes of what is at `offset`, if something is.
+    /// Size of the part at `offset`, if there is one.
     pub size: usize,
     pub offset: usize,
     pub splits: usize,
@@ -167,7 +167,7 @@ impl<'a> Filling<'a> {
         filling
     }
 
-    /// What says of a part which rows have the key.
+    /// Writes the flags of a part: which rows have the key.
     pub fn mask(&mut self, part: &Part, entries: &Entries) {
         if let Some(mask) = part.mask {
             self.flags(mask, entries, entries.rows().map(|_| 1));

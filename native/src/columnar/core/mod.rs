@@ -1,4 +1,4 @@
-//! What all payloads share, without Python: strings in one buffer, the values of one key in many records, and the block
+//! Code for all formats, without Python: strings in one buffer, the values of one key in many records, and the block
 //! of bytes that columns are laid out in.
 #![forbid(unsafe_code)]
 

@@ -100,7 +100,7 @@ impl<'a> Spans<'a> {
     /// The string of this row; `None` for none, and for one that does not lie in the buffer.
     #[inline(always)]
     pub fn get(&self, row: usize) -> Option<&'a [u8]> {
-        // What is negative becomes larger than any buffer.
+        // A negative number becomes larger than any buffer.
         let (start, length) = (self.starts[row] as u64, self.lengths[row] as u64);
         let stop = start.checked_add(length)?;
         self.bytes

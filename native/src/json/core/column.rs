@@ -1,4 +1,4 @@
-//! The values of one key in many records: where they stand, and what they are if that is wanted.
+//! The values of one key in many records: their places, and if wanted the values themselves.
 
 use super::scan::{self, Counts, Number, byte};
 use crate::columnar::core::cells::{Cell, Kind};

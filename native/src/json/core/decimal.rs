@@ -55,7 +55,7 @@ pub fn digits_end(bytes: &[u8], at: usize) -> usize {
     at
 }
 
-/// A power of five whose highest bit is bit 63, and what multiplying by instead of dividing by it takes.
+/// A power of five whose highest bit is bit 63, and the numbers to multiply by in place of dividing by it.
 #[derive(Clone, Copy)]
 struct Divisor {
     divisor: u64,

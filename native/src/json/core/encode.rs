@@ -2,7 +2,7 @@
 
 use crate::columnar::core::spans::{NULL, Spans};
 
-/// What the numbers of an array are, in memory.
+/// The type of an array's numbers in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
     Float64,
@@ -94,7 +94,7 @@ impl Source<'_> {
     }
 }
 
-/// A column: what stands before each value, its key in quotes and a colon, and its values.
+/// A column: the text before each value (its key in quotes and a colon), and its values.
 pub struct Output<'a> {
     pub prefix: Vec<u8>,
     pub source: Source<'a>,
@@ -317,7 +317,7 @@ fn put_plain(out: &mut Vec<u8>, digits: &str, exponent: i32) {
     }
 }
 
-/// A string in quotes. Only what must be escaped is.
+/// A string in quotes. Only characters that need it are escaped.
 pub fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     let mut done = 0;

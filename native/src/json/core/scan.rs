@@ -1,11 +1,11 @@
-//! JSON (RFC 8259) as it stands in the bytes: where values end, and what numbers and plain strings are.
+//! JSON (RFC 8259) in bytes: where values end, and the values of numbers and plain strings.
 //!
 //! Everything here takes bytes that are valid UTF-8. `None` means: this is not plain enough, or broken; Python's parser
 //! decides. So nothing may be accepted here that it refuses, but much may be left to it.
 
 use super::decimal;
 
-/// What structures a record, counted as it is scanned; beyond `brackets_most` and the others it is left to Python.
+/// Limits on the brackets, colons and commas of a record, counted as it is scanned; beyond one it is left to Python.
 #[derive(Clone, Copy)]
 pub struct Limits {
     pub depth: usize,
@@ -42,7 +42,7 @@ impl Counts {
     }
 }
 
-/// Nested levels that are followed here; what is deeper is left to Python.
+/// Nested levels that are followed here; deeper records are left to Python.
 const LEVELS: usize = 64;
 
 /// A number. Integers beyond 64 bits and floats beyond the largest are `Beyond`: no values, but valid.
@@ -62,7 +62,7 @@ pub fn byte(bytes: &[u8], at: usize) -> u8 {
 /// The first place from `at` on that is no white space.
 #[inline(always)]
 pub fn space(bytes: &[u8], at: usize) -> usize {
-    // None and one are what most programs write.
+    // Most programs write none or one.
     if byte(bytes, at) > b' ' {
         return at;
     }
@@ -381,7 +381,7 @@ fn key(bytes: &[u8], at: usize, counts: &mut Counts) -> Option<usize> {
     Some(space(bytes, at + 1))
 }
 
-/// What lies behind a step of a pointer in a value that was scanned before: the last of equal keys, or the element.
+/// The place behind a step of a pointer in a value that was scanned before: the last of equal keys, or the element.
 pub fn inside(bytes: &[u8], at: usize, step: &[u8], index: Option<usize>) -> Option<Option<usize>> {
     let mut counts = Counts::default();
     let mut found = None;

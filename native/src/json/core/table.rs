@@ -19,7 +19,7 @@ pub struct Field {
     pub steps: Vec<Step>,
 }
 
-/// What the reader of a table is to look out for.
+/// The options of a table's reader.
 pub struct Options<'a> {
     /// Whether the values of this key are to be read.
     pub wanted: &'a (dyn Fn(&[u8]) -> bool + Sync),

@@ -56,7 +56,7 @@ pub fn short(bytes: &[u8]) -> Option<u16> {
         .map(|found: &[u8; 2]| u16::from_be_bytes(*found))
 }
 
-/// The string or binary data that these bytes begin with, and what comes behind it.
+/// The string or binary data that these bytes begin with, and the bytes behind it.
 pub fn string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     bytes.get(2..)?.split_at_checked(short(bytes)?.into())
 }

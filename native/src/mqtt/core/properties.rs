@@ -29,7 +29,7 @@ pub fn are_plain(mut bytes: &[u8], from_server: bool) -> bool {
     true
 }
 
-/// What comes behind the value of this property, if the value is right. Identifiers that are known are below 64.
+/// The bytes behind the value of this property, if the value is right. Known identifiers are below 64.
 fn value(identifier: u8, bytes: &[u8], from_server: bool) -> Option<&[u8]> {
     let text = |bytes| string(bytes).filter(|(text, _)| is_text(text));
     match identifier {

@@ -39,7 +39,7 @@ impl Message<'_> {
         1 + written(body) + body
     }
 
-    /// Writes the packet; what is left of `out`.
+    /// Writes the packet; returns the rest of `out`.
     pub fn write<'o>(&self, out: &'o mut [u8]) -> &'o mut [u8] {
         let mut length = self.body();
         let mut header = [0x30 | self.flags; 5];

@@ -17,8 +17,8 @@ pub struct Row {
     pub flags: u8,
 }
 
-/// Topics that came of late are found without the table, by their last bytes: the table's keyed hash, which nobody can
-/// fill with collisions, takes longer than all else that is done with a message.
+/// Recent topics are found without the table, by their last bytes: the table's keyed hash, which clients cannot fill
+/// with collisions, takes longer than all other work on a message.
 const RECENT: usize = 256;
 /// Bytes of a topic above which it is looked up in the table always, so that little is kept twice.
 const LONGEST_RECENT: usize = 256;
@@ -91,16 +91,16 @@ fn place(topic: &[u8]) -> usize {
     (last.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as usize
 }
 
-/// What one connection is scanned with.
+/// The scanner of one connection.
 pub struct Scanner {
     pub five: bool,
     pub largest: usize,
-    /// Whether a server sends what is scanned.
+    /// Whether a server sends the scanned bytes.
     pub from_server: bool,
     pub topics: Topics,
 }
 
-/// What a scan found beside its rows.
+/// The results of a scan beside its rows.
 #[derive(Default)]
 pub struct Found<'a> {
     /// Where the first packet begins that was not taken.

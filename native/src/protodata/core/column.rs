@@ -1,4 +1,4 @@
-//! The entries of one key in many messages, and what they hold.
+//! The entries of one key in many messages, and their values.
 
 use super::mould::Mould;
 use super::schema::{Message, well_formed};
@@ -21,7 +21,7 @@ pub struct Column {
     mould: Option<Mould>,
 }
 
-/// What became of an entry or a message.
+/// The outcome of reading an entry or a message.
 pub enum Outcome {
     Plain,
     /// Understood, but for a value.

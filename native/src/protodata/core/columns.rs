@@ -105,7 +105,7 @@ fn array_form(column: &Column, first: &Cell, gaps: bool) -> Form {
     {
         return Form::Dense;
     }
-    // What is ragged and has gaps is a list of arrays.
+    // Ragged arrays with rows that lack the key become a list of arrays.
     let inner = |cell: &Cell| of_type(cell) && shape_of(column, cell)[1..] == lengths[1..];
     if !gaps && first.rank > 0 && column.cells.iter().all(inner) {
         return Form::Ragged;

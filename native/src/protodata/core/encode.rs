@@ -89,7 +89,7 @@ impl<'a> Source<'a> {
     /// Rows that the column has; `None` if its parts do not agree.
     pub fn rows(&self) -> Option<usize> {
         let (rows, present) = match self {
-            // Of values without bytes nobody can tell how many there are.
+            // Values without bytes: their number is unknown.
             Source::Fixed { size: 0, .. } => return None,
             Source::Fixed {
                 size,

@@ -1,8 +1,8 @@
 //! Entries that are made as the last one of their key was, known at a glance.
 //!
 //! A producer writes its messages in one way: tags, key, type and shape of an entry are, byte for byte, those of the
-//! entry before. Where they are, only its content is new, and nothing else has to be looked at. A mould says no more
-//! than that: whatever does not fit into it is taken apart.
+//! entry before. Where they are, only its content is new, and nothing else has to be parsed. An entry that does not
+//! fit into the mould is parsed as usual.
 
 use super::value::{Cell, Kind};
 use super::wire::{is_text, varint};
@@ -12,7 +12,7 @@ const HEAD: usize = 32;
 /// Bytes of the type behind the content, which is where producers write it.
 const TYPE: usize = 2;
 
-/// What entries of one make have in common.
+/// The bytes that entries of one make have in common.
 #[derive(Clone, Copy)]
 pub struct Mould {
     /// The bytes before the content, and which of them count.
@@ -23,7 +23,7 @@ pub struct Mould {
     /// The bytes behind the content, if there are any.
     tail: Option<[u8; TYPE]>,
     length: Length,
-    /// What such an entry holds, but for `bits`, and for `size` where lengths differ.
+    /// The cell of such an entry, but for `bits`, and for `size` where lengths differ.
     cell: Cell,
 }
 
@@ -97,7 +97,7 @@ impl Mould {
         })
     }
 
-    /// What the entry at `at` holds and where it ends, if it is of this make and ends before `end`.
+    /// The cell of the entry at `at`, and where it ends, if it is of this make and ends before `end`.
     #[inline(always)]
     pub fn take(&self, bytes: &[u8], at: usize, end: usize) -> Option<(Cell, usize)> {
         let head = bytes.get(at..)?.first_chunk::<HEAD>()?;
@@ -185,7 +185,7 @@ mod tests {
         Mould::of(entry, 0, 7, entry.len(), cell).expect("of a common make")
     }
 
-    /// What the mould of `model` makes of `entry`, if something follows it.
+    /// The result of the mould of `model` for `entry`, with bytes behind it.
     fn taken(model: &[u8], entry: &[u8]) -> Option<(u64, usize, usize)> {
         let bytes = [entry, &[0; HEAD]].concat();
         let (cell, stop) = mould(model).take(&bytes, 0, entry.len())?;
@@ -216,7 +216,7 @@ mod tests {
                     let Some((_, _, stop)) = taken(model, &entry) else {
                         continue;
                     };
-                    // Then it is what a reader without a mould makes of it.
+                    // Then it equals the result of a reader without a mould.
                     assert_eq!(stop, entry.len());
                     assert!(value::read(&entry, 7, stop, &mut Vec::new()).is_some());
                     assert!((7..model.len()).contains(&place), "{place} of {model:?}");

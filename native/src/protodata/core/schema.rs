@@ -5,7 +5,7 @@ use super::wire::{delimited, is_text, varint};
 /// Levels of messages that are looked into; protobuf's own bound is 100.
 const DEEPEST: usize = 32;
 
-/// The messages of protos/data.proto. `Entry` is what protobuf makes of an entry of a map.
+/// The messages of protos/data.proto. `Entry` is the message of a map's entry, as protobuf defines it.
 #[derive(Clone, Copy)]
 pub enum Message {
     Map,

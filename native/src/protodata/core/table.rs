@@ -5,7 +5,7 @@ use super::wire::{FIRST, Range, SECOND, delimited};
 use crate::columnar::core::places::{FEW, Places, room};
 use crate::columnar::core::spans::{Outside, Span, Spans};
 
-/// What the reader of a table is to look out for.
+/// The options of a table's reader.
 pub struct Options<'a> {
     /// Whether the values of this key are to be read.
     pub wanted: &'a (dyn Fn(&[u8]) -> bool + Sync),
@@ -77,7 +77,7 @@ impl Table {
         self.take_back(bytes, (start, end));
     }
 
-    /// Takes what this message has put into columns out of them, and looks at no others: there may be very many.
+    /// Takes the values of this message out of their columns, and touches no others: there may be very many.
     #[cold]
     fn take_back(&mut self, bytes: &[u8], (start, end): Range) {
         let row = self.rows.len();

@@ -5,12 +5,12 @@ use super::wire::{delimited, is_text, varint};
 
 /// Dimensions of an array that are counted here.
 const DEEPEST_SHAPE: usize = 8;
-/// Elements that the lengths of a shape may come to, each counted as 1 at least: what no array can have is not plain.
+/// Most elements of a shape, each length counted as 1 at least: a shape that no array can have is not plain.
 const MOST_ELEMENTS: u64 = 1 << 40;
 /// Element type of booleans, one byte each (`NDArray.ValueType`).
 pub const BOOL: u8 = 12;
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Text,
@@ -47,7 +47,7 @@ struct Member {
 
 /// The value of the `DataScheme` at `bytes[start..stop]`; the shape of an array is appended to `dims`.
 ///
-/// `None` if it is framed in an unusual way, broken, or not what its type says.
+/// `None` if it is framed in an unusual way, broken, or not of its declared type.
 pub fn read(bytes: &[u8], start: usize, stop: usize, dims: &mut Vec<u64>) -> Option<Cell> {
     let mut member: Option<Member> = None;
     let mut value_type = 0;
@@ -192,7 +192,7 @@ fn array(bytes: &[u8], start: usize, stop: usize, dims: &mut Vec<u64>) -> Option
         return None;
     }
     let Some(width) = element_width(element) else {
-        // Half floats of the other kind become what the caller's packages allow.
+        // BFLOAT16 is left to the caller, whose packages decide on its type.
         return (element == 3).then_some(number(Kind::Other, 0));
     };
     let size = usize::try_from(count).ok()?.checked_mul(width)?;

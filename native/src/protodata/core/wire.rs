@@ -1,4 +1,4 @@
-//! Varints and lengths, as far as nobody can disagree about them.
+//! Varints and lengths, in the form that all readers of protobuf accept.
 
 /// Tag of a length-delimited field 1: an entry of `DataMap.mapItems`, and the key in an entry.
 pub const FIRST: u8 = 0x0A;
@@ -24,7 +24,7 @@ pub fn varint(bytes: &[u8], at: usize, end: usize) -> Option<(u64, usize)> {
         return longest_varint(&bytes[at..end], at);
     }
     let stop = at + last.trailing_zeros() as usize / 8 + 1;
-    // What lies behind the last byte goes, and so does the highest bit of each.
+    // The bytes behind the last one are cleared, and so is the highest bit of each.
     let word = word & (last ^ (last - 1)) & !HIGH;
     (stop <= end).then_some((packed(word), stop))
 }
