@@ -106,7 +106,7 @@ class _Reader:
 
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-# A number, or a constant that is none, and nothing that goes on.
+# A number, or a constant such as NaN, up to a comma, a bracket or the end.
 _NUMBER = re.compile(r"(-?Infinity|NaN|-?[0-9][0-9.eE+-]*)(?=[ \t\r\n]*([,\]}]|\Z))")
 
 

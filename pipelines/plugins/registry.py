@@ -3,8 +3,7 @@
 A plug-in is an installed package with entry points: in the group `streamer.steps` subclasses of `Step`, in
 `streamer.runners` objects like `RunnerFactory`, and for the parts of graphs and triggers subclasses of `GraphStep`
 (`streamer.graph_steps`), `SwitchFunction` (`streamer.switch_functions`), `CombineFunction`
-(`streamer.combine_functions`) and `Trigger` (`streamer.triggers`). They are read when the registry is first asked
-something.
+(`streamer.combine_functions`) and `Trigger` (`streamer.triggers`). They are read when the registry is first used.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Package(Requirement):
 
 @dataclass(frozen=True, slots=True)
 class AllOf(Requirement):
-    """All of these; of nothing always met."""
+    """All of these; always met if there are none."""
 
     parts: tuple[Requirement, ...] = ()
 

@@ -124,8 +124,8 @@ class RowRunner(Runner):
     """A runner that sees one record at a time."""
 
     writes: ClassVar[bool] = True
-    """Whether it may write to the lists, nested `Data`, boxes and points of a record, so that it has to be given copies
-    of those that it asks for. One that only reads them says that it does not, and is spared them."""
+    """Whether it may write to the lists, nested `Data`, boxes and points of a record: then it gets copies of those that
+    it reads. A runner that only reads sets it to false, which saves the copies."""
 
     @abstractmethod
     def run(self, data: Data) -> Data | None | list[Data]:

@@ -13,7 +13,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 def castable(source: np.dtype[Any], target: np.dtype[Any], *, freely: bool = False) -> bool:
-    """Whether arrays of `source` may stand where `target` is asked for.
+    """Whether arrays of `source` may be used where `target` is needed.
 
     Yes if nothing can be lost (numpy's "safe": widening, integers of up to 32 bits to float64, bool to numbers, another
     byte order), between integer types and between float types (values are checked by `cast`), and from integers

@@ -1,9 +1,9 @@
 """The JSON form of a `Data`, which is Konduit Serving's, and the same as plain mappings for YAML and definitions.
 
-Arrays are base64 of their elements in C order, big-endian unless `byte_order` says otherwise; a message does not say
-which it is. NaN and infinities are written as the strings "NaN", "Infinity" and "-Infinity". A DOUBLE written so
-comes back as a STRING, as it does in Konduit Serving; in coordinates, probabilities and lists with at least one
-number it comes back as it was.
+Arrays are base64 of their elements in C order, big-endian by default (`byte_order`); a message does not name its byte
+order. NaN and infinities are written as the strings "NaN", "Infinity" and "-Infinity". A DOUBLE written so comes back
+as a STRING, as it does in Konduit Serving; in coordinates, probabilities and lists with at least one number it comes
+back as it was.
 """
 
 from __future__ import annotations

@@ -176,8 +176,8 @@ class Pointer:
 def check_size(text: str, limits: Limits) -> None:
     """Raise `WireError` if the text of a record is nested too deep, or holds too many keys or elements.
 
-    Every key of an object counts, also one that is there twice. Records that are far from the limits are only looked
-    at for how many brackets, colons and commas they have.
+    Every key of an object counts, also one that is there twice. In records that are far from the limits only brackets,
+    colons and commas are counted.
     """
     size = len(text)
     # A short text has no more of them than characters.

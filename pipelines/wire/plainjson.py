@@ -39,7 +39,7 @@ class JsonOptions:
 
     limits: Limits = DEFAULT_LIMITS
     fields: tuple[tuple[str, Pointer], ...] = ()
-    """Keys whose values lie inside of the record, and where. They go before keys of the record with the same name."""
+    """Keys, each with the place of its value inside of the record. They hide keys of the record with the same name."""
     each: bool = False
     """Whether every element of an array, or every line, is a row."""
 
@@ -290,7 +290,7 @@ def _plains(payloads: list[bytes]) -> list[dict[str, Any]] | None:
 
 
 def _most(payloads: list[bytes], sign: bytes) -> int:
-    """How often the sign stands in a payload at most, 1 for never. To find it is quicker than to count."""
+    """The largest count of the sign in a payload, at least 1. Finding is quicker than counting."""
     last = list(map(bytes.rfind, payloads, repeat(sign)))
     if max(last) <= 0 or last == list(map(bytes.find, payloads, repeat(sign))):
         return 1

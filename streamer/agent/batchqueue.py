@@ -36,7 +36,7 @@ class BatchQueue:
         return True
 
     def wanted(self, timeout: float) -> bool:
-        """Whether the run thread asks for a batch, waiting at most `timeout` seconds until it does. From any thread."""
+        """Whether the run thread waits for a batch; returns after `timeout` seconds at most. From any thread."""
         return self._wanted is not None and self._wanted.wait(timeout)
 
     def get(self, timeout: float) -> DecodedBatch | None:
@@ -59,7 +59,7 @@ class BatchQueue:
         self._batches.put(None)
 
     def empty(self) -> bool:
-        """Whether nothing is there to `get`."""
+        """Whether there is no batch to `get`."""
         return self._batches.empty()
 
     @property

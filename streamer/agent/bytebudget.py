@@ -9,7 +9,7 @@ class ByteBudget:
     """A limit on payload bytes in memory.
 
     Intake threads `reserve` the bytes of a batch before they hand it over; the run thread gives them back by `release`
-    when its results are confirmed. A batch that is larger than the limit gets its bytes when nothing else is reserved.
+    when its results are confirmed. A batch that is larger than the limit gets its bytes when no others are reserved.
     """
 
     def __init__(self, limit: int) -> None:

@@ -38,11 +38,11 @@ class Uses:
     """The packages, modules and files that one or several services use."""
 
     packages: dict[Package, str] = field(default_factory=dict)
-    """Packages, and a part that needs each."""
+    """Packages, each with a part that needs it."""
     distributions: dict[str, str] = field(default_factory=dict)
-    """Distributions of plug-ins, and a part that is of each."""
+    """Distributions of plug-ins, each with a part that comes from it."""
     modules: dict[str, str] = field(default_factory=dict)
-    """Modules that definitions name, and a part that does."""
+    """Modules that definitions name, each with the part that names it."""
     code: list[tuple[str, str]] = field(default_factory=list)
     """Python code in definitions, each with the part that holds it."""
     files: list[FileUsed] = field(default_factory=list)

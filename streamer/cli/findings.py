@@ -81,7 +81,7 @@ def examined(service: Service) -> list[Finding]:
     findings += [
         tried(f"step {part.name}", partial(_part, part, replace(context, base=part.base), service))
         for part in walk(service.sequence())
-        # Those are looked at with the step that they are in.
+        # Other parts are checked with the step that they are in.
         if isinstance(part.what, (Step, GraphStep, Trigger))
     ]
     findings += [tried(f"sink {config.label}", partial(_sink, config, service)) for config in service.sinks]

@@ -59,7 +59,7 @@ def place_named(
 def place_of_sink(file: Path, name: str | None, topic: str | None, client: Mapping[str, Any]) -> TopicPlace:
     """Where a sink of the service writes: that of this name (`dead_letter` too), else the first one on a bus.
 
-    `topic` says which topic if the sink makes topics from values; `client` goes before the service's own login. Dead
+    `topic` is the topic if the sink makes topics from values; `client` overrides the service's own login. Dead
     letters are read with the codec of the source, unless the dead letter names one. Raises `DefinitionError` for a file
     that is wrong, and where there is no such sink, bus or topic.
     """

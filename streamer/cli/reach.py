@@ -15,7 +15,7 @@ from streamer.definition.service import Service
 
 
 def reached(service: Service) -> list[Finding]:
-    """Look for the topics of connectors on their buses, as far as these can be looked at, and open the pipeline."""
+    """Look for the topics of connectors on their buses, as far as buses can list them, and open the pipeline."""
     findings = []
     # A bus that does not answer is waited for once.
     silent: dict[str, ConnectorError] = {}

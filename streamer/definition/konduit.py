@@ -39,7 +39,7 @@ _VARIABLES: Final = {
     "producer_value_serializer_class": "KONDUIT_KAFKA_PRODUCER_DESERIALIZER_CLASS",
     "producer_acks": "KONDUIT_PRODUCER_ACKS",
 }
-"""Environment variables that go before the configuration (two of them are misnamed, in Konduit Serving itself)."""
+"""Environment variables that override the configuration (two of them are misnamed, in Konduit Serving itself)."""
 _PORT_VARIABLE: Final = "KONDUIT_SERVING_PORT"
 
 

@@ -296,7 +296,7 @@ class Service(Settings):
 
     @property
     def no_code(self) -> NoCode | None:
-        """The files and variables that it may use although it may not run code; `None`: it may do everything."""
+        """The files and variables that it may use although it may not run code; `None`: it may run code."""
         return self._no_code or (None if code_allowed() else NoCode.of())
 
     def without_code(self, no_code: NoCode | None = None) -> Service:

@@ -120,7 +120,7 @@ class FailureSettings(Settings):
     stop_ratio: Annotated[float, Field(gt=0, le=1)] = 0.5
     """The service stops when more than this part of the last `over` records fail in the same step; 1: never."""
     over: Annotated[int, Field(ge=1)] = 200
-    """How many of the last records are looked at."""
+    """How many of the last records count."""
 
 
 def _host_and_port(listen: str) -> str:

@@ -28,7 +28,7 @@ class Confirming(ABC):
     @property
     @abstractmethod
     def unconfirmed(self) -> bool:
-        """Whether messages were sent of which it is not known yet whether they are confirmed or lost."""
+        """Whether there are sent messages that are neither confirmed nor lost yet."""
 
     @abstractmethod
     def run_next(self, seconds: float) -> None:

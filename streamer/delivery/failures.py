@@ -1,4 +1,4 @@
-"""`FailureWatch`: tells single bad records from a step in which most records fail, which stops the service."""
+"""`FailureWatch`: distinguishes single bad records from a step in which most records fail, which stops the service."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ KAFKA_VERSION = "4.2.0"
 """The release of Apache Kafka that is started everywhere: from its jars, in a container, in docker-compose.yml."""
 
 COORDINATES = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}+org.slf4j:slf4j-simple:1.7.36"
-"""The Maven artefacts: the broker (2.13 is its Scala release) and a logger, without which it is mute."""
+"""The Maven artefacts: the broker (2.13 is its Scala release) and a logger, without which it writes no log."""
 
 Progress = Callable[[str], None]
 """Called with a sentence before work that takes long."""

@@ -63,7 +63,7 @@ def app(
 
     `broker` is that of the app (`kafka://host:9092`), by default the source's `bootstrap`. TLS and login are as the
     source's `client` says, which here may hold `security.protocol`, `sasl.*` and `ssl.*`. `settings` are any of Faust's
-    and go before those chosen here: tables in memory, no web server, no leader, commits once a second. Otherwise as
+    and override those chosen here: tables in memory, no web server, no leader, commits once a second. Otherwise as
     `attach`.
     """
     found = service if isinstance(service, Service) else load(service)

@@ -40,7 +40,7 @@ class FaustSink(LoopSink):
     Messages to a partition are sent in order, and the producer has one request for it on its way at a time.
 
     Unconfirmed messages take at most `most_in_flight` bytes. The producer gives a message up after the app's
-    `producer_request_timeout` (20 min); until then nothing that came before it is acknowledged.
+    `producer_request_timeout` (20 min); until then its record and later ones are not acknowledged.
     """
 
     def __init__(self, app: AppT, topic: str, *, name: str = "kafka", most_in_flight: int = MOST_IN_FLIGHT) -> None:

@@ -15,7 +15,7 @@ from pipelines.runners.runner import DROPPED, ContractError, OpenContext, RowRun
 from pipelines.steps.code.function import Function
 
 LOGGER: Final = "pipelines.function"
-"""Name of the logger that warns of a function that drops everything."""
+"""Name of the logger that warns of a function that drops all records."""
 
 _MANY: Final = 100
 _log = logging.getLogger(LOGGER)

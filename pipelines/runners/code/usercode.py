@@ -78,7 +78,7 @@ def _check_args(label: str, function: Callable[..., Any], args: Mapping[str, Any
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return  # functions of C tell nothing
+        return  # functions written in C have no signature
     given = () if isinstance(function, type) else (None,)
     try:
         signature.bind(*given, **args)

@@ -15,7 +15,7 @@ Tables = dict[str, dict[str, list[str]]]
 
 @dataclass(frozen=True)
 class Names:
-    """Texts that mean something: the fields of one document of a DOCUMENTPARSER step."""
+    """The names of tables and fields to look for, in one document of a DOCUMENTPARSER step."""
 
     tables: Collection[str] = ()
     fields: Collection[str] = ()

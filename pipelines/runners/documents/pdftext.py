@@ -100,7 +100,7 @@ def _drawn(content: bytes, resources: Any, known: dict[int, int]) -> int:
             known[id(form)] = _FORM + _drawn(form.get_data(), form.get("/Resources", resources), known)
         sizes[name] = known[id(form)]
     uses = [_ESCAPED.sub(lambda code: bytes([int(code[1], 16)]), name) for name in _USE.findall(content)]
-    # Names that cannot be told may be any of them.
+    # A name that cannot be read may be any of them.
     others = len(_DO.findall(content)) - len(uses)
     return len(content) + sum(sizes.get(name, 0) for name in uses) + others * max(sizes.values(), default=0)
 

@@ -14,8 +14,8 @@ from pipelines.values import TypedList, ValueType, element_type, type_of
 def boxes_key(data: Data, key: str | None) -> str:
     """The key of a box or a list of boxes: `key`, or the only one if that is none.
 
-    Raises `ValueNotFoundError` if it is not there, `WrongTypeError` if it is something else, `DataError` if there are
-    none or several.
+    Raises `ValueNotFoundError` if the key is not there, `WrongTypeError` if its value has another type, `DataError` if
+    there are none or several.
     """
     return _key(
         data, key, ValueType.BOUNDING_BOX, "BoundingBox (or List<BoundingBox>)", "Bounding box", _single_or_list
@@ -65,7 +65,7 @@ def _key(
         return key
     found = [one for one, value in data.items() if fits(value, kind)]
     if len(found) > 1:
-        # An empty list without a type gives way to one that has it.
+        # A list of the right element type goes before an empty list without one.
         found = [one for one in found if data[one] or element_type(data[one]) is kind] or found
     return only_key(found, what, wanted)
 

@@ -1,4 +1,4 @@
-"""The key of the only value of a kind, where a step is not told which value it reads."""
+"""Finds the key of the only value of a type, for a step without a key in its configuration."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class ShowImageRunner(Runner):
     """Shows images in windows and passes the batch on as it is.
 
     Without a display, or with an OpenCV that has no windows (`opencv-python-headless`), it warns once when it opens
-    and looks at nothing. Fails a row that has no image, or a list of other than one without `allowMultiple`.
+    and ignores all rows. Fails a row that has no image, or a list of other than one without `allowMultiple`.
     """
 
     keeps_rows: ClassVar[bool] = True

@@ -20,7 +20,7 @@ MOST_KEYS: Final = 50
 """Keys that the error of a record names at most."""
 
 _LOOKED_AT: Final = 1000
-"""Keys of a batch that are looked at for that: it may have tens of thousands, and many records that fail."""
+"""Most keys of a batch that are searched for them: it may have tens of thousands, and many records that fail."""
 
 
 def array_column(batch: Batch, key: str | None) -> Column:
@@ -77,7 +77,7 @@ def everyone(batch: Batch, error: Exception) -> RowsFailed:
 
 
 def only_array(batch: Batch) -> Column | None:
-    """The column that is the only NDARRAY of every record; `None` if columns do not tell or there is none."""
+    """The column that is the only NDARRAY of every record; `None` if it cannot be found by column, or there is none."""
     found: list[Column] = []
     for column in batch.columns.values():
         if isinstance(column, SparseColumn):

@@ -97,7 +97,7 @@ class ModelInput:
         return Samples(samples.reshape((plan.count, *plan.inner)), plan.count, plan.lead)
 
     def zeros(self, count: int, inner: tuple[int, ...]) -> Array:
-        """`count` samples of nothing."""
+        """`count` samples of zeros, or of empty strings."""
         if self.port.dtype == object:
             return np.full((count, *inner), "", object)
         return np.zeros((count, *inner), self.port.dtype)
@@ -221,7 +221,7 @@ class ModelInput:
             if any(type(one) is not wanted for one in array.flat):
                 raise self._refused("a list", f"lists of equal lengths with {wanted.__name__} elements are needed")
             return array.astype(dtype)
-        # Konduit Serving makes float32 of lists; where the model asks for more, digits need not be lost.
+        # Konduit Serving makes float32 of lists; a model with a wider type gets all digits.
         try:
             return list_to_array(values, self.key, exact=dtype.kind in "iu" or dtype == np.float64)
         except DataError as error:

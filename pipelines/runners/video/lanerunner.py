@@ -19,9 +19,9 @@ from pipelines.runners.video.laneclock import LaneClock
 State = TypeVar("State")
 
 MOST_CAMERAS: Final = 10_000
-"""Cameras of which something is known at most."""
+"""Most cameras whose state is kept."""
 Camera: TypeAlias = tuple[Hashable, str, bytes | None]
-"""Lane, topic and, if cameras are told by it, key."""
+"""Lane, topic and, with `by_key`, key."""
 NO_RECORD: Final = RecordContext("", "")
 """The record context of rows that came from no bus: they are one stream."""
 

@@ -14,7 +14,7 @@ Kind: TypeAlias = Literal["enter", "leave", "dwell", "cross"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that a track did."""
+    """One event of a track at a zone or line."""
 
     kind: Kind
     place: str
@@ -26,7 +26,7 @@ class Event:
     seconds: float | None = None
     """How long it had been inside, when it left or dwelt."""
     lost: bool = False
-    """Whether it was seen no more, rather than seen outside."""
+    """Whether the track was lost inside, rather than seen outside."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class Converter:
     It may give back the object's own memory, and must not write to it.
     """
     honours: frozenset[str] = frozenset()
-    """Names of the details of the format that it looks at. Asking it for another is an error."""
+    """Names of the details of the format that it supports. Another detail is an error."""
 
 
 class FactoryRegistry:

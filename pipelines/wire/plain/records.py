@@ -32,7 +32,7 @@ _GUESSES: Final = 8
 class Entries(NamedTuple):
     """The map entries with one key.
 
-    The bytes inside an entry are not looked at: it may be broken, or of another key than it seems to be.
+    The bytes inside an entry are not checked: it may be broken, or have another key than it seems to.
     """
 
     rows: list[int]

@@ -51,7 +51,7 @@ def broker(
     """Start Apache Kafka on localhost, with no Docker and no Java installed, or an MQTT broker, until Ctrl-C.
 
     The first time it downloads Kafka's jars, 43 MB, and for `--registry` 109 MB more. Where mosquitto is not
-    installed, `--mqtt` starts a development broker of our own, which holds everything in memory.
+    installed, `--mqtt` starts a development broker of our own, which holds all data in memory.
     """
     if mqtt:
         if nodes != 1 or topic or registry:

@@ -78,7 +78,7 @@ def tap(
         if start == "latest" and not end and sys.stderr.isatty():
             remark(f"waiting for new records of {place.topic}; --from earliest shows those that are there, Ctrl-C ends")
         while not stop.is_set() and not (end and reader.at_end):
-            # One more look after the last end was told: a block may hold records and ends.
+            # Poll once more after the last end was reported: a block may hold records and ends.
             for seen in _seen(reader.poll(0.2), how):
                 _show(seen, as_json, full)
                 hint.look(seen)

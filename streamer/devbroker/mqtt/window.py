@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Window:
-    """At most `limit` unacknowledged messages, as the standard has it. Brokers that do otherwise derive from this."""
+    """At most `limit` unacknowledged messages, as in the standard. Classes for other brokers derive from this."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

@@ -87,7 +87,7 @@ def test_without_mosquitto_it_is_a_development_broker_and_keeps_nothing(
     monkeypatch.setattr("streamer.devbroker.mqtt.find_mosquitto", lambda: None)
     with mqtt_broker(None, 0) as running:
         assert isinstance(running, DevelopmentBroker)
-        assert "everything in memory" in running.describe()
+        assert "all data in memory" in running.describe()
     with pytest.raises(typer.BadParameter, match="--data needs mosquitto"):
         mqtt_broker(tmp_path, 0)
 
