@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from connectors.codecs.registry import codec_config
 from connectors.records import Lane, Records
 from connectors.source import Replays
 from pipelines.data.batch import Batch
@@ -191,6 +192,7 @@ class RunLoop:
             watch=FailureWatch(service.errors.stop_ratio, service.errors.over),
             guarantee=self._guarantee,
             replays={name: source.replays for name, _, source in assembly.sources},
+            codecs={name: codec_config(config.codec).type for name, config, _ in assembly.sources},
             rewind=self._rewind,
             meters=self._meters.run,
             patience=self._patience,

@@ -92,6 +92,9 @@ def _input(name: str, kind: str, shape: Sequence[Any], *, alone: bool) -> _Input
     inner = tuple(length if isinstance(length, int) and length > 0 else _ANY for length in shape[1:])
     if len(inner) != 1 or inner[0] > _MOST_FIELDS:
         return _Input(name, kind, inner, ())
+    if "string" in kind or "bool" in kind:
+        # Only numbers are stacked. One text or boolean stands for an array of one.
+        return _Input(name, kind, () if inner[0] == 1 else inner, ())
     if inner[0] == 1:
         return _Input(name, kind, inner, (name,))
     return _Input(

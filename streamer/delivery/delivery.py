@@ -58,12 +58,13 @@ class Delivery:
         watch: FailureWatch,
         guarantee: Guarantee,
         replays: Mapping[str, Replays],
+        codecs: Mapping[str, str],
         rewind: Callable[[Iterable[Lane], Mapping[Lane, int]], None],
         meters: RunMeters,
         patience: Callable[[], float],
         log: Any,
     ) -> None:
-        """`replays` names the sources in the order of their numbers.
+        """`replays` names the sources in the order of their numbers; `codecs` has the name of each one's codec.
 
         `rewind` has lanes delivered again, from the positions that are given with them. `patience` gives the seconds to
         wait for a sink that accepts no messages.
@@ -84,7 +85,7 @@ class Delivery:
         self._log = log
         self._letters = LetterLog(log, "dead letter")
         self._shortened = LetterLog(log, "shortened dead letter")
-        self._hints = CodecHints(log)
+        self._hints = CodecHints(log, codecs)
         self._not_replayed = {number for number, source in enumerate(replays) if replays[source] is Replays.NONE}
         self._kept: list[LedgerEntry] = []
         """Entries of sources that cannot deliver records again, whose payloads are still in memory."""

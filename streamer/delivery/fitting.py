@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from connectors.codecs.compression import detected
@@ -137,8 +137,13 @@ class CodecHints:
     One payload of a source is tried, so that a topic of broken records costs no more than one.
     """
 
-    def __init__(self, log: Any) -> None:
+    def __init__(self, log: Any, own: Mapping[str, str]) -> None:
+        """`own` has the codec of each source, by the source's name: it is no news that this codec reads a payload.
+
+        A codec reads more when no step asks for a value, such as a number that is too large for any type.
+        """
         self._log = log
+        self._own = own
         self._found: dict[str, Fitting | None] = {}
 
     def look(self, decoded: DecodedBatch, place: Callable[[int], str]) -> None:
@@ -152,7 +157,10 @@ class CodecHints:
         for row in decoded.failed:
             payload = decoded.records.values[row - decoded.first]
             if isinstance(payload, bytes) and 0 < len(payload) <= LARGEST:
-                found = self._found[decoded.source] = fitting_codec(payload)
+                found = fitting_codec(payload)
+                if found is not None and found.codec == self._own[decoded.source]:
+                    found = None
+                self._found[decoded.source] = found
                 if found is not None:
                     self._tell(found, decoded.source, place(row))
                 return

@@ -242,7 +242,10 @@ def _hint(value: object) -> str:
         float(value)
     except ValueError:
         return "; oneHot: [...] makes numbers of categories"
-    return "; it looks like a number: have it sent as one, or read as one (`types` of the codec csv)"
+    return (
+        "; it looks like a number: have it sent as one, or make it one in a FUNCTION step before this one (from CSV: "
+        "`types` of the codec)"
+    )
 
 
 def _places(feature: Feature) -> Mapping[str, int]:

@@ -89,7 +89,8 @@ class OnnxModel:
     def _port(self, node: Any) -> Port:
         dtype = _ELEMENTS.get(node.type)
         if dtype is None:
-            hint = "export it as a tensor, or name the outputs to fetch in outputNames"
+            zipmap = ' (with skl2onnx: options={"zipmap": False})' if node.type.startswith("seq(map") else ""
+            hint = f"export it as a tensor{zipmap}, or name the outputs to fetch in outputNames"
             raise StreamerError(
                 f'{self.path}: "{node.name}" is a {node.type}, which cannot be put into a record; {hint}'
             )

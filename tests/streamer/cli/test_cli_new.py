@@ -142,6 +142,22 @@ def test_a_service_around_a_model_fits_its_inputs(cli: Any, source: str, inputs:
         assert [json.loads(line)["id"] for line in Path("fans/output.jsonl").read_text().splitlines()] == [1, 2, 3]
 
 
+@pytest.mark.parametrize(("kind", "value"), [(TensorProto.STRING, ["a", "b"]), (TensorProto.BOOL, [True, False])])
+def test_a_service_around_a_model_with_inputs_that_are_no_numbers_has_a_key_for_each(
+    cli: Any, kind: int, value: list[Any]
+) -> None:
+    inputs = [("size", 1, ["N", 2]), ("kind", kind, ["N", 1]), ("tags", kind, ["N", 3])]
+    model = _model(Path("fans.onnx"), inputs, [helper.make_node("Identity", ["size"], ["y"])], ("y", ["N", 2]))
+    ended = cli("new", "fans", "--model", model, "--codec", "json")
+    assert ended.code == 0, ended.err
+    for record in map(json.loads, Path("fans/input.jsonl").read_text().splitlines()):
+        assert list(record) == ["id", "size_1", "size_2", "kind", "tags"]
+        assert record["kind"] in value
+        assert len(record["tags"]) == 3
+        assert all(one in value for one in record["tags"])
+    assert "3 cases: 3 ok, 0 wrong" in cli("test", "fans/fans.yaml").out
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [

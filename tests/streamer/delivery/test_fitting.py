@@ -134,3 +134,17 @@ def test_what_is_large_is_not_tried_while_records_wait(caplog: pytest.LogCapture
     large = b'{"a": "' + b"x" * LARGEST + b'"}'
     streamer.testing.run(service("on_error: drop"), [large])
     assert not hints(caplog)
+
+
+def test_the_codec_of_the_source_is_not_told_although_it_reads_what_no_step_asks_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    needing = streamer.loads(
+        "source: {type: memory, topic: t, codec: json}\n"
+        "pipeline: [{'@type': FEATURES, fields: [a]}]\n"
+        "sink: {type: memory, topic: o, codec: json}\n"
+        "on_error: drop\n"
+    )
+    report = streamer.testing.run(needing, [b'{"a": 1e400}'])
+    assert not report.results
+    assert not hints(caplog)
