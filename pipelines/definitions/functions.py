@@ -78,10 +78,16 @@ def _imported(module_name: str, text: str) -> Any:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise _import_failed(module_name, text, error) from error
         raise DefinitionError(
-            f"{text}: there is no module {error.name}; install it, or add its folder to PYTHONPATH"
+            f"{text}: there is no module {error.name}; install it, start in the folder that has {_file(error.name)}, "
+            f"or add that folder to PYTHONPATH"
         ) from error
     except Exception as error:  # a module's own code may raise anything
         raise _import_failed(module_name, text, error) from error
+
+
+def _file(module_name: str) -> str:
+    """The path of a module of one file, from the folder that `import` finds it in."""
+    return f"{module_name.replace('.', '/')}.py"
 
 
 def _import_failed(module_name: str, text: str, error: Exception) -> DefinitionError:

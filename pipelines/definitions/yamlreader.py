@@ -36,9 +36,18 @@ def parse_yaml(text: str, file: str, limits: Limits) -> list[Document]:
         mark = error.problem_mark or error.context_mark
         line = "" if mark is None else f":{mark.line + 1}"
         context = "" if error.context is None else f"{error.context}, "
-        raise DefinitionError(f"{file}{line}: not valid YAML: {context}{error.problem}") from None
+        hint = (
+            "; YAML is indented by spaces, and here is a tab" if mark is not None and _tab_at(text, mark.line) else ""
+        )
+        raise DefinitionError(f"{file}{line}: not valid YAML: {context}{error.problem}{hint}") from None
     except (yaml.YAMLError, UnicodeError) as error:
         raise DefinitionError(f"{file}: not valid YAML: {str(error).splitlines()[0]}") from None
+
+
+def _tab_at(text: str, line: int) -> bool:
+    """Whether a tab is among the blanks that this line, counted from 0, begins with."""
+    lines = text.splitlines()
+    return line < len(lines) and "\t" in lines[line][: len(lines[line]) - len(lines[line].lstrip())]
 
 
 # The binding to libyaml, where PyYAML was built with it, is about ten times as fast and reports the same events.

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from connectors.kafka.client.errors import error_of, is_passing
 from pipelines.errors import ConnectorError, nearest
@@ -45,6 +45,11 @@ def check_topic(client: Client, topic: str, label: str, hopeless: Callable[[], b
             if hopeless():
                 return None
             continue
+        if error.code() == KafkaError.TOPIC_EXCEPTION:
+            raise ConnectorError(
+                f'{label}: topic "{topic}": {error.str()}; a name has up to 249 letters of ASCII, digits, ".", "_" and '
+                f'"-"; several topics are a list, [NAME, NAME]'
+            )
         raise ConnectorError(
             f'{label}: topic "{topic}": {error.str()}; create the topic, check its name, or ask for access to it'
             f"{nearest(topic, known)}"

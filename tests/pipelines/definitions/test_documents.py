@@ -171,6 +171,8 @@ def test_a_byte_order_mark_is_skipped() -> None:
         ('{"a": 1}\n{"b": 2}', "a.yaml:2: not valid JSON: something follows the end of the JSON value (column 1)"),
         ("a: 1\n  b: 2", "a.yaml:2: not valid YAML: mapping values are not allowed"),
         ("\ta: 1", "a.yaml:1: not valid YAML: "),
+        ("a: 1\r\r  b: 2", "a.yaml:3: not valid YAML: mapping values are not allowed"),
+        ('a: {b: "c}', "a.yaml:1: not valid YAML: while scanning a quoted scalar"),
         ("a: *b", "a.yaml:1: a: *b stands for nothing: no &b was completed before"),
         ("a: &b [1, *b]", "a.yaml:1: a[1]: *b stands for nothing"),
         ("a: !!python/object/apply:os.system [ls]", "a.yaml:1: a: the tag tag:yaml.org,2002:python/object/apply"),
@@ -187,6 +189,15 @@ def test_a_byte_order_mark_is_skipped() -> None:
 )
 def test_what_is_wrong_is_said_with_file_and_line(text: str | bytes, message: str) -> None:
     assert failure(text).startswith(message)
+
+
+@pytest.mark.parametrize("loader", ["CSafeLoader", "SafeLoader"])
+@pytest.mark.parametrize(("text", "line"), [("\ta: 1", 1), ("a:\n\tb: 1\n", 2), ("a:\n  b: 1\n \tc: 1\n", 3)])
+def test_a_tab_that_indents_is_named(text: str, line: int, loader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.definitions.yamlreader._LOADER", getattr(yaml, loader, yaml.SafeLoader))
+    found = failure(text)
+    assert found.startswith(f"a.yaml:{line}: not valid YAML: ")
+    assert found.endswith("; YAML is indented by spaces, and here is a tab")
 
 
 def test_pyyaml_without_libyaml_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

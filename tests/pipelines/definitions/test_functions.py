@@ -74,7 +74,11 @@ def test_a_function_in_a_users_module_is_found(module: str) -> None:
     [
         ("own_steps:scael", 'own_steps:scael: own_steps has no "scael"; did you mean "scale"?'),
         ("own_steps:factor", "own_steps:factor is a int, not a function"),
-        ("own_nowhere:f", "own_nowhere:f: there is no module own_nowhere; install it, or add its folder to PYTHONPATH"),
+        (
+            "own_nowhere:f",
+            "own_nowhere:f: there is no module own_nowhere; install it, start in the folder that "
+            "has own_nowhere.py, or add that folder to PYTHONPATH",
+        ),
         ("own_steps.deeper:f", "own_steps.deeper:f: there is no module own_steps.deeper"),
         (
             "own_broken:f",
