@@ -10,6 +10,7 @@ from connectors.codecs.config import CodecConfig
 from connectors.codecs.registry import codec_config
 from connectors.config import SinkConfig, SourceConfig
 from pipelines.errors import ConnectorError, nearest
+from pipelines.plugins.requirements import required
 from streamer.cli.findings import Finding, found
 from streamer.definition.service import Service
 
@@ -46,6 +47,7 @@ def _codecs(kind: str, config: SourceConfig | SinkConfig) -> list[Finding]:
 
 
 def _asked(codec: CodecConfig) -> str:
+    required(codec.needs).check(f"the codec {codec.type}")
     return codec.ask() or ""
 
 

@@ -393,3 +393,19 @@ def test_a_package_of_the_users_own_that_hides_ours_is_told_in_a_sentence(tmp_pa
     theirs = (tmp_path / "pipelines").resolve()
     told = f"error: {theirs} hides the package pipelines of streamer: rename it, or start elsewhere\n"
     assert ran.stderr == told
+
+
+def test_a_package_that_the_registry_needs_is_named_when_it_is_asked(
+    tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(
+        "source: {type: memory, topic: t, codec: {type: avro, registry: {url: 'mock://lacking'}}}\n"
+        "pipeline: [{'@type': LOGGING}]\nsink: {type: memory, topic: o, codec: json}\n"
+    )
+    monkeypatch.setitem(sys.modules, "certifi", None)
+    monkeypatch.delitem(sys.modules, "confluent_kafka.schema_registry", raising=False)
+    ended = cli("check", "--connect", str(file))
+    assert ended.code == 2
+    told = [line for line in ended.out.splitlines() if "codec of source memory" in line]
+    assert "streamer-inference[schemas]" in " ".join(told), ended.out
