@@ -197,7 +197,7 @@ def _fastavro() -> Any:
     except ImportError:
         raise MissingPackageError("fastavro", "avro", "the codec avro") from None
     fastavro.read.LOGICAL_READERS.update(READERS)
-    fastavro.write.LOGICAL_WRITERS.update(_WRITERS)
+    fastavro.write.LOGICAL_WRITERS.update(WRITERS)
     return fastavro
 
 
@@ -258,7 +258,7 @@ READERS: Final[dict[str, Any]] = {
         for name, make in (("number", float), ("text", lambda found: format(found, "f")))
     },
 }
-_WRITERS: Final[dict[str, Any]] = {
+WRITERS: Final[dict[str, Any]] = {
     "int-streamer-int": _int32,
     "int-streamer-date": lambda value, schema: value // _DAY if isinstance(value, int) else value,
     "long-streamer-micros": _times(1000),

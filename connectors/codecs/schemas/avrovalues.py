@@ -8,12 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from connectors.codecs.onevalue import only_element, told
-from connectors.codecs.schemas.avroschema import AvroSchema
+from connectors.codecs.schemas import float32
+from connectors.codecs.schemas.avroschema import WRITERS, AvroSchema
 
 _NAMED: Final = frozenset({"record", "enum", "fixed"})
+
+
+class _Easy(NamedTuple):
+    """Values that can be written, as far as that shows without a look at the schema."""
+
+    classes: frozenset[type]
+    """Those of which every value fits; fastavro itself refuses integers that are too large."""
+    floats: bool
+    """Whether numbers fit that a `float` can hold."""
+
+    def one(self, value: Any) -> bool:
+        """Whether the value surely fits."""
+        return value.__class__ in self.classes or (self.floats and value.__class__ is float and float32.fits(value))
+
+    def all(self, values: Sequence[Any]) -> bool:
+        """Whether all of them surely fit."""
+        found = set(map(type, values)) - self.classes
+        return not found or (self.floats and found == {float} and float32.all_fit(values))
 
 
 class AvroValues:
@@ -28,30 +47,27 @@ class AvroValues:
         )
         """The fields that are one number, text or boolean, or null."""
         self._types = {one["name"]: one["type"] for one in schema.prepared["fields"]}
-        self._classes = {name: self._classes_of(kinds) for name, kinds in fields.items()}
+        self._easy = {name: self._easy_of(kinds) for name, kinds in fields.items()}
         arrays = {name: [one["items"] for one in kinds if _kind(one) == "array"] for name, kinds in fields.items()}
         self._in_lists = {
-            name: self._classes_of(self._branches(items[0])) if len(items) == 1 else frozenset()
+            name: self._easy_of(self._branches(items[0])) if len(items) == 1 else _Easy(frozenset(), False)
             for name, items in arrays.items()
         }
-        """The classes of which every element of a list fits."""
+        """The elements of lists."""
 
     def all_fit(self, name: str, values: Sequence[Any]) -> bool:
         """Whether all these values can be written as this field."""
-        known, found = self._classes[name], set(map(type, values))
-        if found <= known:
+        easy = self._easy[name]
+        if easy.all(values):
             return True
         # The elements of all lists at once: to look at each list takes longer than to write it.
-        if found == {list} and set(map(type, chain.from_iterable(values))) <= self._in_lists[name]:
+        if set(map(type, values)) == {list} and self._in_lists[name].all(list(chain.from_iterable(values))):
             return True
-        return all(type(value) in known or self._fits(value, self._types[name]) for value in values)
+        return all(easy.one(value) or self._fits(value, self._types[name]) for value in values)
 
     def fit(self, row: Mapping[str, Any]) -> bool:
         """Whether the values of a row can be written; also for one that lacks a field."""
-        return all(
-            value.__class__ in self._classes[name] or self._fits(value, self._types[name])
-            for name, value in row.items()
-        )
+        return all(self._easy[name].one(value) or self._fits(value, self._types[name]) for name, value in row.items())
 
     def fitted(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The row with the only element of a list wherever the schema has room for one value (`only_element`)."""
@@ -61,18 +77,17 @@ class AvroValues:
         """The error of the first value that does not follow the schema; `None` if no such value is found here."""
         return self._why(row, self._root, "")
 
-    def _classes_of(self, kinds: Sequence[Any]) -> frozenset[type]:
-        """The classes of which every value fits; fastavro itself refuses integers that are too large."""
-        plain = (one for one in kinds if isinstance(one, str) or one.get("logicalType") in (None, "streamer-int"))
-        return frozenset(found for one in plain for found in _CLASSES.get(_kind(one), ()))
+    def _easy_of(self, kinds: Sequence[Any]) -> _Easy:
+        plain = [one for one in kinds if isinstance(one, str) or one.get("logicalType") in (None, "streamer-int")]
+        classes = frozenset(found for one in plain for found in _CLASSES.get(_kind(one), ()))
+        return _Easy(classes, any(_kind(one) == "float" for one in plain))
 
     def _fits(self, value: Any, schema: Any) -> bool:
         kinds = self._branches(schema)
         if isinstance(value, list):
             arrays = [one["items"] for one in kinds if _kind(one) == "array"]
             return any(
-                set(map(type, value)) <= self._classes_of(self._branches(items))
-                or all(self._fits(one, items) for one in value)
+                self._easy_of(self._branches(items)).all(value) or all(self._fits(one, items) for one in value)
                 for items in arrays
             )
         if isinstance(value, Mapping):
@@ -109,6 +124,8 @@ class AvroValues:
         inside = [one for one in kinds if _kind(one) in _INNER and isinstance(value, _INNER[_kind(one)])]
         if len(inside) == 1:
             return self._why_inside(value, inside[0], path)
+        if isinstance(value, str) and not _is_utf8(value):
+            return f'"{path}" is a text that cannot be written as UTF-8: it has half of a surrogate pair'
         if inside or any(_fits(value, one) for one in kinds):
             return None
         wanted = " or ".join(map(_said, kinds))
@@ -124,7 +141,7 @@ class AvroValues:
                 'make it an array ({"type": "array", "items": ...}), or take one element in a step before the sink '
                 "(REGRESSION_OUTPUT)"
             )
-        return f'"{path}" is {wanted}, and the value is {told(value)}; {advice}'
+        return f'"{path}" is {wanted}, and the value is {told(value)}; {advice}{_range(value, kinds)}'
 
     def _why_inside(self, value: Any, schema: Any, path: str) -> str | None:
         kind = _kind(schema)
@@ -165,6 +182,22 @@ def _said(schema: Any) -> str:
     return f"{kind} ({logical})" if logical and logical != "int" else kind
 
 
+def _range(value: Any, kinds: Sequence[Any]) -> str:
+    """What the types can hold, for a number that is too large or too small."""
+    if type(value) is not int and not (type(value) is float and value.is_integer()):
+        return ""
+    ranges = [f"{_kind(one)} holds {_RANGES[_kind(one)]}" for one in kinds if _kind(one) in _RANGES]
+    return f" ({', '.join(ranges)})" if ranges else ""
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _fits(value: Any, schema: Any) -> bool:
     """Whether the value may be written as this type, which has no values inside; also if that is not known here."""
     kind = _kind(schema)
@@ -174,17 +207,16 @@ def _fits(value: Any, schema: Any) -> bool:
         return kind == "null" and value is None
     logical = "" if isinstance(schema, str) else str(schema.get("logicalType", ""))
     if logical in _TIMES:
-        return type(value) is int
+        return type(value) is int and WRITERS[f"{kind}-{logical}"](value, schema) in _INTEGERS[kind]
     if logical.startswith("streamer-") and logical != "streamer-int":
         return not isinstance(value, (list, dict, bool))
     if kind == "boolean":
         return isinstance(value, bool)
     if kind in ("int", "long"):
         whole = type(value) is int or (type(value) is float and value.is_integer())
-        bound = 1 << (31 if kind == "int" else 63)
-        return whole and -bound <= value < bound
+        return whole and int(value) in _INTEGERS[kind]
     if kind in ("float", "double"):
-        return type(value) in (int, float)
+        return type(value) is int or (type(value) is float and (kind == "double" or float32.fits(value)))
     if kind == "enum":
         return value in schema["symbols"]
     if kind == "fixed":
@@ -211,10 +243,15 @@ _CLASSES: Final[Mapping[str, tuple[type, ...]]] = {
     "boolean": (bool,),
     "int": (int,),
     "long": (int,),
-    "float": (int, float),
+    "float": (int,),
     "double": (int, float),
     "string": (str,),
     "bytes": (bytes,),
+}
+_INTEGERS: Final = {"int": range(-(1 << 31), 1 << 31), "long": range(-(1 << 63), 1 << 63)}
+_RANGES: Final = {
+    **{kind: f"{found[0]} to {found[-1]}" for kind, found in _INTEGERS.items()},
+    "float": float32.RANGE,
 }
 _TIMES: Final = frozenset({"streamer-date", "streamer-micros", "streamer-nanos"})
 _INNER: Final[Mapping[str, Any]] = {"array": list, "map": Mapping, "record": Mapping}

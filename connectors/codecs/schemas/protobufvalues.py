@@ -8,12 +8,14 @@ value, a Struct, a Value or a ListValue its content. A field with presence that 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from connectors.codecs.onevalue import only_element, told
+from connectors.codecs.schemas import float32
 from pipelines.data.data import check_key
 from pipelines.errors import WireError, nearest
 
@@ -32,6 +34,24 @@ _TYPES: Final = {
     if name.startswith("TYPE_")
 }
 """The names of types of fields, `double`, by their numbers."""
+_INTEGERS: Final = {
+    **dict.fromkeys(
+        (
+            FieldDescriptor.TYPE_INT32,
+            FieldDescriptor.TYPE_SINT32,
+            FieldDescriptor.TYPE_SFIXED32,
+            FieldDescriptor.TYPE_ENUM,
+        ),
+        (-(1 << 31), (1 << 31) - 1),
+    ),
+    **dict.fromkeys((FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_FIXED32), (0, (1 << 32) - 1)),
+    **dict.fromkeys(
+        (FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_SINT64, FieldDescriptor.TYPE_SFIXED64),
+        (-(1 << 63), (1 << 63) - 1),
+    ),
+    **dict.fromkeys((FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64), (0, (1 << 64) - 1)),
+}
+"""The least and the largest of the integers that a type holds."""
 
 
 class Field(NamedTuple):
@@ -135,10 +155,14 @@ class MessageForm:
         def writing(message: Any, given: Any) -> None:
             target = getattr(message, name)
             for one, inner in _mapping(given).items():
+                own = key_of(one)
                 if made is not None:
-                    made(target[key_of(one)], inner)
-                else:
-                    target[key_of(one)] = _scalar(inner, value)
+                    made(target[own], inner)
+                    continue
+                try:
+                    target[own] = _scalar(inner, value)
+                except (TypeError, ValueError, OverflowError) as error:
+                    raise _refusal(inner, value, error) from None
 
         return reading, writing
 
@@ -153,15 +177,17 @@ def _put(name: str, field: Any) -> Write:
     def write(message: Any, value: Any) -> None:
         try:
             setattr(message, name, _scalar(value, field))
+            return
         except TypeError:
-            try:
-                setattr(message, name, _scalar(only_element(value), field))
-            except TypeError:
-                raise TypeError(_unfit(value, field)) from None
-        except (ValueError, OverflowError):
-            if field.enum_type is not None:
-                raise
+            one = only_element(value)
+        except (ValueError, OverflowError) as error:
+            raise _refusal(value, field, error) from None
+        try:
+            setattr(message, name, _scalar(one, field))
+        except TypeError:
             raise TypeError(_unfit(value, field)) from None
+        except (ValueError, OverflowError) as error:
+            raise _refusal(one, field, error) from None
 
     return write
 
@@ -183,7 +209,10 @@ def _put_all(name: str, made: Write | None) -> Write:
         target = getattr(message, name)
         if made is None:
             field = message.DESCRIPTOR.fields_by_name[name]
-            target.extend([_scalar(one, field) for one in values])
+            try:
+                target.extend(_scalars(values, field))
+            except (TypeError, ValueError, OverflowError) as error:
+                raise _refused_element(values, field, message) or error from None
         else:
             for one in values:
                 made(target.add(), one)
@@ -191,11 +220,20 @@ def _put_all(name: str, made: Write | None) -> Write:
     return write
 
 
+def _scalars(values: list[Any], field: Any) -> list[Any]:
+    if field.type == FieldDescriptor.TYPE_FLOAT and set(map(type, values)) == {float} and float32.all_fit(values):
+        return values
+    return [_scalar(one, field) for one in values]
+
+
 def _scalar(value: Any, field: Any) -> Any:
     if field.enum_type is None:
         # protobuf takes true for 1.
         if isinstance(value, bool) != (field.type == FieldDescriptor.TYPE_BOOL):
             raise TypeError(_unfit(value, field))
+        # And it makes numbers infinite that are too large.
+        if field.type == FieldDescriptor.TYPE_FLOAT and isinstance(value, float) and not float32.fits(value):
+            raise ValueError(_unfit(value, field))
         return value
     if isinstance(value, str):
         found = field.enum_type.values_by_name.get(value)
@@ -209,13 +247,36 @@ def _scalar(value: Any, field: Any) -> Any:
     return value
 
 
+def _refused_element(values: list[Any], field: Any, message: Any) -> Exception | None:
+    """The error of the first of these values that such a message cannot have in this repeated field."""
+    for one in values:
+        try:
+            getattr(type(message)(), field.name).append(_scalar(one, field))
+        except (TypeError, ValueError, OverflowError) as error:
+            return _refusal(one, field, error)
+    return None
+
+
+def _refusal(value: Any, field: Any, error: Exception) -> Exception:
+    """What is raised for a value that protobuf refuses: `error` says it where the value is the name in an enum."""
+    if field.enum_type is not None and isinstance(value, str):
+        return error
+    return TypeError(_unfit(value, field))
+
+
 def _unfit(value: Any, field: Any) -> str:
     kind = f"enum {field.enum_type.name}" if field.enum_type is not None else _TYPES[field.type]
     if isinstance(value, list) and not field.is_repeated:
         advice = "make the field repeated, or take one element in a step before the sink (REGRESSION_OUTPUT)"
     else:
         advice = "change the type in the schema, or the value in a step before the sink"
-    return f"its type is {kind}, and the value is {told(value)}; {advice}"
+    bounds = ""
+    if type(value) is float and field.type == FieldDescriptor.TYPE_FLOAT:
+        bounds = f" (float holds {float32.RANGE})"
+    elif type(value) is int and field.type in _INTEGERS:
+        least, most = _INTEGERS[field.type]
+        bounds = f" ({kind} holds {least} to {most})"
+    return f"its type is {kind}, and the value is {told(value)}; {advice}{bounds}"
 
 
 def _enum(kind: Any) -> Read:
@@ -264,6 +325,22 @@ def _key_text(key: Any) -> str:
 def _key_reader(key: Any) -> Callable[[str], Any]:
     if key.type == FieldDescriptor.TYPE_STRING:
         return str
-    if key.type == FieldDescriptor.TYPE_BOOL:
-        return {"true": True, "false": False}.__getitem__
-    return int
+    of = {"true": True, "false": False}.get if key.type == FieldDescriptor.TYPE_BOOL else partial(_whole, key.type)
+
+    def read(text: str) -> Any:
+        found = of(text)
+        if found is None:
+            raise ValueError(f'keys of the map are {_TYPES[key.type]}, and "{text[:60]}" is none')
+        return found
+
+    return read
+
+
+def _whole(type: int, text: str) -> int | None:
+    """The integer of this type that a text is; `None` if it is none."""
+    try:
+        found = int(text)
+    except ValueError:
+        return None
+    least, most = _INTEGERS[type]
+    return found if least <= found <= most else None
