@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, DenseColumn
@@ -15,6 +16,7 @@ from pipelines.runners.models.matrices import Matrix, by_row, matrices, put_toge
 from pipelines.runners.runner import OpenContext, Runner
 from pipelines.steps.models.regression import RegressionOutput
 from pipelines.values import ValueType
+from pipelines.wire.shortest import shortest
 
 
 class RegressionOutputRunner(Runner):
@@ -51,7 +53,7 @@ class RegressionOutputRunner(Runner):
     def _named(self, part: Matrix) -> dict[str, Column]:
         found: dict[str, Column] = {}
         for name, index in self._names.items():
-            values = part.samples[:, index].astype(np.float64)
+            values = _doubles(part.samples[:, index])
             if part.splits is None:
                 found[name] = DenseColumn(values, ValueType.DOUBLE)
             else:
@@ -65,3 +67,12 @@ class RegressionOutputRunner(Runner):
             return {}
         error = DataError(f'"{self._widest}" is column {needed}, but the array has {width} columns, counted from 0')
         return dict.fromkeys(range(size) if part.positions is None else part.positions.tolist(), error)
+
+
+def _doubles(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """The numbers as DOUBLE. Narrow ones are what their shortest digits say, as in arrays that are written as text: 0.1,
+    where merely widened they would be 0.10000000149011612.
+    """
+    narrow = values.dtype.kind == "f" and values.dtype.itemsize < 8
+    found: npt.NDArray[np.float64] = shortest(values) if narrow else values.astype(np.float64)
+    return found

@@ -13,7 +13,8 @@ from pipelines.steps.config import Int, Key
 class RegressionOutput(Step):
     """Columns of an array are added to the data by name.
 
-    `[C]` or `[1, C]` gives one DOUBLE a name, `[N, C]` a list of N.
+    `[C]` or `[1, C]` gives one DOUBLE a name, `[N, C]` a list of N. A number of a float32 array is the DOUBLE of the
+    fewest digits that gives it back: 0.1, not 0.10000000149011612.
     """
 
     type_name: ClassVar[str] = "REGRESSION_OUTPUT"

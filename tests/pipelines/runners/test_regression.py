@@ -1,8 +1,10 @@
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
+from connectors.codecs.json import JsonConfig
 from pipelines.data.batch import Batch
 from pipelines.data.columns import DenseColumn
 from pipelines.data.data import Data
@@ -23,6 +25,29 @@ def test_one_sample_gives_a_double_a_name() -> None:
         assert (found["a"], found["c"]) == (1.0, 3.0)
         assert isinstance(found["a"], float)
         assert list(found) == ["p", "a", "c"]
+
+
+@pytest.mark.parametrize("rows", [1, 3, 500])
+@pytest.mark.parametrize("dtype", ["f2", "f4"])
+def test_narrow_floats_have_the_digits_that_arrays_have_in_json(dtype: str, rows: int) -> None:
+    samples = np.random.default_rng(0).standard_normal((rows, 3)).astype(dtype)
+    samples[0] = [0.1, 1e-7, 3.5]
+    batch = Batch({"p": DenseColumn(samples)}, rows)
+    found = named(batch, {"a": 0, "b": 1, "c": 2})
+    written = [json.loads(one) for one in JsonConfig().build().encode(Batch.of(found)).values]
+    assert [[one["a"], one["b"], one["c"]] for one in written] == [one["p"] for one in written]
+    assert written[0]["a"] == 0.1
+    assert np.array([[data["a"], data["b"], data["c"]] for data in found]).astype(dtype).tolist() == samples.tolist()
+
+
+def test_narrow_floats_that_are_no_numbers_stay_so() -> None:
+    (found,) = named(Batch.of([Data({"p": np.array([np.nan, np.inf, -0.0], "f4")})]), {"a": 0, "b": 1, "c": 2})
+    assert [str(found[key]) for key in "abc"] == ["nan", "inf", "-0.0"]
+
+
+def test_several_samples_of_narrow_floats_have_their_digits_too() -> None:
+    (found,) = named(Batch.of([Data({"p": np.array([[0.1], [0.2]], "f4")})]), {"a": 0})
+    assert found["a"] == [0.1, 0.2]
 
 
 def test_several_samples_give_lists() -> None:
