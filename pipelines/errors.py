@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 E = TypeVar("E", bound=BaseException)
 
@@ -93,6 +93,24 @@ class StepError(StreamerError):
 def step_of(error: BaseException) -> str:
     """The name of the step that failed with this error; empty if it is not known, or was no step."""
     return (error.step or "") if isinstance(error, StepError) else ""
+
+
+RAISED: Final = (Exception, SystemExit)
+"""What the code of others may raise about a record, or while it is opened: some libraries call `sys.exit`, and that is
+to end no service. `blamed` makes an `Exception` of it. `KeyboardInterrupt` is raised on."""
+
+
+class ExitCalledError(StreamerError):
+    """The code of a step called `sys.exit`; `__cause__` is the `SystemExit`."""
+
+
+def blamed(raised: BaseException) -> Exception:
+    """What was raised as the error of a record or step."""
+    if isinstance(raised, Exception):
+        return raised
+    error = ExitCalledError(f"sys.exit({getattr(raised, 'code', None)!r}) was called, which ends no service")
+    error.__cause__ = raised
+    return error
 
 
 class RowsFailed(StreamerError):

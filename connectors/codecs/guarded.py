@@ -13,7 +13,7 @@ from connectors.records import Header, Ints, Records
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Rows
 from pipelines.data.data import RecordContext
-from pipelines.errors import ConnectorError, DataError, RowsFailed, WireError
+from pipelines.errors import RAISED, ConnectorError, DataError, RowsFailed, WireError
 from pipelines.executors.isolation import concatenated, isolated, isolated_rows
 from pipelines.hotpath import HotPathReport
 
@@ -24,7 +24,7 @@ class Guarded(Codec):
     When `decode` or `encode` raises an exception instead of naming failed rows, the rows to blame are found by halving
     the block or batch (`pipelines.executors.isolation`), so the codec is called again with parts of it. The record's
     error has topic, partition and offset, and the exception. A `ConnectorError`, which concerns every record, is passed
-    on, and so are `KeyboardInterrupt` and the like. Rows that the source found to be wrong (`Records.faults`) fail with
+    on, and so is `KeyboardInterrupt`. Rows that the source found to be wrong (`Records.faults`) fail with
     its error, and the codec does not see them.
     """
 
@@ -41,7 +41,7 @@ class Guarded(Codec):
             found = self.codec.decode(records, wanted, first)
         except ConnectorError:
             raise
-        except Exception:  # noqa: BLE001 - the record to blame is found below
+        except RAISED:  # the record to blame is found below
             found = self._decoded_apart(records, wanted, first)
         if not found.failed:
             return found
@@ -54,7 +54,7 @@ class Guarded(Codec):
             found = self.codec.encode(batch)
         except ConnectorError:
             raise
-        except Exception:  # noqa: BLE001 - as above
+        except RAISED:  # as above
             found = self._encoded_apart(batch)
         if not found.failed:
             return found

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from pipelines.data.batch import Batch
-from pipelines.errors import DefinitionError, nearest
+from pipelines.errors import RAISED, DefinitionError, nearest
 
 BatchFunction = TypeVar("BatchFunction", bound=Callable[..., Batch] | Callable[..., Awaitable[Batch]])
 
@@ -81,7 +81,7 @@ def _imported(module_name: str, text: str) -> Any:
             f"{text}: there is no module {error.name}; install it, start in the folder that has {_file(error.name)}, "
             f"or add that folder to PYTHONPATH"
         ) from error
-    except Exception as error:  # a module's own code may raise anything
+    except RAISED as error:  # a module's own code may raise anything
         raise _import_failed(module_name, text, error) from error
 
 
@@ -90,5 +90,5 @@ def _file(module_name: str) -> str:
     return f"{module_name.replace('.', '/')}.py"
 
 
-def _import_failed(module_name: str, text: str, error: Exception) -> DefinitionError:
+def _import_failed(module_name: str, text: str, error: BaseException) -> DefinitionError:
     return DefinitionError(f"{text}: importing {module_name} failed with {type(error).__name__}: {error}")

@@ -10,7 +10,7 @@ from typing import Any, Self
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data, as_data
 from pipelines.data.result import Result
-from pipelines.errors import StepError, StreamerError
+from pipelines.errors import RAISED, StepError, StreamerError, blamed
 from pipelines.executors.accounting import NO_ROWS
 from pipelines.executors.executor import Executor
 from pipelines.executors.openpipeline import Outcome, Output
@@ -82,8 +82,8 @@ class AsyncExecutor:
         given = as_data(data)
         try:
             return _lent(self._trigger.query(given))
-        except Exception as error:  # noqa: BLE001 - named by the trigger
-            failure = StepError.of(self._name, error)
+        except RAISED as error:  # named by the trigger
+            failure = StepError.of(self._name, blamed(error))
             raise failure from failure.__cause__
 
     def trace(self, data: Mapping[str, Any]) -> Trace:

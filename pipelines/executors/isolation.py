@@ -9,7 +9,7 @@ import numpy as np
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Rows
-from pipelines.errors import RowsFailed, StreamerError
+from pipelines.errors import RAISED, RowsFailed, StreamerError, blamed
 from pipelines.runners.runner import ContractError
 
 Found = TypeVar("Found")
@@ -46,7 +46,7 @@ def isolated(
       fail, all rows have failed. So a function that always raises costs some hundred calls, however many rows there
       are, and up to `TRIED` rows are each run alone.
 
-    Raises `ContractError` if `run` does or names rows that it was not given, and exceptions that are no `Exception`.
+    Raises `ContractError` if `run` does or names rows that it was not given, and `KeyboardInterrupt`.
     """
     if raised is not None:
         return _Search(size, run, pure).result(raised)
@@ -54,8 +54,8 @@ def isolated(
         return Isolated([run(None)], {})
     except ContractError:
         raise
-    except Exception as error:  # noqa: BLE001 - any exception belongs to rows
-        return _Search(size, run, pure).result(error)
+    except RAISED as error:  # any exception belongs to rows
+        return _Search(size, run, pure).result(blamed(error))
 
 
 def isolated_rows(
@@ -123,8 +123,8 @@ class _Search(Generic[Found]):
                 self._found.append(self._run(rows))
             except ContractError:
                 raise
-            except Exception as error:  # noqa: BLE001 - as above
-                self._blame(rows, error)
+            except RAISED as error:  # as above
+                self._blame(rows, blamed(error))
         return Isolated(self._found, self._failed)
 
     def _blame(self, rows: Rows, error: Exception) -> None:
@@ -168,8 +168,8 @@ class _Search(Generic[Found]):
                 self._run(np.array([row], np.int64))
             except ContractError:
                 raise
-            except Exception as error:  # noqa: BLE001 - as above
-                failed[row] = error.failures.get(0, error) if isinstance(error, RowsFailed) else error
+            except RAISED as error:  # as above
+                failed[row] = error.failures.get(0, error) if isinstance(error, RowsFailed) else blamed(error)
             else:
                 # The row is run again with the others, for a result in their order.
                 return

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self, TypeAlias, TypeVar
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data, as_data
 from pipelines.data.result import Result
-from pipelines.errors import StepError, StreamerError
+from pipelines.errors import RAISED, StepError, StreamerError, blamed
 from pipelines.executors.openstep import Emit, OpenStep
 from pipelines.executors.snapshot import packed, unpacked
 from pipelines.observe.metrics import Metrics, begin, end
@@ -212,10 +212,11 @@ def opened(name: str, open_: Callable[[], Opened]) -> Opened:
         if error.step is None:
             raise StepError(f"{name}: {error}", step=name) from error
         raise
-    except Exception as error:
+    except RAISED as raised:
+        cause = blamed(raised)
         # Our own errors say enough without their class.
-        message = str(error) if isinstance(error, StreamerError) else f"{type(error).__name__}: {error}"
-        raise StepError(f"{name}: {message}", step=name) from error
+        message = str(cause) if isinstance(cause, StreamerError) else f"{type(cause).__name__}: {cause}"
+        raise StepError(f"{name}: {message}", step=name) from cause
 
 
 def _outcomes(result: Result, first: int, count: int) -> list[Outcome]:

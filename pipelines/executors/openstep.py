@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from pipelines.data.batch import Batch
 from pipelines.data.result import Result
-from pipelines.errors import StepError, step_of
+from pipelines.errors import RAISED, StepError, blamed, step_of
 from pipelines.executors.accounting import NO_ROWS, accounted, all_emitted, check_account, in_order, joined
 from pipelines.executors.isolation import isolated_rows
 from pipelines.observe.metrics import StepMetrics, begin, end
@@ -28,7 +28,7 @@ class OpenStep:
     rows, and the rest is run again. After any other exception a pure runner is run on halves of the batch to find the
     rows that cause it; of other runners all rows of the batch fail. That holds for a `MemoryError` too: a record can be
     too large, and half a batch needs half the memory.
-    `ContractError` and exceptions that are no `Exception` (`KeyboardInterrupt`, `SystemExit`) are raised.
+    `SystemExit` fails rows as other exceptions do. `ContractError` and `KeyboardInterrupt` are raised.
     """
 
     def __init__(self, name: str, runner: Runner, metrics: StepMetrics) -> None:
@@ -81,8 +81,8 @@ class OpenStep:
         token = begin(self._metrics)
         try:
             result = emit(self.runner)
-        except Exception as error:  # noqa: BLE001 - named by its step
-            failure = StepError.of(self.name, error)
+        except RAISED as error:  # named by its step
+            failure = StepError.of(self.name, blamed(error))
             raise failure from failure.__cause__
         finally:
             end(token)
@@ -94,8 +94,8 @@ class OpenStep:
                 return self._run_rows((batch,))
             except ContractError:
                 raise
-            except Exception as error:  # noqa: BLE001 - any exception belongs to rows of this batch
-                return self._run_apart(batch, error)
+            except RAISED as error:  # any exception belongs to rows of this batch
+                return self._run_apart(batch, blamed(error))
         except ContractError as error:
             raise ContractError(f"{self.name}: {error}") from error
 

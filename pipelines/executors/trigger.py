@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from pipelines.data.data import Data
-from pipelines.errors import StreamerError
+from pipelines.errors import RAISED, StreamerError
 from pipelines.executors.clock import Clock
 from pipelines.executors.openpipeline import Output
 from pipelines.steps.flow.trigger import CachingTrigger, SimpleLoopTrigger, TimeLoopTrigger
@@ -173,7 +173,7 @@ class Loop(OpenTrigger):
             return self._last == me
 
     def _ends(self, error: BaseException, me: int) -> bool:
-        if self._on_error == "continue" and isinstance(error, Exception):
+        if self._on_error == "continue" and isinstance(error, RAISED):
             _log.error("a run of the trigger's loop failed, the loop goes on", exc_info=error)
             return False
         with self._changed:

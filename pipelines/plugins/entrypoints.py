@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from pipelines.errors import DISTRIBUTION, StreamerError
+from pipelines.errors import DISTRIBUTION, RAISED, StreamerError
 
 OURS = "streamer"
 """The origin of built-in steps, runners and the like, in listings and messages."""
@@ -27,7 +27,7 @@ def load_plugins(group: str, add: Callable[[Any, str], None], problems: list[str
         origin = OURS if origin == DISTRIBUTION else origin
         try:
             add(point.load(), origin)
-        except Exception as error:  # noqa: BLE001 - a plug-in's own code may raise anything, and must not take the rest down
+        except RAISED as error:  # a plug-in's own code may raise anything, and must not take the rest down
             problem = f"plug-in {point.name} of {origin} ({point.value}): {type(error).__name__}: {error}"
             problems.append(problem)
             warnings.warn(f"{problem}; it is skipped", RuntimeWarning, stacklevel=2)

@@ -18,7 +18,7 @@ from pipelines.data.columns import MISSING, Column
 from pipelines.data.data import Data
 from pipelines.data.result import Result
 from pipelines.data.sparsecolumn import columns_of
-from pipelines.errors import StreamerError, WrongTypeError
+from pipelines.errors import RAISED, StreamerError, WrongTypeError, blamed
 from pipelines.observe.metrics import Metrics, StepMetrics
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ class RowRunner(Runner):
         for data in rows:
             try:
                 found.append(self.run(data))
-            except Exception as error:  # noqa: BLE001 - any exception belongs to that record
-                found.append(error)
+            except RAISED as error:  # any exception belongs to that record
+                found.append(blamed(error))
         return found
 
     def run_batch(self, batch: Batch) -> Result:

@@ -15,7 +15,7 @@ from pipelines.data.columns import MISSING, Column, DenseColumn, Mask, ObjectCol
 from pipelines.data.data import Data
 from pipelines.data.spanscolumn import SpansColumn
 from pipelines.definitions.functions import resolve, well_formed
-from pipelines.errors import DataError, DefinitionError, RowsFailed
+from pipelines.errors import RAISED, DataError, DefinitionError, RowsFailed, blamed
 from pipelines.values import ValueType, type_of
 
 Failures = dict[int, Exception]
@@ -98,7 +98,8 @@ class _Function:
         for position, data in enumerate(batch.to_list()):
             try:
                 chosen[position] = bool(self.function(data))
-            except Exception as error:  # noqa: BLE001 - any exception belongs to that row
+            except RAISED as raised:  # any exception belongs to that row
+                error = blamed(raised)
                 failed = DataError(f"when: {self.name}: {type(error).__name__}: {error}")
                 failed.__cause__ = error
                 failures[position] = failed

@@ -13,7 +13,7 @@ from pipelines.data.columns import MISSING, Column, DenseColumn
 from pipelines.data.data import Data
 from pipelines.data.result import Result
 from pipelines.data.sparsecolumn import SparseColumn
-from pipelines.errors import DataError, RowsFailed, ValueNotFoundError, WrongTypeError
+from pipelines.errors import RAISED, DataError, RowsFailed, ValueNotFoundError, WrongTypeError, blamed
 from pipelines.executors.graph.aligning import aligned
 from pipelines.executors.graph.joining import flow_of
 from pipelines.executors.graph.junction import Flow, Junction, searched
@@ -153,8 +153,8 @@ class FunctionCombiner:
         for row, datas in enumerate(zip(*(batch.to_list() for batch in inputs), strict=True)):
             try:
                 found = self._checked(self._function(list(datas)))
-            except Exception as error:  # noqa: BLE001 - any exception belongs to that record
-                failures[int(inputs[0].rows[row])] = error
+            except RAISED as error:  # any exception belongs to that record
+                failures[int(inputs[0].rows[row])] = blamed(error)
                 continue
             if found is not None:
                 made.append(found)

@@ -9,7 +9,7 @@ import numpy as np
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, DenseColumn, Rows
-from pipelines.errors import MOST_KEYS, DataError, RowsFailed, WrongTypeError, nearest
+from pipelines.errors import MOST_KEYS, RAISED, DataError, RowsFailed, WrongTypeError, blamed, nearest
 from pipelines.executors.graph.junction import Flow, Junction, searched
 from pipelines.executors.graph.lineage import Lineage
 from pipelines.runners.runner import ContractError, OpenContext
@@ -197,6 +197,6 @@ def _by_row(given: Sequence[Any], branch: Callable[[Any], int]) -> Answer:
     for row, one in enumerate(given):
         try:
             branches[row] = branch(one)
-        except Exception as error:  # noqa: BLE001 - any exception belongs to that record
-            failures[row] = error
+        except RAISED as error:  # any exception belongs to that record
+            failures[row] = blamed(error)
     return branches, failures

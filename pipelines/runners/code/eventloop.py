@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from pipelines.errors import StreamerError
+from pipelines.errors import RAISED, StreamerError, blamed
 
 Given = TypeVar("Given")
 Found = TypeVar("Found")
@@ -23,12 +24,13 @@ class EventLoop:
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
+        self._closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def wait_for(self, work: Coroutine[Any, Any, Found]) -> Found:
         """The result of a coroutine that runs in the loop, or its exception."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(_without_exit(work), self._loop).result()
 
     def map(
         self, function: Callable[[Given], Awaitable[Found]], given: Sequence[Given], concurrency: int
@@ -38,13 +40,17 @@ class EventLoop:
 
     def close(self) -> None:
         """End the loop and its thread; tasks that still run in it are cancelled."""
+        self._closed = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_forever()
+            while not self._closed:
+                # A task that the user's code began may exit: asyncio raises that here, and where the task is awaited.
+                with contextlib.suppress(SystemExit):
+                    self._loop.run_forever()
             left = asyncio.all_tasks(self._loop)
             for task in left:
                 task.cancel()
@@ -53,6 +59,13 @@ class EventLoop:
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
             self._loop.close()
+
+
+async def _without_exit(work: Coroutine[Any, Any, Found]) -> Found:
+    try:
+        return await work
+    except SystemExit as error:
+        raise blamed(error) from error
 
 
 async def _all(
@@ -66,8 +79,8 @@ async def _all(
         for position, one in left:
             try:
                 found[position] = await function(one)
-            except Exception as error:  # noqa: BLE001 - any exception belongs to that record
-                found[position] = error
+            except RAISED as error:  # any exception belongs to that record
+                found[position] = blamed(error)
             except asyncio.CancelledError as error:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():

@@ -288,9 +288,9 @@ def test_a_codec_that_raises_for_every_record_ends_soon() -> None:
     assert "topic second, partition 4, offset 20099" in str(decoded.failed[19_999])
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1)])
-def test_what_ends_a_program_is_raised(error: Any) -> None:
-    with pytest.raises(type(error)):
+def test_ctrl_c_in_a_codec_is_raised() -> None:
+    error: Any = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
         Guarded(Careless(error), "careless").decode(records_of([b"bad"]), None)
 
 
