@@ -12,6 +12,8 @@ import typer
 from streamer.cli.options import AsJson, Env, Files, Runners, WithoutCode, no_code_given, runners_given
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from connectors.config import ConnectorConfig
     from streamer.agent.agent import Agent
     from streamer.agent.summary import Summary
@@ -61,14 +63,14 @@ def run(
     """Run services, all in this process, until SIGTERM, Ctrl-C or the end of their sources.
 
     The first signal stops the intake, finishes the records in flight and ends with exit code 0, a second one ends at
-    once with 130. When one service fails the others are drained and the exit code is 1.
+    once with 130. When one service fails the others are drained and the exit code is 1; it is 2 where a step cannot be
+    opened as the file has it, before a record was taken.
     """
     from pipelines.errors import StreamerError
     from streamer.agent.agent import Agent
     from streamer.cli.folder import import_from_here
     from streamer.cli.process import collect_less_often
     from streamer.cli.terminal import complain, json_lines, remark, say_json
-    from streamer.cli.together import run_together
     from streamer.observe.logs import configure, from_environment
 
     try:
@@ -91,10 +93,10 @@ def run(
         if not in_json:
             remark(text)
 
-    summaries = run_together(
+    summaries = _run(
         agents,
-        started=lambda agent: say(_started(agent)),
-        note="" if in_json else "stopping: finishing the records in flight (once more to end at once)",
+        lambda agent: say(_started(agent)),
+        "" if in_json else "stopping: finishing the records in flight (once more to end at once)",
     )
     for summary in summaries:
         say(_ended(summary))
@@ -103,6 +105,19 @@ def run(
         if as_json:
             say_json(summary.to_dict())
     return 1 if any(summary.reason == "failed" for summary in summaries) else 0
+
+
+def _run(agents: list[Agent], started: Callable[[Agent], None], note: str) -> list[Summary]:
+    """Raises `DefinitionError` for a step that does not open: the file is wrong, unless something is only away."""
+    from pipelines.errors import ConnectorError, DefinitionError, StepError
+    from streamer.cli.together import run_together
+
+    try:
+        return run_together(agents, started=started, note=note)
+    except StepError as error:
+        if isinstance(error.__cause__, ConnectorError):
+            raise
+        raise DefinitionError(str(error)) from error
 
 
 def _in_faust(

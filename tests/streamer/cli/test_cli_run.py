@@ -167,13 +167,24 @@ def test_a_file_may_hold_several_services(start: Any, tmp_path: Path) -> None:
     assert results(tmp_path, "one") == results(tmp_path, "two") == [0, 1, 2]
 
 
-def test_what_cannot_be_opened_is_a_failure_told_in_a_line_or_two(start: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ("{'@type': ONNX, modelUri: no.onnx}", "no.onnx"),
+        ("{'@type': REGRESSION_OUTPUT}", 'REGRESSION_OUTPUT needs "names"'),
+        ("{'@type': FUNCTION, function: 'json:nothing'}", 'json has no "nothing"'),
+    ],
+)
+def test_steps_that_cannot_be_opened_are_a_wrong_file_to_run_and_check_told_in_a_line_or_two(
+    start: Any, cli: Any, tmp_path: Path, step: str, said: str
+) -> None:
     file = service(tmp_path, "a")
-    file.write_text(file.read_text().replace("pipeline: []", "pipeline: [{'@type': ONNX, modelUri: no.onnx}]"))
+    file.write_text(file.read_text().replace("pipeline: []", f"pipeline: [{step}]"))
+    assert cli("check", file).code == 2
     process = start("run", file)
     _, err = process.communicate(timeout=120)
-    assert process.returncode == 1
-    assert "no.onnx" in err
+    assert process.returncode == 2
+    assert said in err
     assert "Traceback" not in err
     assert sum(line.startswith("error: ") for line in err.splitlines()) == 1
 
