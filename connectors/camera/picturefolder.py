@@ -10,7 +10,7 @@ from typing import Final
 
 from connectors.camera.address import Address
 from connectors.camera.upright import Upright
-from connectors.camera.video import Opening, Picture, Video, VideoError, check_size, pyav, reason
+from connectors.camera.video import Opening, Picture, Video, VideoError, check_size, decoder_options, pyav, reason
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class PictureFolder(Video):
         try:
             with av.open(str(file)) as container:
                 stream = container.streams.video[0]
-                stream.codec_context.options = {"max_pixels": str(self._opening.max_pixels)}
+                stream.codec_context.options = decoder_options(stream.codec_context.name, self._opening)
                 frame = next(container.decode(stream))
         except (av.FFmpegError, OSError, ValueError, IndexError, StopIteration) as error:
             raise reason(error, self._address, 0.0, "picture") from None

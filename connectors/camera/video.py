@@ -201,10 +201,20 @@ class Stream(Video):
         # Threads that decode several frames at once deliver each as many frames late.
         stream.thread_type = "SLICE" if self._address.live else "AUTO"
         context.thread_count = self._opening.threads
-        context.options = {"max_pixels": str(self._opening.max_pixels)}
+        context.options = decoder_options(context.name, self._opening)
         if self._opening.keyframes_only:
             context.skip_frame = "NONKEY"
         return stream
+
+
+def decoder_options(codec: str, opening: Opening) -> dict[str, str]:
+    """The options of a decoder: pictures have at most `max_pixels`, and a JPEG that is cut short is an error.
+
+    libav's decoder otherwise fills the missing part with gray. What counts is that it lacks data: JPEGs without an end
+    marker, as some cameras send them, or with bytes after it, are whole.
+    """
+    options = {"max_pixels": str(opening.max_pixels)}
+    return {**options, "err_detect": "explode"} if codec == "mjpeg" else options
 
 
 def check_size(width: int, height: int, most: int) -> None:

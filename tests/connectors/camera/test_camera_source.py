@@ -245,6 +245,34 @@ def test_without_the_hardware_that_is_asked_for_the_cpu_decodes_and_an_unknown_o
         reader.listen(20)
 
 
+def test_a_jpeg_of_a_folder_that_is_cut_short_is_counted_and_passed_over_and_one_without_an_end_marker_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(5):
+        (tmp_path / f"{number}.jpg").write_bytes(jpeg(number, 160, 96))
+    whole = (tmp_path / "1.jpg").read_bytes()
+    (tmp_path / "1.jpg").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "2.jpg").write_bytes(jpeg(2, 160, 96)[:-2])
+    (tmp_path / "3.jpg").write_bytes(jpeg(3, 160, 96) + bytes(100))
+    with reading({"photos": str(tmp_path)}) as reader:
+        reader.to_the_end()
+        assert [shown(one) for one in reader.of("photos")] == [0, 2, 3, 4]
+        assert reader.cameras.cameras()["photos"]["drops"] == {"corrupt": 1}
+    assert f"{tmp_path / '1.jpg'} is passed over" in caplog.text
+
+
+def test_a_jpeg_of_a_stream_that_is_cut_short_is_counted_and_one_without_an_end_marker_is_not(tmp_path: Path) -> None:
+    pictures = [jpeg(number, 160, 96) for number in range(6)]
+    pictures[1] = pictures[1][: len(pictures[1]) // 2]
+    pictures[3] = pictures[3][:-2]
+    pictures[4] += bytes(100)
+    (tmp_path / "live.mjpeg").write_bytes(b"".join(pictures))
+    with reading({"gate": {"url": str(tmp_path / "live.mjpeg"), "format": "mjpeg"}}) as reader:
+        reader.to_the_end()
+        assert [shown(one) for one in reader.of("gate")] == [0, 2, 3, 4, 5]
+        assert reader.cameras.cameras()["gate"]["drops"] == {"corrupt": 1}
+
+
 def test_hls_is_read(tmp_path: Path) -> None:
     video(str(tmp_path / "film.mp4"), frames=20)
     with av.open(str(tmp_path / "film.mp4")) as film, av.open(str(tmp_path / "live.m3u8"), "w", format="hls") as list_:

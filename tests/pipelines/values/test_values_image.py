@@ -273,3 +273,12 @@ for use in (Image(png).get_as, lambda _: Data({"k": Image(np.zeros((2, 2, 3), "u
         raise SystemExit("no error")
 """
     subprocess.run([sys.executable, "-c", script, file_of(COLOR, ".png").hex()], check=True)
+
+
+@pytest.mark.parametrize("name", [".jpg", ".png", ".bmp", ".gif"])
+def test_the_pixels_of_a_file_that_is_cut_short_are_an_error(name: str) -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
+    whole = cv2.imencode(name, noise)[1].tobytes()
+    assert Image(whole).get_as("numpy").shape == (64, 64, 3)
+    with pytest.raises(DataError, match="cut short"):
+        Image(whole[: len(whole) // 2]).get_as("numpy")
