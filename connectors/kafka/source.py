@@ -23,6 +23,7 @@ from connectors.kafka.client.topics import check_topic
 from connectors.kafka.consumer.beginnings import Beginning, Beginnings
 from connectors.kafka.consumer.commitmetadata import CommitMetadata
 from connectors.kafka.consumer.commits import Commits
+from connectors.kafka.consumer.joining import Joining
 from connectors.kafka.consumer.lag import Lag
 from connectors.kafka.consumer.lanes import Lanes, Place, Progress
 from connectors.kafka.consumer.reading import CompiledReading, PartitionError, PlainReading, Reading
@@ -84,6 +85,7 @@ class KafkaSource(Source):
         self._settle: Settle | None = None
         self._failure: ConnectorError | None = None
         self._ask_at = 0.0
+        self._joining = Joining(self.name, config.group or "", config.instance)
         self._woken = self._still = self._leaving = self._met = False
         self._commits_itself = True
         self._cluster: str | None = None
@@ -156,6 +158,7 @@ class KafkaSource(Source):
             self._consumer.subscribe(
                 list(self._config.topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
+            self._joining.begin()
         except KafkaException as error:
             self.close()
             raise self._explained(error, f"source {self.name}") from error
@@ -316,6 +319,7 @@ class KafkaSource(Source):
         return progress.lane
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._joining.assigned()
         places = [(one.topic, one.partition) for one in partitions]
         assign = consumer.incremental_assign if self._incremental else consumer.assign
         try:
@@ -449,6 +453,7 @@ class KafkaSource(Source):
         self._commits.try_again()
         if self._reach.check():
             self._tell_reachability()
+        self._joining.check(answering=not self._reach.suspected)
         self._lag.look()
         if ids := self._queries.ids():
             self._check_ids(ids)

@@ -48,6 +48,32 @@ def test_a_crash_before_the_first_acknowledgement_loses_nothing_that_came_after_
         assert values(reader.take(5)) == numbers(3, 8)
 
 
+def test_a_group_that_waits_for_a_member_that_does_not_answer_is_told_once(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 3))
+    silent = Consumer(
+        {"bootstrap.servers": kafka.bootstrap, "group.id": topic, "partition.assignment.strategy": "range,roundrobin"}
+    )
+    try:
+        silent.subscribe([topic])
+        while not silent.assignment():
+            silent.poll(0.1)
+        # From now on it does not poll, so it takes no part in the rebalance, as a process that was killed.
+        with Reader(source(kafka.bootstrap, topic, topic)) as reader:
+            reader.until(lambda _: "has not given out partitions" in caplog.text)
+            assert not reader.lanes
+            silent.close()
+            assert values(reader.take(3)) == numbers(0, 3)
+    finally:
+        silent.close()
+    (said,) = [one for one in caplog.messages if "has not given out partitions" in one]
+    assert f"the group {topic}" in said
+    assert "session.timeout.ms" in said
+    assert "`instance`" in said
+
+
 SOON = {"topic.metadata.refresh.interval.ms": 300}
 
 
