@@ -7,14 +7,16 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from connectors.file.checkpoint import Checkpoint
 from connectors.file.framing import MAX_RECORD, Framing, framing
-from connectors.file.imagefolder import ImageFolder
+from connectors.file.imagefolder import SUFFIXES, ImageFolder
 from connectors.file.reading import Reading, Rows
 from connectors.file.recordfile import RecordFile
+from connectors.file.unread import unread
 from connectors.records import Ints, Lane, Records, Span
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceEnded
 from pipelines.errors import ConnectorError
@@ -86,7 +88,7 @@ class FileSource(Source):
         while True:
             count, size = self._gather(gathered, count, size, max_records, max_bytes)
             left = deadline - time.monotonic()
-            if count >= max_records or size >= max_bytes or self._tell_end() or left <= 0:
+            if count >= max_records or size >= max_bytes or self._tell_end(bool(gathered)) or left <= 0:
                 break
             if self._woken.wait(min(left, LOOK) if self._follow else left):
                 self._woken.clear()
@@ -134,6 +136,14 @@ class FileSource(Source):
     def held_bytes(self) -> int:
         """Bytes read and not delivered: about 1 MiB for each file that is being read, or one record."""
         return sum(reading.held_bytes for reading in self._readings.values())
+
+    def _left_out(self) -> list[str]:
+        if self._path.is_file():
+            return []
+        folder, pattern = _folder_and_pattern(self._path, self._pattern)
+        if self._framing is None:
+            return unread(folder, pattern or "**/*", None if pattern else SUFFIXES)
+        return unread(folder, pattern or "*")
 
     def _find_files(self) -> None:
         if self._framing is None:
@@ -187,9 +197,20 @@ class FileSource(Source):
                 size += _size(rows)
         return count, size
 
-    def _tell_end(self) -> bool:
+    def _tell_end(self, gathered: bool) -> bool:
+        """Whether the source has ended. `ConnectorError` if it has left out what it may not read, once all is read."""
         if self._follow or self._told_end or not all(reading.exhausted for reading in self._readings.values()):
             return False
+        if left_out := self._left_out():
+            if gathered:
+                # Said by the next poll: these are delivered first.
+                return True
+            count = len(left_out)
+            raise ConnectorError(
+                f"all that can be read is, but {count} {'was' if count == 1 else 'were'} left out: "
+                f"{'; '.join(left_out[:_NAMED])}{'; ...' if count > _NAMED else ''}; "
+                "mend the links and rights, or choose other files (pattern)"
+            )
         self._told_end = True
         self._events.append(SourceEnded(self.name))
         return True
@@ -209,6 +230,10 @@ class FileSource(Source):
             size,
             timestamps=lambda: np.concatenate([_timestamps(rows) for _, rows in gathered]),
         )
+
+
+_NAMED: Final = 3
+"""Files that an error names."""
 
 
 def _size(rows: Rows) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from google.protobuf.proto import serialize_length_prefixed
@@ -339,3 +342,39 @@ def test_a_service_file_names_a_path_relative_to_itself(tmp_path: Path) -> None:
     with Reader(config.build()) as reader:
         reader.acknowledge(reader.take(1))
     assert (tmp_path / "state" / "at").exists()
+
+
+@pytest.mark.parametrize(("format", "name"), [("images", "a.png"), ("lines", "a.txt")])
+def test_a_link_to_nothing_is_an_error_that_names_it_after_all_that_can_be_read(
+    tmp_path: Path, format: str, name: str
+) -> None:
+    (tmp_path / name).write_bytes(b"one")
+    (tmp_path / f"b{Path(name).suffix}").symlink_to(tmp_path / "nowhere")
+    (tmp_path / f".c{Path(name).suffix}").symlink_to(tmp_path / "nowhere")
+    with Reader(FileSource(tmp_path, format), 10) as reader:
+        assert [one.message.value for one in reader.take(1)] == [b"one"]
+        with pytest.raises(
+            ConnectorError, match=r"all that can be read is, but 1 was left out: .*b\.\w+ \(a link to not"
+        ):
+            reader.until(lambda _: False)
+
+
+def test_a_folder_that_may_not_be_listed_is_an_error_that_names_it_after_all_that_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.png").write_bytes(b"one")
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    scandir = os.scandir
+
+    def refused(path: Any = ".") -> Any:
+        if Path(path) == locked:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    # Rights would not keep a root user out.
+    monkeypatch.setattr(os, "scandir", refused)
+    with Reader(FileSource(tmp_path, "images"), 10) as reader:
+        assert [one.message.value for one in reader.take(1)] == [b"one"]
+        with pytest.raises(ConnectorError, match=r"1 was left out: .*locked \(Permission denied\)"):
+            reader.until(lambda _: False)

@@ -1,0 +1,30 @@
+"""What a pattern would find in a folder but for its rights: links to nothing, and folders that may not be listed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+
+def unread(folder: Path, pattern: str, suffixes: Collection[str] | None = None) -> list[str]:
+    """What `folder.glob(pattern)` passes over without a word, as errors name it; `suffixes`: of files that count.
+
+    Hidden files and folders are none of it. Folders are only looked into where the pattern goes into all (`**`).
+    """
+    found = [
+        f"{path} (a link to nothing)"
+        for path in folder.glob(pattern)
+        if path.is_symlink()
+        and not path.exists()
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        and (suffixes is None or path.suffix.lower() in suffixes)
+    ]
+    if "**" in pattern:
+        for _, names, _ in os.walk(folder, onerror=lambda error: found.append(_named(error))):
+            names[:] = [name for name in names if not name.startswith(".")]
+    return sorted(found)
+
+
+def _named(error: OSError) -> str:
+    return f"{error.filename} ({error.strerror})"
