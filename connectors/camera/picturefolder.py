@@ -70,7 +70,7 @@ class PictureFolder(Video):
         try:
             with av.open(str(file)) as container:
                 stream = container.streams.video[0]
-                stream.codec_context.options = decoder_options(stream.codec_context.name, self._opening)
+                stream.codec_context.options = decoder_options(stream.codec_context.name, self._opening, live=False)
                 frame = next(container.decode(stream))
         except (av.FFmpegError, OSError, ValueError, IndexError, StopIteration) as error:
             raise reason(error, self._address, 0.0, "picture") from None

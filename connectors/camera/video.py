@@ -201,20 +201,20 @@ class Stream(Video):
         # Threads that decode several frames at once deliver each as many frames late.
         stream.thread_type = "SLICE" if self._address.live else "AUTO"
         context.thread_count = self._opening.threads
-        context.options = decoder_options(context.name, self._opening)
+        context.options = decoder_options(context.name, self._opening, live=self._address.live)
         if self._opening.keyframes_only:
             context.skip_frame = "NONKEY"
         return stream
 
 
-def decoder_options(codec: str, opening: Opening) -> dict[str, str]:
+def decoder_options(codec: str, opening: Opening, *, live: bool) -> dict[str, str]:
     """The options of a decoder: pictures have at most `max_pixels`, and a JPEG that is cut short is an error.
 
-    libav's decoder otherwise fills the missing part with gray. What counts is that it lacks data: JPEGs without an end
-    marker, as some cameras send them, or with bytes after it, are whole.
+    libav's decoder otherwise fills the missing part with gray. A JPEG without an end marker, or with bytes after it, is
+    whole. Not of live cameras: many webcams leave out the last bits of every picture.
     """
     options = {"max_pixels": str(opening.max_pixels)}
-    return {**options, "err_detect": "explode"} if codec == "mjpeg" else options
+    return {**options, "err_detect": "explode"} if codec == "mjpeg" and not live else options
 
 
 def check_size(width: int, height: int, most: int) -> None:
