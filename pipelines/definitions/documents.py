@@ -204,6 +204,7 @@ class Budget:
 
 
 _SHOWN = 40
+_MODELS = (".onnx", ".h5", ".keras", ".pb", ".pt", ".pkl", ".joblib", ".tflite", ".zip")
 _PLAIN_KEY = re.compile(r"[\w@$<>-][\w@$<>. -]*")
 
 
@@ -216,7 +217,12 @@ def _decoded(text: str | bytes, file: str, limits: Limits) -> str:
         return text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
-        raise DefinitionError(f"{file}:{line}: is not UTF-8 text ({error.reason} at byte {error.start})") from None
+        hint = ""
+        if file.endswith(_MODELS):
+            hint = "; it is a model: a step names it, as in {steps: [{'@type': ONNX, modelUri: model.onnx}]}"
+        raise DefinitionError(
+            f"{file}:{line}: is not UTF-8 text ({error.reason} at byte {error.start}){hint}"
+        ) from None
 
 
 def _texts(folder: Path) -> list[str]:

@@ -13,7 +13,8 @@ from connectors.browser import Browser
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from pipelines.errors import DefinitionError, nearest
 from streamer.cli.options import bus, client_properties, codec_setting
-from streamer.cli.route import is_service_file
+from streamer.cli.route import is_service_file, resembles_file
+from streamer.cli.terminal import warn
 from streamer.definition.loading import load
 from streamer.definition.service import Service
 
@@ -53,6 +54,8 @@ def place_named(
     for option, given in options.items():
         if given is not None:
             raise typer.BadParameter(f"{option} needs a service file, and {where!r} is a topic")
+    if resembles_file(where):
+        warn(f"there is no file {where} here, so it is taken for a topic")
     return TopicPlace(where, bus(bootstrap, client), codec_setting(codec or "protodata"))
 
 

@@ -41,7 +41,12 @@ class Route:
 
 def is_service_file(name: str) -> bool:
     """Whether this is meant to be a service file, and not a topic, which has no slash and rarely such an ending."""
-    return name.endswith(_ENDINGS) and ("/" in name or Path(name).is_file())
+    return resembles_file(name) and ("/" in name or Path(name).is_file())
+
+
+def resembles_file(name: str) -> bool:
+    """Whether the name ends as service files do."""
+    return name.endswith(_ENDINGS)
 
 
 def route_of(topic: str, bus: Browser, to: Sequence[str]) -> Route:

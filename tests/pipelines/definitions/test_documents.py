@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pipelines
 from pipelines.definitions.documents import (
     Limits,
     parse_document,
@@ -189,6 +190,13 @@ def test_a_byte_order_mark_is_skipped() -> None:
 )
 def test_what_is_wrong_is_said_with_file_and_line(text: str | bytes, message: str) -> None:
     assert failure(text).startswith(message)
+
+
+def test_a_model_in_place_of_a_pipeline_is_named_as_one(tmp_path: Path) -> None:
+    file = tmp_path / "fans.onnx"
+    file.write_bytes(b"\x08\x0a\xff\xfe")
+    with pytest.raises(DefinitionError, match=r"fans\.onnx:\d: is not UTF-8 text .* it is a model: a step names it"):
+        pipelines.load(file)
 
 
 @pytest.mark.parametrize("loader", ["CSafeLoader", "SafeLoader"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streamer.cli.place import place_of_sink
+from streamer.cli.place import place_named, place_of_sink
 
 SERVICE = """
 source: %s
@@ -36,3 +36,13 @@ def test_dead_letters_are_read_as_the_records_that_they_are(
     file.write_text(SERVICE % (source, more))
     assert place_of_sink(file, "dead_letter", None, {}).codec == codec
     assert place_of_sink(file, None, None, {}).codec == "msgpack"
+
+
+def test_a_service_file_that_is_not_there_is_told_before_a_topic_of_its_name_is_looked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = place_named("orders.yaml", place_of_sink, None, {}, "json", "localhost:9092", None)
+    assert found.topic == "orders.yaml"
+    assert "there is no file orders.yaml here" in capsys.readouterr().err
+    place_named("orders", place_of_sink, None, {}, "json", "localhost:9092", None)
+    assert capsys.readouterr().err == ""
