@@ -198,17 +198,17 @@ class FileSource(Source):
         return count, size
 
     def _tell_end(self, gathered: bool) -> bool:
-        """Whether the source has ended. `ConnectorError` if it has left out what it may not read, once all is read."""
+        """Whether the source has ended. Raises `ConnectorError` once all is read if files or folders could not be."""
         if self._follow or self._told_end or not all(reading.exhausted for reading in self._readings.values()):
             return False
         if left_out := self._left_out():
             if gathered:
-                # Said by the next poll: these are delivered first.
+                # The next poll raises it: these records are delivered first.
                 return True
             count = len(left_out)
             raise ConnectorError(
-                f"all that can be read is, but {count} {'was' if count == 1 else 'were'} left out: "
-                f"{'; '.join(left_out[:_NAMED])}{'; ...' if count > _NAMED else ''}; "
+                f"{count} {'file or folder' if count == 1 else 'files or folders'} could not be read: "
+                f"{'; '.join(left_out[:_NAMED])}{'; ...' if count > _NAMED else ''}; everything else was read; "
                 "mend the links and rights, or choose other files (pattern)"
             )
         self._told_end = True

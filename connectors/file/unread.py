@@ -1,4 +1,4 @@
-"""What a pattern would find in a folder but for its rights: links to nothing, and folders that may not be listed."""
+"""Entries of a folder that `Path.glob` leaves out silently: links to nothing, and folders that may not be listed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 
 
 def unread(folder: Path, pattern: str, suffixes: Collection[str] | None = None) -> list[str]:
-    """What `folder.glob(pattern)` passes over without a word, as errors name it; `suffixes`: of files that count.
+    """The entries that `folder.glob(pattern)` leaves out silently, each with the reason, for an error message.
 
-    Hidden files and folders are none of it. Folders are only looked into where the pattern goes into all (`**`).
+    `suffixes`: of the files that count. Hidden files and folders do not count. Subfolders are searched only where the
+    pattern has `**`.
     """
     found = [
         f"{path} (a link to nothing)"

@@ -1,4 +1,4 @@
-"""`Joining`: what a source waits for that has no partitions yet, as far as its group does not answer at once."""
+"""`Joining`: a log line for a source whose consumer group keeps it waiting for partitions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import time
 from typing import Final
 
 _AFTER: Final = 5.0
-"""Seconds without an assignment after which it is said. An empty group is answered after 3 s
+"""Seconds without an assignment before the log line. An empty group assigns after 3 s
 (`group.initial.rebalance.delay.ms` of the brokers)."""
 
 _log = logging.getLogger(__name__)
 
 
 class Joining:
-    """Logs once that a group has not answered a member that joins it; it is told of the first assignment."""
+    """Logs once that a group has not assigned partitions to a member that has joined."""
 
     def __init__(self, name: str, group: str, instance: str | None) -> None:
         """`name` is the source's; `instance` its static membership, if it has one."""
@@ -28,18 +28,18 @@ class Joining:
         self._say_at = time.monotonic() + _AFTER
 
     def assigned(self) -> None:
-        """The group has answered, with partitions or with none."""
+        """The group has assigned partitions, or none."""
         self._say_at = None
 
     def check(self, *, answering: bool) -> None:
-        """Log it when it is time; `answering`: the brokers are there, as far as known."""
+        """Log it when it is time. `answering`: the brokers can be reached, as far as known."""
         if self._say_at is None or not answering or time.monotonic() < self._say_at:
             return
         self._say_at = None
         hint = "" if self._instance is not None else "; with an `instance` of its own a process takes its place at once"
         _log.warning(
-            "source %s: the group %s has not given out partitions for %d s. As a rule it waits for a member that has "
-            "gone without leaving, as a killed process does, until its session.timeout.ms is over (45 s by default)%s",
+            "source %s: the group %s has not assigned partitions for %d s. It probably waits for a member that was "
+            "killed and could not leave the group, until its session.timeout.ms is over (45 s by default)%s",
             self._name,
             self._group,
             _AFTER,

@@ -62,13 +62,13 @@ def test_a_group_that_waits_for_a_member_that_does_not_answer_is_told_once(
             silent.poll(0.1)
         # From now on it does not poll, so it takes no part in the rebalance, as a process that was killed.
         with Reader(source(kafka.bootstrap, topic, topic)) as reader:
-            reader.until(lambda _: "has not given out partitions" in caplog.text)
+            reader.until(lambda _: "has not assigned partitions" in caplog.text)
             assert not reader.lanes
             silent.close()
             assert values(reader.take(3)) == numbers(0, 3)
     finally:
         silent.close()
-    (said,) = [one for one in caplog.messages if "has not given out partitions" in one]
+    (said,) = [one for one in caplog.messages if "has not assigned partitions" in one]
     assert f"the group {topic}" in said
     assert "session.timeout.ms" in said
     assert "`instance`" in said
