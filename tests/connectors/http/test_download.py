@@ -232,9 +232,9 @@ def test_a_redirect_in_a_circle_is_an_error(server: Server) -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (content(b""), "the server gives nothing"),
-        (content(b"", length=-1), "the server gives nothing"),
-        (status(204), "the server gives nothing"),
+        (content(b""), "the server sends an empty answer"),
+        (content(b"", length=-1), "the server sends an empty answer"),
+        (status(204), "the server sends an empty answer"),
         (content(b"<p>log in</p>", headers={"Content-Type": "text/html; charset=utf-8"}), "a web page instead"),
         (content(headers={"Content-Encoding": "gzip"}), "compresses it"),
     ],

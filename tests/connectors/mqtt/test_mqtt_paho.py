@@ -210,7 +210,7 @@ def test_messages_of_qos_2_that_an_earlier_configuration_left_are_taken(
     source = built(url, **fields)
     source.open()
     assert values(source, 5) == [b"%d" % number for number in range(5)]
-    assert "earlier configuration subscribed to" in caplog.text
+    assert "subscriptions of an earlier configuration" in caplog.text
     source.acknowledge({}, wait=True)
     source.close()
 

@@ -113,9 +113,9 @@ def test_a_connection_that_ends_anywhere_in_what_is_encrypted_loses_nothing(
 
 
 def test_the_certificate_has_to_be_that_of_the_name(broker: FaultyMqtt, made: Certificate) -> None:
-    with pytest.raises(ConnectorError, match=r"certificate is not believed"):
+    with pytest.raises(ConnectorError, match=r"certificate is not trusted"):
         source(broker.port).open()
-    with pytest.raises(ConnectorError, match="certificate is not believed"):
+    with pytest.raises(ConnectorError, match="certificate is not trusted"):
         source(broker.port, tls=trusting(made, server_name="other.example.com")).open()
     named = source(broker.port, "127.0.0.1", tls=trusting(made, server_name="localhost"))
     named.open()

@@ -71,7 +71,7 @@ def test_a_file_that_is_run_steers_no_terminal(cli: Any, tmp_path: Path, options
     (tmp_path / f"in{EVIL}.jsonl").write_text('{"x": 1}\n')
     ended = harmless(cli("run", written(tmp_path, name=f"s{EVIL}.yaml", **fields), "--json", *options))
     assert ended.code == 0, ended.err
-    assert harmless(cli("run", written(tmp_path), *options)).code == 1
+    assert harmless(cli("run", written(tmp_path), *options)).code == 2
     assert harmless(cli("--debug", "run", written(tmp_path, **UNKNOWN), *options)).code == 2
 
 

@@ -91,7 +91,7 @@ def test_nothing_is_overwritten(cli: Any) -> None:
     Path("mine/mine.yaml").write_text("changed")
     ended = cli("new", "mine")
     assert ended.code == 1
-    assert "mine is there already" in ended.err
+    assert "mine exists already" in ended.err
     assert Path("mine/mine.yaml").read_text() == "changed"
 
 
