@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from pipelines.data.columns import Column
 from pipelines.data.data import Data, check_key
-from pipelines.data.spans import Spans
+from pipelines.data.spans import Ints, Spans
 from pipelines.data.sparsecolumn import SparseColumn, divide, in_form, is_rare
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import ReservedKeyError, WireError, without_traceback
@@ -92,8 +93,8 @@ class _Messages:
                 self.failed[self.positions[row]] = without_traceback(error)
                 broken.add(row)
         if broken:
-            self.left = [message for row, message in enumerate(self.left) if row not in broken]
-            self.positions = [position for row, position in enumerate(self.positions) if row not in broken]
+            kept = [row not in broken for row in range(len(self.left))]
+            self.left, self.positions = [*compress(self.left, kept)], [*compress(self.positions, kept)]
         return broken
 
 
@@ -113,7 +114,7 @@ def _table(messages: Cut, size: int, wanted: frozenset[str], options: ReadOption
     for raw, (rows, cells) in messages.entries.items():
         key = key_of(raw)
         if key is None:
-            table.unsound.update(rows)
+            table.unsound.update(rows.tolist())
             continue
         whole = len(rows) == size
         if key in wanted:
@@ -124,21 +125,21 @@ def _table(messages: Cut, size: int, wanted: frozenset[str], options: ReadOption
         else:
             decoder = EntryDecoder(key, options)
             if is_rare(len(rows), size):
-                table.columns[key] = SparseColumn(size, rows, WireColumn(cells, decoder))
+                table.columns[key] = SparseColumn(size, rows.tolist(), WireColumn(cells, decoder))
             elif whole:
                 table.columns[key] = WireColumn(cells, decoder)
             else:
                 every = _spread(cells, rows, size)
                 table.columns[key] = WireColumn(every, decoder, ~every.null)
-            table.unsound.update(rows[place] for place in _unsound(key, cells))
+            table.unsound.update(int(rows[place]) for place in _unsound(key, cells))
         try:
             check_key(key)
         except ReservedKeyError as error:
-            table.failed.update((row, WireError(str(error))) for row in rows)
+            table.failed.update((row, WireError(str(error))) for row in rows.tolist())
     return table
 
 
-def _spread(cells: Sequence[bytes | None], rows: list[int], size: int) -> Spans:
+def _spread(cells: Sequence[bytes | None], rows: Ints, size: int) -> Spans:
     """These entries at the places `rows` among `size`, null at all others."""
     entries = Spans.of(cells)
     starts, lengths = np.zeros(size, np.int64), np.full(size, -1, np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, compress, pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -35,8 +35,8 @@ class Entries(NamedTuple):
     The bytes inside an entry are not checked: it may be broken, or have another key than it seems to.
     """
 
-    rows: list[int]
-    """The message of each entry, rising."""
+    rows: Ints
+    """The message of each entry, rising, `int64 (N,)`."""
     cells: list[bytes] | Spans
     """The entries with tag and length: a list where they are few."""
 
@@ -58,14 +58,10 @@ class Cut(NamedTuple):
         numbers = kept.cumsum() - 1
         entries: dict[bytes, Entries] = {}
         for raw, (rows, cells) in self.entries.items():
-            if isinstance(cells, Spans):
-                places = np.flatnonzero(kept[rows])
-                left = Entries(numbers[np.array(rows)[places]].tolist(), cells.take(places))
-            else:
-                pairs = [(int(numbers[row]), cell) for row, cell in zip(rows, cells, strict=True) if kept[row]]
-                left = Entries([row for row, _ in pairs], [cell for _, cell in pairs])
-            if left.rows:
-                entries[raw] = left
+            here = kept[rows]
+            if here.any():
+                left = cells.take(here.nonzero()[0]) if isinstance(cells, Spans) else [*compress(cells, here)]
+                entries[raw] = Entries(numbers[rows[here]], left)
         return Cut(entries, numbers[[row for row in self.with_metadata if kept[row]]].tolist(), set())
 
 
@@ -178,12 +174,12 @@ class _Found(NamedTuple):
                 every = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
                 starts, rows, stops = (column[every[0].argsort()] for column in every)
                 self.odd.update(rows[1:][rows[1:] == rows[:-1]].tolist())
-            entries[raw] = Entries(rows.tolist(), Spans(buffer, starts, stops - starts))
+            entries[raw] = Entries(rows, Spans(buffer, starts, stops - starts))
         for raw, single in self.single.items():
             single.sort()
             listed = [row for _, row, _ in single]
             self.odd.update(row for row, following in pairwise(listed) if row == following)
-            entries[raw] = Entries(listed, [self.joined[start:stop] for start, _, stop in single])
+            entries[raw] = Entries(np.array(listed, np.int64), [self.joined[start:stop] for start, _, stop in single])
         return entries
 
 
