@@ -10,8 +10,11 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
+
+from connectors.kafka.config import KafkaSinkConfig
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("protos", "pipelines", "connectors", "streamer")
@@ -144,6 +147,13 @@ def test_every_extra_that_an_error_may_name_exists() -> None:
                 named |= {str(one.value) for one in given if isinstance(one, ast.Constant) and one.value is not None}
     assert len(named) > 10
     assert named <= PROJECT["optional-dependencies"].keys()
+
+
+def test_the_faust_extra_reads_records_in_every_compression_that_our_sinks_write() -> None:
+    """aiokafka, alone, fails at the first batch that `streamer send` or a sink has compressed by lz4, the default."""
+    (extras,) = re.findall(r"'aiokafka\[([a-z0-9,]+)\]", str(PROJECT["optional-dependencies"]["faust"]))
+    written = set(get_args(KafkaSinkConfig.model_fields["compression"].annotation))
+    assert written - {"none", "gzip"} == set(extras.split(","))
 
 
 @pytest.mark.slow
