@@ -13,7 +13,7 @@ def test_every_room_and_file_that_is_named_exists() -> None:
     assert [name for name in sorted(NAMED) if not (ROOT / name).exists()] == []
 
 
-def test_every_room_is_named() -> None:
+def test_the_architecture_page_names_every_folder() -> None:
     rooms = {
         f"{folder.relative_to(ROOT)}/"
         for package in ("pipelines", "connectors", "streamer")
@@ -23,7 +23,7 @@ def test_every_room_is_named() -> None:
     assert rooms - NAMED == set()
 
 
-def test_no_room_is_crowded() -> None:
+def test_no_folder_has_more_than_twenty_files() -> None:
     """A folder with more files than one takes in at a glance wants rooms of its own."""
     many = {
         str(folder.relative_to(ROOT)): len(list(folder.glob("*.py")))

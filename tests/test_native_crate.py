@@ -39,12 +39,12 @@ def test_the_crate_has_no_warnings() -> None:
 
 
 @pytest.mark.timeout(900)
-def test_its_tests_pass() -> None:
+def test_the_crates_tests_pass() -> None:
     cargo(NATIVE, "test", "--no-default-features")
 
 
 @pytest.mark.timeout(900)
-def test_its_tests_pass_under_an_address_sanitizer() -> None:
+def test_the_crates_tests_pass_under_an_address_sanitizer() -> None:
     nightly = subprocess.run(["cargo", "+nightly", "--version"], capture_output=True, check=False)
     about = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout
     host = re.findall(r"^host: (.+)$", about, re.MULTILINE)[0]

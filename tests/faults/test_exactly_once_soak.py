@@ -125,7 +125,9 @@ def delivery(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.parametrize("instance", ["", "one"], ids=["random", "instance"])
-def test_fifty_kills(ledger: Any, bench: Callable[..., Any], delivery: str, instance: str) -> None:
+def test_the_guarantee_holds_through_fifty_kills(
+    ledger: Any, bench: Callable[..., Any], delivery: str, instance: str
+) -> None:
     made = bench(ledger, DELIVERIES[delivery], instance=instance)
     fire = Fire(f"kills{' of an instance' if instance else ''}", delivery, ledger, made)
     chance = random.Random(50)
@@ -142,7 +144,7 @@ def test_fifty_kills(ledger: Any, bench: Callable[..., Any], delivery: str, inst
     fire.finish()
 
 
-def test_ten_restarts_of_the_broker(
+def test_the_guarantee_holds_through_ten_restarts_of_the_broker(
     private_kafka: Any, ledger_on: Callable[[str], Any], bench: Callable[..., Any], delivery: str
 ) -> None:
     ledger = ledger_on(private_kafka.bootstrap)
@@ -227,7 +229,7 @@ def stopped(member: Any) -> Iterator[None]:
         member.process.send_signal(signal.SIGCONT)
 
 
-def test_brokers_stand_still(
+def test_the_guarantee_holds_while_brokers_stand_still(
     private_kafka: Any, ledger_on: Callable[[str], Any], bench: Callable[..., Any], delivery: str
 ) -> None:
     ledger = ledger_on(private_kafka.bootstrap)
@@ -371,7 +373,9 @@ def rss(member: Any) -> int:
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS:")).split()[1]) * 1024
 
 
-def test_poison_and_kills(ledger: Any, bench: Callable[..., Any], topics: Any, delivery: str) -> None:
+def test_the_guarantee_holds_through_kills_and_bad_records(
+    ledger: Any, bench: Callable[..., Any], topics: Any, delivery: str
+) -> None:
     dead = topics(1, "ledger-dead")
     extra = f"{DELIVERIES[delivery]}\ndead_letter: {{type: kafka, topic: {dead}}}"
     limit = "max_message: 3000"

@@ -381,7 +381,9 @@ class TestSinks:
 
     @pytest.mark.soak
     @pytest.mark.timeout(600)
-    def test_it_is_so_for_a_minute(self, ours: FaultyMqtt, mqtt_broker: Any, name: str, tmp_path: Path) -> None:
+    def test_an_outbox_keeps_results_in_order_while_the_broker_is_away_for_a_minute(
+        self, ours: FaultyMqtt, mqtt_broker: Any, name: str, tmp_path: Path
+    ) -> None:
         sink_is_away(ours, mqtt_broker, name, tmp_path, 30_000, 60)
 
 

@@ -133,7 +133,7 @@ def test_nothing_is_acknowledged_while_kafka_is_away_and_nothing_is_lost(
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_it_is_so_when_kafka_is_away_for_a_minute(
+def test_nothing_is_lost_when_kafka_is_away_for_a_minute(
     start_kafka: Callable[..., LocalKafka], start_mqtt: StartMqtt
 ) -> None:
     kafka_is_away(start_kafka(), start_mqtt(window=100), 60)

@@ -60,7 +60,7 @@ def test_it_needs_no_broker_that_runs_already(tmp_path: Path) -> None:
     assert "60 of 12 machines" in done.stdout
 
 
-def test_what_is_only_for_digits_is_refused(tmp_path: Path) -> None:
+def test_options_of_the_digits_demo_are_refused_for_sensors(tmp_path: Path) -> None:
     done = demo(None, tmp_path, "--no-sheet")
     assert done.returncode == 2
     assert "digits" in done.stderr

@@ -328,7 +328,7 @@ def test_a_rewind_begins_a_new_lane_and_brings_nothing_back() -> None:
         assert [event.lane for event in reader.events(LaneBegan)] == [before.lane, after.lane]
 
 
-def test_what_can_never_be_read_ends_the_service(tmp_path: Path) -> None:
+def test_a_file_that_is_no_video_ends_the_service(tmp_path: Path) -> None:
     (tmp_path / "text.mp4").write_text("no video")
     source = CameraSourceConfig.model_validate({"cameras": {"a": str(tmp_path / "text.mp4")}}).build()
     with CameraReader(source) as reader, pytest.raises(ConnectorError, match="a: its data are no video") as caught:

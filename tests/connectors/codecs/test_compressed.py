@@ -232,7 +232,7 @@ def test_records_of_a_batch_keep_their_own_payloads_as_origin(block: Block) -> N
     assert origin.records.values == records.values
 
 
-def test_levels_change_the_size() -> None:
+def test_a_higher_level_compresses_more() -> None:
     batch = Batch.of([Data({"text": "".join(str(number**3) for number in range(20_000))})])
     for form, levels in (("gzip", (0, 9)), ("zstd", (1, 22))):
         quick, hard = (

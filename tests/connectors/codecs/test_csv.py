@@ -110,7 +110,7 @@ def test_what_is_too_large_is_refused() -> None:
         ({"names": ["@type"]}, "reserved"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_when_it_is_loaded(fields: dict[str, Any], told: str) -> None:
+def test_contradictory_settings_are_refused_at_loading(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(DefinitionError, match=told):
         codec_of({"type": "csv", **fields})
 

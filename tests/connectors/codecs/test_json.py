@@ -90,7 +90,9 @@ def written(batch: Batch, **options: Any) -> list[str]:
         ("{}", Data()),
     ],
 )
-def test_values(text: str, value: Any, wanted: list[str] | None) -> None:
+def test_a_json_value_has_its_type_also_among_values_of_other_types(
+    text: str, value: Any, wanted: list[str] | None
+) -> None:
     """Alone, and among others of its kind and of other kinds."""
     payload = f' {{ "v" : {text} , "z":1 }} '.encode()
     for others in ([], [b'{"v": 1}'], [b'{"v": 2.5}', b'{"v": "t"}', b'{"z": 3}'] * 5):

@@ -158,7 +158,7 @@ def test_of_several_wrong_values_the_first_by_name_is_told_whatever_keys_other_r
 
 @settings(max_examples=examples(25), deadline=None)
 @given(payloads=payloads, wanted=wanted)
-def test_with_fields_and_limits_too(payloads: list[bytes | None], wanted: frozenset[str]) -> None:
+def test_both_ways_agree_with_fields_and_limits(payloads: list[bytes | None], wanted: frozenset[str]) -> None:
     fields = {"a": "/b/0", "zzz": "/a/k", "whole": "", "deep": "/c/k/0/l/1/m"}
     same(payloads, wanted, fields=fields, max_depth=4, max_keys=3, max_elements=6, max_bytes=80)
 
@@ -169,12 +169,14 @@ def test_with_fields_and_limits_too(payloads: list[bytes | None], wanted: frozen
     wanted=wanted,
     form=st.sampled_from([b"[%s]", b"%s", b" [ %s ] \n"]),
 )
-def test_with_several_rows_in_a_payload_too(parts: list[list[bytes]], wanted: frozenset[str], form: bytes) -> None:
+def test_both_ways_agree_on_several_records_in_a_payload(
+    parts: list[list[bytes]], wanted: frozenset[str], form: bytes
+) -> None:
     between = b"\n" if form == b"%s" else b", "
     same([form % between.join(own) for own in parts], wanted, each=True)
 
 
-def test_what_one_way_gives_is_told_from_something_else() -> None:
+def test_the_comparison_of_both_ways_finds_differences() -> None:
     """The comparison itself finds differences."""
     with pytest.raises(AssertionError):
         assert shown(Column.of([1])) == shown(Column.of([1.0]))

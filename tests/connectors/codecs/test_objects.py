@@ -24,7 +24,7 @@ def test_values_are_neither_encoded_nor_copied() -> None:
     assert [data.get("n") for data in encoded.values] == [1, 2]
 
 
-def test_what_goes_out_comes_in_again() -> None:
+def test_objects_pass_through_the_codec_unchanged() -> None:
     datas = [Data({"n": 1}), Data({"label": "cat"})]
     records = block("s", "t", {LANE: [(at, Message(data)) for at, data in enumerate(datas)]}, 0)
     decoded = codec_of("objects").decode(records, None, first=7)

@@ -528,7 +528,9 @@ METRICS: st.SearchStrategy[dict[str, Any]] = st.builds(
 @given(
     sent=st.lists(st.tuples(st.sampled_from(TOPICS), st.lists(METRICS, max_size=4), st.integers(0, 300)), max_size=8)
 )
-def test_whatever_comes_each_row_is_read_or_fails(sent: Sequence[tuple[str, list[dict[str, Any]], int]]) -> None:
+def test_every_row_is_read_or_fails_in_any_sequence_of_messages(
+    sent: Sequence[tuple[str, list[dict[str, Any]], int]],
+) -> None:
     records = records_of([message(*metrics, seq=seq) for _, metrics, seq in sent], [topic for topic, _, _ in sent])
     found = SparkplugConfig().build().decode(records, None)
     assert sorted([*found.failed, *found.batch.rows.tolist()]) == list(range(len(sent)))

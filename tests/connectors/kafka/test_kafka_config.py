@@ -35,7 +35,7 @@ def sink(**fields: Any) -> KafkaSinkConfig:
     return KafkaSinkConfig.model_validate({"topic": "out", "bootstrap": "b:9092", **fields})
 
 
-def test_the_registry_knows_them() -> None:
+def test_kafka_is_a_type_of_sources_and_sinks() -> None:
     assert SOURCES.get("kafka") is KafkaSourceConfig
     assert SINKS.get("kafka") is KafkaSinkConfig
 

@@ -294,7 +294,7 @@ def test_a_late_acknowledgement_of_a_partition_that_another_member_has_commits_n
             assert committed(kafka.bootstrap, topic, topic, given) < 0
 
 
-def test_what_settle_returns_is_committed_before_the_partitions_go(
+def test_finished_records_are_committed_before_partitions_are_revoked(
     kafka: Broker, topics: Topics, source: MakeSource, write: Write, polled: Polled
 ) -> None:
     topic = topics(2)

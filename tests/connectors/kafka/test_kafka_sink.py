@@ -224,7 +224,7 @@ def pushed(bootstrap: str, topic: str) -> bool:
     return rows != []
 
 
-def test_what_waits_for_company_goes_when_there_is_a_pause(kafka: Broker, topics: Topics) -> None:
+def test_lingering_messages_are_sent_in_a_pause(kafka: Broker, topics: Topics) -> None:
     topic = topics(1)
     # A machine that is very busy may miss one.
     assert any(pushed(kafka.bootstrap, topic) for _ in range(3))

@@ -161,7 +161,7 @@ def test_brokers_that_are_away_are_waited_for_as_ever(
         source.close()
 
 
-def test_what_fits_is_not_complained_of(kafka: Broker, tls_port: str) -> None:
+def test_a_port_that_fits_the_security_protocol_is_no_error(kafka: Broker, tls_port: str) -> None:
     found: list[str] = []
     Mismatch(kafka.bootstrap, {}).look(found.append)
     Mismatch(tls_port, TLS_CLIENT).look(found.append)

@@ -95,7 +95,7 @@ def test_a_session_is_kept_an_hour_unless_nothing_is_acknowledged() -> None:
     assert made(qos=0, expiry="1m").session_expiry == 60
 
 
-def test_the_version_may_be_a_number() -> None:
+def test_the_mqtt_version_may_be_a_number() -> None:
     assert made().settings().version is None
     assert made(version=5).settings().version == V5
     assert made(version="3.1.1").settings().version == V311

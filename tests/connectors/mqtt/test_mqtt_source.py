@@ -167,7 +167,7 @@ class TestWhatRecordsSay:
 
 class TestAcknowledgements:
     @pytest.mark.parametrize("qos", [1, 2])
-    def test_those_of_a_batch_leave_in_one_write(
+    def test_acknowledgements_of_a_batch_are_sent_in_one_write(
         self, broker: FaultyMqtt, monkeypatch: pytest.MonkeyPatch, qos: int
     ) -> None:
         """One system call and one segment: each acknowledgement on its own costs more than the message did."""
@@ -549,7 +549,7 @@ class TestShards:
         assert sorted(number for part in parts for number in part) == list(range(30))
         assert all(parts)
 
-    def test_what_belongs_to_others_is_acknowledged_in_its_turn(self, broker: FaultyMqtt) -> None:
+    def test_messages_of_other_shards_are_acknowledged_in_order(self, broker: FaultyMqtt) -> None:
         with opened(broker, shard={"index": 0, "count": 2, "level": "device"}) as reader:
             for device in range(20):
                 feed(broker, device, device + 1, f"factory/a/{device}")

@@ -224,13 +224,13 @@ sink: {type: video, %s}
         ("path: 'videos/{camera}'", "its ending says the format of the video"),
     ],
 )
-def test_a_place_is_needed(fields: str, error: str) -> None:
+def test_a_video_sink_needs_a_valid_path_or_url_and_the_error_shows_no_password(fields: str, error: str) -> None:
     with pytest.raises(StreamerError, match=error) as caught:
         loads(SERVICE % fields)
     assert "secret" not in str(caught.value)
 
 
-def test_its_measures_can_be_read_at_any_time(writing: Any) -> None:
+def test_metrics_of_a_video_sink_can_be_read_at_any_time(writing: Any) -> None:
     sink = writing()
     check_measures(sink)
     deliver(sink, at(0))

@@ -211,7 +211,7 @@ def test_the_page_and_what_it_needs_come_from_here(viewing: Any, ask: Any) -> No
     assert ask(sink, "/../config.py").status == 404
 
 
-def test_its_measures_can_be_read_at_any_time(viewing: Any) -> None:
+def test_metrics_of_a_page_can_be_read_at_any_time(viewing: Any) -> None:
     check_measures(ViewSinkConfig().build())
     sink = viewing()
     deliver(sink, result())

@@ -113,7 +113,7 @@ def test_with_a_token_the_page_shows_pictures_to_who_knows_it(viewing: Any, brow
         page.close()
 
 
-def test_boxes_can_be_put_away(viewing: Any, page: Any) -> None:
+def test_boxes_can_be_hidden(viewing: Any, page: Any) -> None:
     sink = viewing(fps=60)
     deliver(sink, result("gate", 0, wide=320))
     page.goto(f"http://localhost:{sink.address[1]}/")

@@ -146,7 +146,7 @@ def test_keys_are_rare_by_their_rows_alone_on_both_hot_paths() -> None:
         assert isinstance(column, DenseColumn)
 
 
-def test_who_asks_for_a_rare_key_gets_an_ordinary_column() -> None:
+def test_a_key_of_few_rows_is_an_ordinary_column() -> None:
     batch = Batch.of([Data({"ts": row, **({"x": np.full(2, row)} if row == 70 else {})}) for row in range(100)])
     column = batch["x"]
     assert isinstance(column, DenseColumn)

@@ -32,7 +32,7 @@ def test_an_array_of_numbers_that_follow_each_other_is_that_range(rows: range) -
 
 
 @given(st.lists(st.integers(0, 6), max_size=6))
-def test_no_other_array_is_a_range(numbers: list[int]) -> None:
+def test_only_consecutive_numbers_are_a_range(numbers: list[int]) -> None:
     follow = all(after == before + 1 for before, after in pairwise(numbers))
     found = as_range(np.array(numbers, np.int64))
     assert (found is not None) == follow

@@ -52,7 +52,7 @@ def test_spans_of_one_memory_are_put_together_without_a_copy() -> None:
     assert list(Spans.concat([first, shifted])) == [b"abc", b"bc"]
 
 
-def test_what_is_put_together_leaves_behind_what_is_not_its_own() -> None:
+def test_joined_spans_copy_only_their_own_bytes() -> None:
     large = [b"x" * 1000, b"a", None, b"b"]
     first, second = (Spans.of(large).take(np.array([3, 2, 1])) for _ in range(2))
     joined = Spans.concat([first, second])

@@ -306,7 +306,7 @@ def test_anchors_inside_each_other_cost_no_more_than_lists() -> None:
     assert seconds(*(f"[&a{level} " for level in range(60))) < 5 * plain
 
 
-def test_what_aliases_stand_for_is_counted_with_what_is_inside() -> None:
+def test_limits_count_values_behind_yaml_aliases_too() -> None:
     limits = Limits(values=30, depth=6)
     text = "a: &a [1, 2]\nb: &b {{x: *a, y: *a}}\nc: {}"
     # The mapping, a list of three, a mapping of two lists.

@@ -84,7 +84,7 @@ def test_a_pipeline_in_a_file_of_its_own_is_read_and_keeps_its_folder(tmp_path: 
     assert overridden(outer, {"in.name": "other"}).steps[0].pipeline == "deep/in.yaml"
 
 
-def test_what_a_trigger_runs_is_meant_too() -> None:
+def test_steps_behind_a_trigger_can_be_overridden() -> None:
     waiting = pipelines.Async(ROW, pipelines.SimpleLoopTrigger(frequency_ms=5))
     found: Any = overridden(waiting, {"second.modelUri": "c.onnx"})
     assert found.trigger == waiting.trigger

@@ -38,7 +38,7 @@ def failure(text: str) -> str:
     return str(caught.value)
 
 
-def test_what_fits_is_given_back() -> None:
+def test_a_valid_document_becomes_its_model() -> None:
     service = validated(Service, parse_document("name: a\nsource: {type: kafka, topics: [t]}"))
 
     assert service.source == Kafka(topics=["t"])

@@ -293,7 +293,7 @@ def test_if_all_inputs_are_late_the_one_that_comes_first_counts() -> None:
         never.set()
 
 
-def test_what_comes_after_a_late_step_is_not_begun() -> None:
+def test_steps_after_a_step_that_is_too_late_do_not_run() -> None:
     release, after = threading.Event(), list[int]()
 
     def note(data: Data) -> Data:
@@ -334,7 +334,7 @@ def test_a_record_that_only_the_late_input_has_fails_and_is_not_lost() -> None:
     assert str(two) == "best: no input that has this record was there in time"
 
 
-def test_without_threads_what_is_there_counts() -> None:
+def test_first_takes_the_first_input_that_succeeds_without_threads_too() -> None:
     with combined(First(timeout_ms=10_000), broken, fallback).open() as executor:
         found = executor.run_many([Data({"n": n}) for n in (0, 1)])
     assert [one["by"] for one in results_of(found)] == ["model", "fallback"]

@@ -92,7 +92,7 @@ def _forget() -> None:
         cached.cache_clear()
 
 
-def test_k14_two_converters_join_a_form_to_all_others(install: Install) -> None:
+def test_two_converters_join_a_form_to_all_others(install: Install) -> None:
     install("toy_two", TOY, formats=["form"], converters=["converters"])
     made = NDArray.create([[1.0, 2.0]]).get_as("toy")
     module: Any = sys.modules["toy_two"]
@@ -110,7 +110,7 @@ def test_k14_two_converters_join_a_form_to_all_others(install: Install) -> None:
     assert [(hop.source, hop.target) for hop in hops] == [("toy", "serialized"), ("serialized", "list")]
 
 
-def test_k14_a_direct_converter_wins(install: Install) -> None:
+def test_a_direct_converter_wins(install: Install) -> None:
     install("toy_direct", TOY, formats=["form"], converters=["converters", "direct"])
     made = NDArray.create([1.0]).get_as("toy")
     module = sys.modules["toy_direct"]
@@ -121,7 +121,7 @@ def test_k14_a_direct_converter_wins(install: Install) -> None:
         NDArray.create(made).get_as("list float32")
 
 
-def test_k14_a_form_of_images_meets_the_others_in_png(install: Install) -> None:
+def test_a_form_of_images_meets_the_others_in_png(install: Install) -> None:
     install("toy_picture", PICTURE, formats=["form"], converters=["converters"])
     pixels = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
     picture = Image(pixels).get_as("picture")
@@ -134,7 +134,7 @@ def test_k14_a_form_of_images_meets_the_others_in_png(install: Install) -> None:
     assert Data({"k": picture}).get_image("k").get_as("png") == picture.png
 
 
-def test_k15_a_plug_in_is_there_while_it_is_installed(install: Install) -> None:
+def test_a_plug_in_is_there_while_it_is_installed(install: Install) -> None:
     _forget()
     with pytest.raises(DataError, match="No converter found from Array to 'toy'"):
         NDArray.create([1.0]).get_as("toy")
@@ -157,9 +157,7 @@ def test_k15_a_plug_in_is_there_while_it_is_installed(install: Install) -> None:
         ("", "AttributeError"),
     ],
 )
-def test_k15_a_plug_in_that_cannot_be_used_is_reported_once_and_skipped(
-    install: Install, code: str, reason: str
-) -> None:
+def test_a_plug_in_that_cannot_be_used_is_reported_once_and_skipped(install: Install, code: str, reason: str) -> None:
     install("toy_bad", code, formats=["form"])
     with pytest.warns(RuntimeWarning, match="toy_bad") as caught:
         assert NDArray.create([1.0]).get_as("numpy").tolist() == [1.0]
@@ -170,7 +168,7 @@ def test_k15_a_plug_in_that_cannot_be_used_is_reported_once_and_skipped(
     sys.modules.pop("toy_bad", None)
 
 
-def test_k15_two_plug_ins_with_one_form_are_an_error_that_names_both(install: Install) -> None:
+def test_two_plug_ins_with_one_form_are_an_error_that_names_both(install: Install) -> None:
     install("toy_left", TOY, formats=["form"], converters=["converters"])
     install("toy_right", TOY, formats=["form"])
     with pytest.raises(RegistryError, match=r'claim "toy": toy \(toy_left\) and toy \(toy_right\); uninstall one'):
@@ -179,7 +177,7 @@ def test_k15_two_plug_ins_with_one_form_are_an_error_that_names_both(install: In
     assert NDArray.create([1.0]).get_as("numpy").tolist() == [1.0]
 
 
-def test_k15_two_converters_between_the_same_forms_are_an_error_that_names_both(install: Install) -> None:
+def test_two_converters_between_the_same_forms_are_an_error_that_names_both(install: Install) -> None:
     install("toy_first", TOY, formats=["form"], converters=["converters"])
     install("toy_second", TOY, converters=["converters"])
     with pytest.raises(RegistryError) as caught:
@@ -191,7 +189,7 @@ def test_k15_two_converters_between_the_same_forms_are_an_error_that_names_both(
     assert len(array_conversions().problems) == 2
 
 
-def test_k13_the_registries_list_what_is_built_in() -> None:
+def test_the_registries_list_what_is_built_in() -> None:
     forms, converters = array_conversions().listing()
     assert {"numpy", "list", "array", "buffer", "bytes", "serialized", "torch", "arrow", "dlpack"} <= {
         one.form for one in forms
@@ -223,7 +221,7 @@ def test_a_registry_of_ones_own_starts_empty() -> None:
     assert own.factories.of(object()) is None
 
 
-def test_k34_a_form_needs_any_of_several_packages(install: Install) -> None:
+def test_a_form_needs_any_of_several_packages(install: Install) -> None:
     install("toy_either", TOY, formats=["form"], converters=["converters"])
     conversions = Conversions("array", ArrayFormat, "serialized")
     gone = Package("no_such_package", "arrays")

@@ -28,7 +28,7 @@ def test_any_of_needs_one_part() -> None:
         any_of()
 
 
-def test_they_nest() -> None:
+def test_alternatives_and_lists_of_packages_can_be_nested() -> None:
     either = any_of(all_of(GONE, "json"), all_of("numpy", "sys"))
     assert all_of("json", either).lacking() is None
     assert all_of("json", any_of(GONE, all_of("numpy", ALSO_GONE))).lacking() == any_of(GONE, ALSO_GONE)

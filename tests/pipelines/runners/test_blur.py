@@ -108,7 +108,7 @@ def test_no_picture_goes_on_whose_boxes_cannot_be_used() -> None:
     assert [isinstance(one, StepError) for one in found] == [True] * 4 + [False]
 
 
-def test_what_is_given_does_not_change() -> None:
+def test_blur_does_not_change_the_image_that_it_was_given() -> None:
     pixels = picture()
     image = Image(pixels)
     with pipelines.Sequence([Blur()]).open() as executor:

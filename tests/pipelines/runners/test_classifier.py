@@ -57,7 +57,7 @@ def test_labels_and_names_are_those_given() -> None:
     assert found == {"p": 1.0, "i": 1, "animal": "dog"}
 
 
-def test_what_is_not_asked_for_is_not_added() -> None:
+def test_label_and_probability_can_be_left_out() -> None:
     assert one(f8(0, 1), return_label=False, return_prob=False) == {"index": 1}
 
 

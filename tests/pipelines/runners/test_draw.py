@@ -66,7 +66,7 @@ def test_what_is_no_colour_is_refused_by_name(text: str) -> None:
         color(text, LIME)
 
 
-def test_random_colours_are_konduits() -> None:
+def test_random_colours_are_the_same_as_konduits() -> None:
     rgb = [(red, green, blue) for blue, green, red in itertools.islice(random_colors(), 12)]
 
     assert rgb[:4] == [(121, 100, 201), (153, 145, 19), (40, 87, 181), (234, 137, 72)]

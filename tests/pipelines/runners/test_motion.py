@@ -81,7 +81,7 @@ def test_what_is_too_small_is_no_motion() -> None:
     assert len(boxes(given, min_area=0.0005)[3]) == 1
 
 
-def test_what_stays_becomes_part_of_the_scene() -> None:
+def test_an_object_that_stays_is_no_motion_after_a_while() -> None:
     given = frames(*[scene()] * 3, *[scene(80)] * 60)
     found = boxes(given, memory=1.0)
     assert len(found[4]) == 1

@@ -43,7 +43,7 @@ def test_steps_are_made_with_snake_case_keywords() -> None:
     assert ClassifierOutput(labels=["a", "b"]).labels == ("a", "b")
 
 
-def test_steps_do_not_change() -> None:
+def test_fields_of_a_step_cannot_be_assigned() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         Onnx("m").model_uri = "other"  # type: ignore[misc]
 

@@ -145,7 +145,7 @@ def test_a_camera_that_connects_again_begins_anew_and_ids_are_not_used_again() -
     assert found == [[0], [1], [1], [1], [0], [2], [2], [2]]
 
 
-def test_what_is_known_of_a_lane_goes_when_it_has_ended() -> None:
+def test_tracks_of_a_lane_are_forgotten_when_it_has_ended() -> None:
     with pipelines.Sequence([Track()]).open() as executor:
         assert executor.run_many(frames(walk(4)))[3]["ids"] == [1]  # type: ignore[index, call-overload]
         executor.forget([("gate", 1), ("unknown", 7)])

@@ -20,7 +20,7 @@ from pipelines.errors import DataError, WrongTypeError
 from pipelines.tensors import BoundsError, RankError, ReadOnlyError, Slots, at, excl, incl, index
 
 
-def test_t09_elements_go_over_the_first_axis_and_scalars_over_a_row() -> None:
+def test_elements_go_over_the_first_axis_and_scalars_over_a_row() -> None:
     view = tensors.view(np.arange(6).reshape(2, 3))
     assert [row.array.tolist() for row in view.elements()] == [[0, 1, 2], [3, 4, 5]]
     assert [list(row.scalars()) for row in view.elements()] == [[0, 1, 2], [3, 4, 5]]
@@ -34,7 +34,7 @@ def test_t09_elements_go_over_the_first_axis_and_scalars_over_a_row() -> None:
         rows.get()
 
 
-def test_t09_what_has_no_first_axis_has_no_elements() -> None:
+def test_what_has_no_first_axis_has_no_elements() -> None:
     scalar = tensors.view(np.array(1.0))
     with pytest.raises(RankError, match=r"elements\(\) goes over the first axis"):
         scalar.elements()
@@ -43,7 +43,7 @@ def test_t09_what_has_no_first_axis_has_no_elements() -> None:
             wrong.scalars()
 
 
-def test_t09_nested_iteration_writes_in_row_major_order() -> None:
+def test_nested_iteration_writes_in_row_major_order() -> None:
     tensor = tensors.writable(np.zeros((5, 4, 5), "i4"))
     numbers = itertools.count()
     for matrix in tensor.elements():
@@ -57,7 +57,7 @@ def test_t09_nested_iteration_writes_in_row_major_order() -> None:
     assert found == list(range(100))
 
 
-def test_t09_a_cursor_reads_and_writes_and_knows_its_end() -> None:
+def test_a_cursor_reads_and_writes_and_knows_its_end() -> None:
     cursor = tensors.writable(np.array([1.0, 2.0, 3.0])).scalars()
     assert cursor.get() == 1.0
     cursor.put(20.0)
@@ -71,14 +71,14 @@ def test_t09_a_cursor_reads_and_writes_and_knows_its_end() -> None:
         next(cursor)
 
 
-def test_t09_iteration_can_stop_and_go_on() -> None:
+def test_iteration_can_stop_and_go_on() -> None:
     cursor = tensors.view(np.arange(200_000)).cursor()
     assert list(itertools.islice(cursor, 3)) == [0, 1, 2]
     assert cursor.get() == 3
     assert sum(1 for _ in cursor) == 199_996
 
 
-def test_t09_a_supplier_that_raises_leaves_what_it_gave_before() -> None:
+def test_a_supplier_that_raises_leaves_what_it_gave_before() -> None:
     tensor = tensors.writable(np.zeros(4))
     given = iter([1.0, 2.0])
     with pytest.raises(StopIteration):
@@ -86,7 +86,7 @@ def test_t09_a_supplier_that_raises_leaves_what_it_gave_before() -> None:
     assert tensor.array.tolist() == [1.0, 2.0, 0.0, 0.0]
 
 
-def test_t09_rows_are_put_one_after_the_other_as_in_the_proposal() -> None:
+def test_rows_are_put_one_after_the_other_as_in_the_proposal() -> None:
     def init(data: tensors.WritableView[np.float32]) -> None:
         rows = data.elements()
         rows.put([0.0, 5.0, 10.0])
@@ -100,7 +100,7 @@ def test_t09_rows_are_put_one_after_the_other_as_in_the_proposal() -> None:
     assert list(matrix.stream()) == [0.0, 5.0, 10.0, 15.0, 20.0, 25.0]
 
 
-def test_t09_picked_elements_are_iterated_too() -> None:
+def test_picked_elements_are_iterated_too() -> None:
     tensor = tensors.writable(np.arange(12.0).reshape(3, 4))
     picked = tensor.slice(incl(2, 0), excl(1, 2))
     assert [list(row.scalars()) for row in picked.elements()] == [[8, 11], [0, 3]]
@@ -108,7 +108,7 @@ def test_t09_picked_elements_are_iterated_too() -> None:
     assert tensor.array[[2, 2, 0, 0], [0, 3, 0, 3]].tolist() == [-1, -2, -3, -4]
 
 
-def test_t10_puts_are_chained_until_the_row_is_full() -> None:
+def test_puts_are_chained_until_the_row_is_full() -> None:
     tensor = tensors.writable(np.zeros((2, 3), "f4"))
     row = tensor.slice(0).scalars().put(10.0).put(20.0).put(30.0)
     assert tensor.array.tolist() == [[10, 20, 30], [0, 0, 0]]
@@ -118,7 +118,7 @@ def test_t10_puts_are_chained_until_the_row_is_full() -> None:
     assert tensor.array[1].tolist() == [1, 2, 3]
 
 
-def test_t11_values_that_lie_in_a_row_begin_where_the_indices_say() -> None:
+def test_values_that_lie_in_a_row_begin_where_the_indices_say() -> None:
     vector = tensors.dense([4], np.int32, lambda data: data.put([1, 2, 3], 0).put(4, 3))
     assert list(vector.stream()) == [1, 2, 3, 4]
 
@@ -133,7 +133,7 @@ def test_t11_values_that_lie_in_a_row_begin_where_the_indices_say() -> None:
     assert tensor.array[1].tolist() == [0, 0, 7, 8]
 
 
-def test_t11_a_scalar_and_an_empty_tensor_are_created() -> None:
+def test_a_scalar_and_an_empty_tensor_are_created() -> None:
     assert tensors.dense([], np.bool_, lambda data: data.put(True)).get() is np.True_
     assert tensors.dense([0, 3], np.float32, lambda data: data.copy_from([])).total_size == 0
     for wrong in ([-1], [2**40, 2**40], [1] * 99):
@@ -143,7 +143,7 @@ def test_t11_a_scalar_and_an_empty_tensor_are_created() -> None:
         tensors.dense([2], np.complex128, lambda data: None)
 
 
-def test_t11_the_initialiser_writes_into_the_memory_that_the_tensor_has() -> None:
+def test_the_initialiser_writes_into_the_memory_that_the_tensor_has() -> None:
     seen: list[int] = []
 
     def init(data: tensors.WritableView[np.float32]) -> None:
@@ -164,7 +164,7 @@ def test_t11_the_initialiser_writes_into_the_memory_that_the_tensor_has() -> Non
 
 
 @pytest.mark.slow
-def test_t11_creation_takes_the_memory_of_the_tensor_and_little_more() -> None:
+def test_creation_takes_the_memory_of_the_tensor_and_little_more() -> None:
     def init(data: tensors.WritableView[np.float32]) -> None:
         data.array[:] = 1.0
         for row in data.elements():
@@ -180,7 +180,7 @@ def test_t11_creation_takes_the_memory_of_the_tensor_and_little_more() -> None:
 
 
 @pytest.mark.slow
-def test_t11_an_initialiser_that_raises_publishes_nothing_and_frees_its_memory() -> None:
+def test_an_initialiser_that_raises_publishes_nothing_and_frees_its_memory() -> None:
     owners: list[weakref.ref[Any]] = []
 
     def init(data: tensors.WritableView[np.float32]) -> None:
@@ -194,7 +194,7 @@ def test_t11_an_initialiser_that_raises_publishes_nothing_and_frees_its_memory()
     assert owners[0]() is None
 
 
-def test_t11_shared_memory_is_filled_in_place() -> None:
+def test_shared_memory_is_filled_in_place() -> None:
     memory = SharedMemory(create=True, size=32)
     try:
         with tensors.dense([4], np.float32, lambda data: data.copy_from([1, 2, 3, 4]), out=memory):
@@ -207,7 +207,7 @@ def test_t11_shared_memory_is_filled_in_place() -> None:
         memory.unlink()
 
 
-def test_t11_the_slots_of_a_batch_are_filled_where_the_model_reads() -> None:
+def test_the_slots_of_a_batch_are_filled_where_the_model_reads() -> None:
     slots = Slots(3, [2], np.float32)
     addresses: list[int] = []
 
@@ -227,7 +227,7 @@ def test_t11_the_slots_of_a_batch_are_filled_where_the_model_reads() -> None:
     assert not column.array.flags.writeable
 
 
-def test_t11_a_slot_that_was_not_filled_is_a_row_without_the_key() -> None:
+def test_a_slot_that_was_not_filled_is_a_row_without_the_key() -> None:
     slots = Slots(3, [], np.int64)
     slots.fill(2, lambda data: data.put(7))
     with pytest.raises(ZeroDivisionError):
@@ -251,7 +251,7 @@ def add_one() -> bytes:
     return bytes(model.SerializeToString())
 
 
-def test_t17_a_model_reads_the_memory_of_the_view() -> None:
+def test_a_model_reads_the_memory_of_the_view() -> None:
     tensor = tensors.dense([2, 3], np.float32, lambda data: data.copy_from(range(6)))
     value = onnxruntime.OrtValue.ortvalue_from_numpy(tensor.array)
     assert value.data_ptr() == tensor.array.ctypes.data
@@ -265,7 +265,7 @@ def test_t17_a_model_reads_the_memory_of_the_view() -> None:
     assert list(out.stream()) == [1, 2, 3, 4, 5, 6]
 
 
-def test_t17_a_tensor_in_a_data_is_the_same_memory() -> None:
+def test_a_tensor_in_a_data_is_the_same_memory() -> None:
     tensor = tensors.dense([2, 3], np.float32, lambda data: data.copy_from(range(6)))
     data = Data({"x": tensor, "row": tensor.slice(1), "picked": tensor.slice(index.all(), incl(2, 0))})
     assert np.shares_memory(data["x"], tensor.array)
@@ -275,7 +275,7 @@ def test_t17_a_tensor_in_a_data_is_the_same_memory() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.bool_, ml_dtypes.bfloat16])
-def test_t11_an_array_or_a_view_kept_from_the_initialiser_is_read_only_afterwards(dtype: Any) -> None:
+def test_an_array_or_a_view_kept_from_the_initialiser_is_read_only_afterwards(dtype: Any) -> None:
     kept: list[Any] = []
     views: list[Any] = []
 
@@ -302,7 +302,7 @@ def test_t11_an_array_or_a_view_kept_from_the_initialiser_is_read_only_afterward
     assert slots.column().array.all()
 
 
-def test_t11_a_slice_that_numpy_made_of_a_kept_array_does_not_write_into_the_tensor() -> None:
+def test_a_slice_that_numpy_made_of_a_kept_array_does_not_write_into_the_tensor() -> None:
     kept: list[Any] = []
 
     def init(data: tensors.WritableView[Any]) -> None:
@@ -327,7 +327,7 @@ def test_t11_a_slice_that_numpy_made_of_a_kept_array_does_not_write_into_the_ten
     assert column.array.tolist() == [[1, 2, 3], [4, 5, 6]]
 
 
-def test_t11_an_array_that_is_kept_of_memory_that_was_given_is_read_only_too() -> None:
+def test_an_array_that_is_kept_of_memory_that_was_given_is_read_only_too() -> None:
     memory = np.zeros(3, "f4")
     kept: list[Any] = []
     tensors.dense([3], np.float32, lambda data: kept.append(data.array), out=memory)
@@ -345,7 +345,7 @@ def test_t11_an_array_that_is_kept_of_memory_that_was_given_is_read_only_too() -
     assert memory.tolist() == [1, 1, 0]
 
 
-def test_t11_arrays_that_are_let_go_while_a_tensor_is_written_leave_nothing_behind() -> None:
+def test_arrays_that_are_let_go_while_a_tensor_is_written_leave_nothing_behind() -> None:
     def init(data: tensors.WritableView[Any]) -> None:
         for row in range(1000):
             data.array[row] = row

@@ -19,7 +19,7 @@ from pipelines.tensors.strings import WritableStrings
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
-def test_t01_a_string_tensor_says_rank_and_sizes() -> None:
+def test_a_string_tensor_says_rank_and_sizes() -> None:
     tensor = tensors.strings([["in the town", "where I was"], ["born", ""]])
     assert (tensor.rank, tensor.shape, tensor.total_size, tensor.size(1)) == (2, (2, 2), 4, 2)
     assert tensor.get(0, 1) == "where I was"
@@ -27,7 +27,7 @@ def test_t01_a_string_tensor_says_rank_and_sizes() -> None:
     assert tensors.strings([]).shape == (0,)
 
 
-def test_t07_strings_are_sliced_as_numbers_are() -> None:
+def test_strings_are_sliced_as_numbers_are() -> None:
     tensor = tensors.strings([["a", "b", "c"], ["d", "e", "f"]])
     assert tensor.slice(np.array(1)).to_list() == ["d", "e", "f"]
     assert tensor.slice(index.all(), at(0)).to_list() == ["a", "d"]
@@ -35,7 +35,7 @@ def test_t07_strings_are_sliced_as_numbers_are() -> None:
     assert [list(row.scalars()) for row in tensor.elements()] == [["a", "b", "c"], ["d", "e", "f"]]
 
 
-def test_t12_padded_strings_are_written_where_they_stay() -> None:
+def test_padded_strings_are_written_where_they_stay() -> None:
     memory = bytearray(12)
     tensor = tensors.dense_string([3], lambda data: data.put("abcd", 0).put("é", 2), length=4, out=memory)
     assert memory == b"abcd\0\0\0\0\xc3\xa9\0\0"
@@ -46,7 +46,7 @@ def test_t12_padded_strings_are_written_where_they_stay() -> None:
     assert tensor.get(1) == "xy"
 
 
-def test_t12_a_string_longer_than_the_padded_length_is_refused() -> None:
+def test_a_string_longer_than_the_padded_length_is_refused() -> None:
     def put(value: str | bytes, data: WritableStrings) -> None:
         data.put(value, 0)
 
@@ -60,7 +60,7 @@ def test_t12_a_string_longer_than_the_padded_length_is_refused() -> None:
             tensors.dense_string([1], lambda data: None, length=length, padding=padding)
 
 
-def test_t12_padding_is_any_byte() -> None:
+def test_padding_is_any_byte() -> None:
     tensor = tensors.dense_string([2, 1], lambda data: data.copy_from([["ab"], ["a\0"]]), length=3, padding=0x20)
     assert tensor.to_list() == [["ab"], ["a\0"]]
     assert tensors.string_view(b"ab--c---", [2], 4, padding=ord("-")).to_list() == ["ab", "c"]
@@ -69,7 +69,7 @@ def test_t12_padding_is_any_byte() -> None:
         tensors.string_view(b"abc", [2], 2)
 
 
-def test_t12_strings_of_any_length_are_collected_first() -> None:
+def test_strings_of_any_length_are_collected_first() -> None:
     def init(data: tensors.WritableStrings) -> None:
         data.put("a first one", 0, 0)
         data.put("replaced", 0, 0)
@@ -83,7 +83,7 @@ def test_t12_strings_of_any_length_are_collected_first() -> None:
         tensors.dense_string([2], lambda data: None, out=bytearray(9))
 
 
-def test_t12_a_complete_tensor_is_read_only() -> None:
+def test_a_complete_tensor_is_read_only() -> None:
     kept: list[Any] = []
     for length in (None, 4):
         tensor = tensors.dense_string([1], kept.append, length=length)
@@ -93,7 +93,7 @@ def test_t12_a_complete_tensor_is_read_only() -> None:
             tensor.put("a", 0)  # type: ignore[attr-defined]
 
 
-def test_t12_an_initialiser_that_raises_gives_no_tensor() -> None:
+def test_an_initialiser_that_raises_gives_no_tensor() -> None:
     for length in (None, 4):
         with pytest.raises(ZeroDivisionError):
             tensors.dense_string([1], lambda data: 1 // 0, length=length)
@@ -145,14 +145,14 @@ def test_numpys_own_string_arrays_are_taken() -> None:
 @pytest.mark.parametrize("form", ["modified-utf8", "lines"])
 @given(values=st.lists(texts.filter(lambda text: "\n" not in text and "\r" not in text), max_size=5))
 @pytest.mark.slow
-def test_t20_strings_go_through_a_stream_and_back(form: Any, values: list[str]) -> None:
+def test_strings_go_through_a_stream_and_back(form: Any, values: list[str]) -> None:
     stream = io.BytesIO()
     tensors.strings(values).dump(stream, form)
     stream.seek(0)
     assert tensors.read_strings(stream, form).to_list() == values
 
 
-def test_t20_a_stream_of_java_strings_is_a_tensor_of_rank_1() -> None:
+def test_a_stream_of_java_strings_is_a_tensor_of_rank_1() -> None:
     # As java.io.DataOutputStream.writeUTF writes them.
     raw = b"\0\x0bin the town\0\x0bwhere I was\0\x04born"
     tensor = tensors.read_strings(io.BytesIO(raw))
@@ -163,13 +163,13 @@ def test_t20_a_stream_of_java_strings_is_a_tensor_of_rank_1() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"\0", b"\0\x04bor", b"\0\x01\xff", b"\0\x03\xed\xa0\xbd"])
-def test_t20_a_broken_stream_of_strings_is_an_error(raw: bytes) -> None:
+def test_a_broken_stream_of_strings_is_an_error(raw: bytes) -> None:
     with pytest.raises(WireError):
         tensors.read_strings(io.BytesIO(raw))
 
 
 @pytest.mark.slow
-def test_t20_streams_have_limits() -> None:
+def test_streams_have_limits() -> None:
     with pytest.raises(WireError, match="more than 2 strings"):
         tensors.read_strings(io.BytesIO(b"a\nb\nc\n"), "lines", most=2)
     with pytest.raises(WireError, match="is no UTF-8"):

@@ -41,7 +41,7 @@ def counted(*shape: int, dtype: str = "int64") -> np.ndarray[Any, Any]:
     return np.arange(np.prod(shape, dtype=int)).astype(dtype).reshape(shape)
 
 
-def test_t01_a_view_says_rank_sizes_and_total() -> None:
+def test_a_view_says_rank_sizes_and_total() -> None:
     for shape, total in [((), 1), ((4,), 4), ((2, 3), 6), ((2, 2, 3), 12)]:
         view = tensors.view(counted(*shape))
         assert (view.rank, view.shape, view.total_size) == (len(shape), shape, total)
@@ -52,7 +52,7 @@ def test_t01_a_view_says_rank_sizes_and_total() -> None:
         tensors.view(counted(4)).size(-1)
 
 
-def test_t02_a_read_only_view_has_no_way_to_write() -> None:
+def test_a_read_only_view_has_no_way_to_write() -> None:
     memory = np.zeros(6, "f4")
     view = tensors.view(memory, shape=[2, 3])
 
@@ -74,7 +74,7 @@ def test_t02_a_read_only_view_has_no_way_to_write() -> None:
 
 
 @pytest.mark.parametrize("dtype", [*TYPES, "bfloat16"])
-def test_t02_nobody_can_make_the_array_of_a_view_writable(dtype: str) -> None:
+def test_nobody_can_make_the_array_of_a_view_writable(dtype: str) -> None:
     memory = np.zeros((3, 4), ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
     for source in (memory, memory[::2, ::-1], memory.T, memory[0, 0, ...], memory[:0]):
         array = tensors.view(source).array
@@ -85,7 +85,7 @@ def test_t02_nobody_can_make_the_array_of_a_view_writable(dtype: str) -> None:
             array.flags.writeable = True
 
 
-def test_t02_what_an_initialiser_kept_writes_no_more() -> None:
+def test_what_an_initialiser_kept_writes_no_more() -> None:
     kept: list[Any] = []
 
     def init(data: tensors.WritableView[np.float32]) -> None:
@@ -107,7 +107,7 @@ def test_t02_what_an_initialiser_kept_writes_no_more() -> None:
     assert kept[0].get(0) == 1.0
 
 
-def test_t03_elements_are_got_and_put_by_checked_indices() -> None:
+def test_elements_are_got_and_put_by_checked_indices() -> None:
     view = tensors.writable(counted(5, 4))
     view.put(7, 4, 3)
     assert view.get(4, 3) == 7
@@ -138,7 +138,7 @@ def test_t03_elements_are_got_and_put_by_checked_indices() -> None:
         ("f4", None, WrongTypeError),
     ],
 )
-def test_t03_a_value_that_does_not_fit_the_type_is_refused(dtype: str, value: Any, error: type[Exception]) -> None:
+def test_a_value_that_does_not_fit_the_type_is_refused(dtype: str, value: Any, error: type[Exception]) -> None:
     view = tensors.writable(np.zeros(2, dtype))
     with pytest.raises(error):
         view.put(value, 0)
@@ -147,7 +147,7 @@ def test_t03_a_value_that_does_not_fit_the_type_is_refused(dtype: str, value: An
     assert not view.array.any()
 
 
-def test_t03_values_that_fit_are_taken_whatever_holds_them() -> None:
+def test_values_that_fit_are_taken_whatever_holds_them() -> None:
     view = tensors.writable(np.zeros(6, "f4"))
     six = tensors.view(np.array([6.0])).get(0)
     for place, value in enumerate([1, 2.5, True, np.int64(4), np.array(5.0), six]):
@@ -172,13 +172,13 @@ SOURCES: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_t04_all_elements_are_written_at_once_from(source: str) -> None:
+def test_all_elements_are_written_at_once_from(source: str) -> None:
     view = tensors.writable(np.full((2, 3), 9, "f4"))
     view.copy_from(SOURCES[source]())
     assert view.array.tolist() == ([[0, 0, 0], [0, 0, 0]] if "endless" in source else [[0, 1, 2], [3, 4, 5]])
 
 
-def test_t04_a_longer_iterator_keeps_what_was_not_needed() -> None:
+def test_a_longer_iterator_keeps_what_was_not_needed() -> None:
     values = iter(range(10))
     tensors.writable(np.zeros(4)).copy_from(values)
     assert next(values) == 4
@@ -189,14 +189,14 @@ def test_t04_a_longer_iterator_keeps_what_was_not_needed() -> None:
     [[1, 2, 3], [[1, 2], [3, 4], [5, 6]], iter([1, 2]), b"\0" * 20, np.zeros((3, 2)), [], [[[0, 1, 2], [3, 4, 5]]]],
     ids=["few", "other shape", "short iterator", "few bytes", "other array", "none", "other rank"],
 )
-def test_t04_a_source_that_does_not_fill_the_tensor_changes_nothing(source: Any) -> None:
+def test_a_source_that_does_not_fill_the_tensor_changes_nothing(source: Any) -> None:
     view = tensors.writable(np.full((2, 3), 9, "f4"))
     with pytest.raises(DataError):
         view.copy_from(source)
     assert (view.array == 9).all()
 
 
-def test_t04_elements_are_copied_into_arrays_buffers_and_views() -> None:
+def test_elements_are_copied_into_arrays_buffers_and_views() -> None:
     view = tensors.view(counted(2, 3, dtype="float32"))
     same, longer, raw = np.zeros((2, 3), "f4"), np.full(8, 9, "f4"), bytearray(26)
     typed, other = typed_arrays.array("f", [0] * 6), tensors.writable(np.zeros((2, 3), "f8"))
@@ -214,7 +214,7 @@ def test_t04_elements_are_copied_into_arrays_buffers_and_views() -> None:
     assert longer.tolist() == [0, 2, 3, 5, 4, 5, 9, 9]
 
 
-def test_t04_a_target_that_is_too_small_or_of_another_type_is_left_as_it_is() -> None:
+def test_a_target_that_is_too_small_or_of_another_type_is_left_as_it_is() -> None:
     view = tensors.view(counted(2, 3, dtype="float32"))
     for target, error in [
         (np.full(5, 9, "f4"), BoundsError),
@@ -235,7 +235,7 @@ def test_t04_a_target_that_is_too_small_or_of_another_type_is_left_as_it_is() ->
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_t04_elements_go_through_a_stream_and_back(dtype: str, tmp_path: Path) -> None:
+def test_elements_go_through_a_stream_and_back(dtype: str, tmp_path: Path) -> None:
     array = counted(3, 4, dtype=dtype)
     path = tmp_path / "elements"
     with path.open("wb") as stream:
@@ -254,7 +254,7 @@ def test_t04_elements_go_through_a_stream_and_back(dtype: str, tmp_path: Path) -
     assert not copy.array.any()
 
 
-def test_t04_a_stream_of_elements_is_read_in_row_major_order() -> None:
+def test_a_stream_of_elements_is_read_in_row_major_order() -> None:
     view = tensors.view(counted(2, 3))
     assert list(view.stream()) == [0, 1, 2, 3, 4, 5]
     assert list(view.stream(1)) == [3, 4, 5]
@@ -262,7 +262,7 @@ def test_t04_a_stream_of_elements_is_read_in_row_major_order() -> None:
     assert list(tensors.view(counted(2, 3).T).stream()) == [0, 3, 1, 4, 2, 5]
 
 
-def test_t05_a_slice_by_integers_is_a_view_and_writes_through() -> None:
+def test_a_slice_by_integers_is_a_view_and_writes_through() -> None:
     memory = counted(2, 3, 4)
     view = tensors.writable(memory)
     part = view.slice(1, 2)
@@ -298,7 +298,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "indices", "literal"), CASES, ids=[case[0] for case in CASES])
-def test_t06_every_index_shows_what_it_says_and_writes_through(name: str, indices: Any, literal: Any) -> None:
+def test_every_index_shows_what_it_says_and_writes_through(name: str, indices: Any, literal: Any) -> None:
     memory = counted(5, 4, 6)
     expected = np.moveaxis(memory[literal], 2, 1).copy() if name == "excl, all, incl" else memory[literal].copy()
     part = tensors.writable(memory).slice(*indices())
@@ -311,7 +311,7 @@ def test_t06_every_index_shows_what_it_says_and_writes_through(name: str, indice
     assert np.count_nonzero(memory < 0) == expected.size
 
 
-def test_t06_the_proposals_own_examples_hold() -> None:
+def test_the_proposals_own_examples_hold() -> None:
     values = [10.0, 10.1, 10.2, 11.0, 11.1, 11.2, 20.0, 20.1, 20.2, 21.0, 21.1, 21.2]
     tensor = tensors.dense([2, 2, 3], np.float64, lambda data: data.copy_from(iter(values)))
     every = index.all()
@@ -327,7 +327,7 @@ def test_t06_the_proposals_own_examples_hold() -> None:
     assert shown(every, every, excl(1)) == [[[10.0, 10.2], [11.0, 11.2]], [[20.0, 20.2], [21.0, 21.2]]]
 
 
-def test_t06_an_index_beyond_its_axis_is_refused() -> None:
+def test_an_index_beyond_its_axis_is_refused() -> None:
     view = tensors.view(counted(5))
     for wrong in (at(5), at(-1), incl(0, 5), excl(5), index.range(0, 6), index.range(3, 2), index.range(-1, 2)):
         with pytest.raises(BoundsError):
@@ -336,7 +336,7 @@ def test_t06_an_index_beyond_its_axis_is_refused() -> None:
         mod(0)
 
 
-def test_t06_indices_of_indices_are_those_of_what_was_shown() -> None:
+def test_indices_of_indices_are_those_of_what_was_shown() -> None:
     memory = counted(10_000)
     shown = np.delete(memory, [3, 4_000, 9_999])
     view = tensors.writable(memory).slice(excl(3, 4_000, 9_999))
@@ -353,7 +353,7 @@ def test_t06_indices_of_indices_are_those_of_what_was_shown() -> None:
     assert memory[np.delete(shown[1::2], 1)[1]] == -1
 
 
-def test_t07_tensors_of_integers_are_indices() -> None:
+def test_tensors_of_integers_are_indices() -> None:
     view = tensors.view(counted(3, 4, 5))
     scalar, vector = tensors.view(np.array(2)), tensors.view(np.array([1, 3]))
     for indices, literal in [
@@ -371,7 +371,7 @@ def test_t07_tensors_of_integers_are_indices() -> None:
         view.slice(vector, vector)
 
 
-def test_t08_slicing_a_large_tensor_copies_nothing() -> None:
+def test_slicing_a_large_tensor_copies_nothing() -> None:
     memory = np.zeros(25_000_000, "f4")
     view = tensors.writable(memory)
     tracemalloc.start()
@@ -387,7 +387,7 @@ def test_t08_slicing_a_large_tensor_copies_nothing() -> None:
     assert np.flatnonzero(memory).tolist() == [3, 4]
 
 
-def test_t08_a_put_through_picked_elements_changes_the_parent() -> None:
+def test_a_put_through_picked_elements_changes_the_parent() -> None:
     memory = np.zeros((2, 2, 3))
     tensors.writable(memory).slice(index.all(), at(0), incl(2, 0)).copy_from([[1, 2], [3, 4]])
     assert memory.tolist() == [[[2, 0, 1], [0, 0, 0]], [[4, 0, 3], [0, 0, 0]]]
@@ -395,14 +395,14 @@ def test_t08_a_put_through_picked_elements_changes_the_parent() -> None:
         _ = tensors.view(memory).slice(index.all(), index.all(), incl(2, 0)).array
 
 
-def test_t08_a_tensor_is_copied_over_itself_in_another_order() -> None:
+def test_a_tensor_is_copied_over_itself_in_another_order() -> None:
     view = tensors.writable(counted(4))
     view.slice(incl(3, 2, 1, 0)).copy_from(view)
     assert view.array.tolist() == [3, 2, 1, 0]
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_t15_typed_access_is_the_same_view_or_an_error(dtype: str) -> None:
+def test_typed_access_is_the_same_view_or_an_error(dtype: str) -> None:
     view = tensors.view(np.zeros(3, dtype))
     assert getattr(view, f"as_{dtype}")() is view
     for other in TYPES:
@@ -411,7 +411,7 @@ def test_t15_typed_access_is_the_same_view_or_an_error(dtype: str) -> None:
                 getattr(view, f"as_{other}")()
 
 
-def test_t16_plain_memory_is_viewed_as_any_type(tmp_path: Path) -> None:
+def test_plain_memory_is_viewed_as_any_type(tmp_path: Path) -> None:
     raw = np.array([1.5, 2.5, 3.5], "f4").tobytes()
     assert tensors.view(raw, np.float32).array.tolist() == [1.5, 2.5, 3.5]
     assert tensors.view(b"\0" + raw, np.float32, [1], offset=5).get(0) == 2.5
@@ -434,7 +434,7 @@ def test_t16_plain_memory_is_viewed_as_any_type(tmp_path: Path) -> None:
         tensors.view(memoryview(raw)[::2], np.float32)
 
 
-def test_t16_a_mapped_file_is_read_and_written_in_place(tmp_path: Path) -> None:
+def test_a_mapped_file_is_read_and_written_in_place(tmp_path: Path) -> None:
     path = tmp_path / "weights"
     path.write_bytes(np.arange(6, dtype="f4").tobytes())
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
@@ -449,7 +449,7 @@ def test_t16_a_mapped_file_is_read_and_written_in_place(tmp_path: Path) -> None:
     assert np.frombuffer(path.read_bytes(), "f4").tolist() == [0, 1, 2, 3, 4, 9]
 
 
-def test_t16_shared_memory_is_viewed_and_outlives_no_view() -> None:
+def test_shared_memory_is_viewed_and_outlives_no_view() -> None:
     memory = SharedMemory(create=True, size=64)
     try:
         other = SharedMemory(memory.name)
@@ -466,7 +466,7 @@ def test_t16_shared_memory_is_viewed_and_outlives_no_view() -> None:
 
 
 @pytest.mark.slow
-def test_t16_a_view_keeps_its_owner_alive() -> None:
+def test_a_view_keeps_its_owner_alive() -> None:
     view = tensors.view(bytearray(b"\1\0\0\0"), np.int32)
     part = tensors.view(np.full(1000, 7)).slice(index.range(10, 12))
     gc.collect()
@@ -474,7 +474,7 @@ def test_t16_a_view_keeps_its_owner_alive() -> None:
     assert part.array.tolist() == [7, 7]
 
 
-def test_t16_arrays_of_other_libraries_are_viewed_where_they_are() -> None:
+def test_arrays_of_other_libraries_are_viewed_where_they_are() -> None:
     pyarrow = pytest.importorskip("pyarrow")
     arrow = pyarrow.array([1.0, 2.0, 3.0])
     view = tensors.view(arrow)
@@ -501,7 +501,7 @@ def test_t16_arrays_of_other_libraries_are_viewed_where_they_are() -> None:
     assert memory[0] == 9.0
 
 
-def test_t16_a_camera_frames_plane_is_viewed() -> None:
+def test_a_camera_frames_plane_is_viewed() -> None:
     av = pytest.importorskip("av")
     pixels = counted(4, 32, 3, dtype="uint8")
     plane = av.VideoFrame.from_ndarray(pixels, format="bgr24").planes[0]
@@ -509,7 +509,7 @@ def test_t16_a_camera_frames_plane_is_viewed() -> None:
     assert view.get(1, 5) == pixels[1, 1, 2]
 
 
-def test_t16_an_array_is_viewed_with_its_own_type_only() -> None:
+def test_an_array_is_viewed_with_its_own_type_only() -> None:
     memory = counted(2, 3, dtype="float32")
     assert np.shares_memory(tensors.view(memory, np.float32, [6]).array, memory)
     with pytest.raises(WrongTypeError, match="holds float32, not int32; a view converts nothing"):
@@ -529,7 +529,7 @@ def test_t16_an_array_is_viewed_with_its_own_type_only() -> None:
 
 
 @pytest.mark.slow
-def test_t18_a_hundred_thousand_views_leave_no_memory_behind() -> None:
+def test_a_hundred_thousand_views_leave_no_memory_behind() -> None:
     memory = bytearray(1 << 20)
     owners = sys.getrefcount(memory)
 
@@ -546,7 +546,7 @@ def test_t18_a_hundred_thousand_views_leave_no_memory_behind() -> None:
     memory.clear()
 
 
-def test_t18_after_a_release_nothing_reads_or_writes() -> None:
+def test_after_a_release_nothing_reads_or_writes() -> None:
     view = tensors.writable(np.zeros((2, 3)))
     part = view.slice(1)
     view.release()
@@ -556,7 +556,7 @@ def test_t18_after_a_release_nothing_reads_or_writes() -> None:
             use()
 
 
-def test_t19_there_is_no_arithmetic() -> None:
+def test_tensors_have_no_arithmetic() -> None:
     view = tensors.writable(np.zeros(3))
     for name in ("add", "radd", "iadd", "sub", "mul", "truediv", "matmul", "neg", "abs", "pow", "and", "invert"):
         assert not hasattr(view, f"__{name}__")

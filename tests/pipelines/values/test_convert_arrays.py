@@ -52,7 +52,7 @@ class OnlyArray:
         return counted(2, 2)
 
 
-def test_k12_what_is_held_is_given_back_without_a_conversion() -> None:
+def test_what_is_held_is_given_back_without_a_conversion() -> None:
     array = counted(2, 3)
     holder = NDArray.create(array)
     assert holder.value is array
@@ -81,7 +81,7 @@ TARGETS = ["numpy", "list", "array", "buffer", "bytes", "serialized", "arrow", "
 
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(FORMS, TARGETS)), ids=lambda one: one)
-def test_k18_every_form_becomes_every_other_one(source: str, target: str) -> None:
+def test_every_form_becomes_every_other_one(source: str, target: str) -> None:
     holder = NDArray.create(FORMS[source]())
     assert holder.form == source
     assert holder.shape == (6,)
@@ -115,13 +115,13 @@ def test_k18_every_form_becomes_every_other_one(source: str, target: str) -> Non
     ],
     ids=lambda one: type(one).__name__,
 )
-def test_k18_other_objects_are_arrays_too(value: Any, expected: np.ndarray[Any, Any]) -> None:
+def test_other_objects_are_arrays_too(value: Any, expected: np.ndarray[Any, Any]) -> None:
     array = NDArray.create(value).get_as(np.ndarray)
     assert array.dtype == expected.dtype
     np.testing.assert_array_equal(array, expected)
 
 
-def test_k18_a_mapped_file_is_an_array_of_bytes(tmp_path: Any) -> None:
+def test_a_mapped_file_is_an_array_of_bytes(tmp_path: Any) -> None:
     (tmp_path / "file").write_bytes(b"\1\2\3")
     with (tmp_path / "file").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         assert NDArray.create(mapped).get_as(list) == [1, 2, 3]
@@ -129,7 +129,7 @@ def test_k18_a_mapped_file_is_an_array_of_bytes(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("rank", range(6))
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
-def test_k18_nested_lists_of_every_rank_and_type_go_through_the_canonical_form(dtype: np.dtype[Any], rank: int) -> None:
+def test_nested_lists_of_every_rank_and_type_go_through_the_canonical_form(dtype: np.dtype[Any], rank: int) -> None:
     array = counted(*range(2, 2 + rank), dtype=dtype)
     serialized = NDArray.create(array.tolist()).get_as(ArrayFormat("serialized", dtype))
     assert serialized == SerializedNDArray.of(array)
@@ -156,7 +156,7 @@ ORDERS: dict[str, Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]] = {
     ],
     ids=str,
 )
-def test_k16_equal_arrays_have_equal_bytes_whatever_their_strides(dtype: np.dtype[Any], order: str) -> None:
+def test_equal_arrays_have_equal_bytes_whatever_their_strides(dtype: np.dtype[Any], order: str) -> None:
     array = counted(3, 4, dtype=dtype)
     serialized = SerializedNDArray.of(ORDERS[order](array))
     assert serialized == SerializedNDArray.of(array)
@@ -167,7 +167,7 @@ def test_k16_equal_arrays_have_equal_bytes_whatever_their_strides(dtype: np.dtyp
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (0, 3), (2, 0, 2)])
-def test_k16_scalars_and_empty_arrays_keep_their_shape(shape: tuple[int, ...]) -> None:
+def test_scalars_and_empty_arrays_keep_their_shape(shape: tuple[int, ...]) -> None:
     for dtype in [*TYPES, BFLOAT16]:
         serialized = SerializedNDArray.of(np.ones(shape, dtype))
         assert serialized.shape == shape
@@ -175,7 +175,7 @@ def test_k16_scalars_and_empty_arrays_keep_their_shape(shape: tuple[int, ...]) -
         assert len(serialized.buffer) == np.ones(shape, dtype).nbytes
 
 
-def test_k16_every_element_type_has_its_name() -> None:
+def test_every_element_type_has_its_name() -> None:
     names = [
         "FLOAT16",
         "FLOAT",
@@ -224,7 +224,7 @@ def test_no_bytes_are_copied_where_both_sides_can_share_them() -> None:
     assert tensor.to_numpy().ctypes.data == arrow.buffers()[1].address
 
 
-def test_k13_a_format_says_more_than_a_class() -> None:
+def test_a_format_says_more_than_a_class() -> None:
     array = counted(2, 3, dtype="f8")
     made = NDArray.create(array).get_as("float32, Fortran order, big-endian")
     assert made.dtype == np.dtype(">f4")
@@ -247,12 +247,12 @@ def test_k13_a_format_says_more_than_a_class() -> None:
         ("list tuple", "asks for both list and tuple; say one form"),
     ],
 )
-def test_k13_a_format_that_says_something_twice_is_refused(text: str, reason: str) -> None:
+def test_a_format_that_says_something_twice_is_refused(text: str, reason: str) -> None:
     with pytest.raises(DataError, match=reason):
         NDArray.create([1]).get_as(text)
 
 
-def test_k13_a_detail_that_nobody_looks_at_is_an_error() -> None:
+def test_a_detail_that_nobody_looks_at_is_an_error() -> None:
     with pytest.raises(DataError, match=r"from numpy to list knows no byte_order; it knows dtype"):
         NDArray.create(counted(2)).get_as("list, big-endian")
     with pytest.raises(DataError, match="is converted to a class, a text or an ArrayFormat"):
@@ -321,7 +321,7 @@ def test_whether_a_conversion_exists_can_be_asked() -> None:
     assert not holder.can_get_as(dict)
 
 
-def test_k12_a_data_keeps_an_array_over_the_same_memory() -> None:
+def test_a_data_keeps_an_array_over_the_same_memory() -> None:
     arrow = pyarrow.array([1.0, 2.0])
     array = counted(2)
     data = Data({"a": NDArray.create(array), "b": arrow, "c": OnlyDLPack(array), "d": typed_arrays.array("i", [1])})

@@ -38,7 +38,7 @@ def compare(text: str) -> None:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=10).map("".join))
-def test_what_it_reads_is_what_python_reads(text: str) -> None:
+def test_the_fast_parser_gives_what_python_does(text: str) -> None:
     compare(text)
     compare(f'{{"a":{text}}}')
 
@@ -76,7 +76,7 @@ def test_what_python_writes_is_read(plain: Any) -> None:
         (b"[" * 300 + b"]" * 300, None),
     ],
 )
-def test_what_it_refuses_is_left_to_python(text: bytes, expected: Any) -> None:
+def test_texts_that_the_fast_parser_refuses_are_read_by_python(text: bytes, expected: Any) -> None:
     assert parsed(text) == parsed(text.decode()) == (json.loads(text) if expected is None else expected)
 
 

@@ -114,6 +114,6 @@ def test_a_value_of_a_name_that_the_source_does_not_declare_is_refused(name: str
     assert said in str(refused.value)
 
 
-def test_other_sources_do_not_have_it() -> None:
+def test_metadata_of_mqtt_is_refused_for_other_sources() -> None:
     with pytest.raises(ValidationError, match=r'"qos" is no metadata of a record; there are key.*source and headers'):
         MemorySourceConfig(topic="in", into={"qos": "qos"})

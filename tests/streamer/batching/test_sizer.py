@@ -95,7 +95,7 @@ def test_a_batch_is_run_in_portions_and_put_together_again() -> None:
     assert result.batch["id"].values() == whole["id"].values()
 
 
-def test_what_fits_is_run_as_it_is() -> None:
+def test_a_batch_that_fits_is_run_whole() -> None:
     portions: list[Batch] = []
     whole = batch(10)
     run_in_portions(given(portions), whole, 10)

@@ -61,7 +61,7 @@ def test_the_group_is_told_whether_the_file_says_it_or_not(cli: Any, digits: Pat
         digits = file
 
 
-def test_what_is_noted_of_a_sink_is_told_as_of_a_source(cli: Any, tmp_path: Path) -> None:
+def test_check_shows_notes_on_sinks_too(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(
         "source: {type: memory, topic: in}\nsink: {type: file, path: out.jsonl}\npipeline: []\non_error: drop\n"
     )

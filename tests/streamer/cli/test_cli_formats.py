@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 
-def test_k13_the_forms_and_converters_are_listed(cli: Any) -> None:
+def test_the_forms_and_converters_are_listed(cli: Any) -> None:
     ended = cli("formats")
     assert ended.code == 0
     lines = [line.split() for line in ended.out.splitlines()]

@@ -47,7 +47,7 @@ def test_what_was_refused_is_listed_with_its_reason(cli: Any, service: Path) -> 
     assert [(one["number"], one["payload"]) for one in report["refused"]] == [(1, "Z3JlZW4gMQ=="), (3, "Z3JlZW4A")]
 
 
-def test_it_is_sent_again_at_the_next_start(cli: Any, service: Path) -> None:
+def test_refused_messages_are_sent_again_at_the_next_start_after_resend(cli: Any, service: Path) -> None:
     box, out = service.parent / "box", memory_topic(f"{service.parent.name}-out")
     assert "1 refused messages are forgotten" in cli("outbox", box, "--forget", "--number", "1").out
     assert "1 refused messages are sent again" in cli("outbox", service, "--resend").out

@@ -140,7 +140,7 @@ def test_a_service_that_insists_on_what_was_not_built_does_not_start(not_built: 
         testing.run(service(hot_path="native"), [])
 
 
-def test_one_line_says_who_takes_what() -> None:
+def test_one_line_says_which_part_uses_which_hot_path() -> None:
     native, plain = hotpath.HotPathReport("native"), hotpath.HotPathReport("python", "why")
     assert in_words([PartHotPath("a", native), PartHotPath("b", native)]) == "native"
     mixed = [PartHotPath("a", native), PartHotPath("b", plain), PartHotPath("c", plain)]

@@ -199,7 +199,7 @@ def test_a_configuration_without_pipeline_or_with_a_misspelt_key_is_an_error() -
         translated(configuration(consumerTopicNam="a"))
 
 
-def test_what_differs_is_said() -> None:
+def test_differences_from_konduit_serving_are_a_warning() -> None:
     with pytest.warns(KonduitWarning, match=r"little-endian.*on_error: drop.*producerAcks is all, not 1"):
         from_konduit(parse_document(json.dumps(configuration()), "k.json"), {})
 

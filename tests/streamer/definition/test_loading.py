@@ -102,7 +102,7 @@ def test_json_is_read_too(tmp_path: Path) -> None:
     assert service.name == "n"
 
 
-def test_everything_can_be_said(tmp_path: Path) -> None:
+def test_a_file_may_have_every_field(tmp_path: Path) -> None:
     text = """\
 name: many
 source:

@@ -271,7 +271,7 @@ def test_the_environment_says_the_same_and_lists_too(tmp_path: Path, monkeypatch
     assert streamer.load(file).run().ok == 1
 
 
-def test_who_hands_variables_over_has_chosen_them(tmp_path: Path) -> None:
+def test_variables_given_in_python_need_no_listing(tmp_path: Path) -> None:
     file = written(tmp_path, name="${AWS_SECRET_ACCESS_KEY}")
     assert streamer.load(file, environment={"AWS_SECRET_ACCESS_KEY": "x"}, no_code=NoCode()).name == "x"
     assert [one.name for one in streamer.load_all(file, environment={"AWS_SECRET_ACCESS_KEY": "y"})] == ["y"]

@@ -188,7 +188,7 @@ def test_a_missing_pipeline_file_is_an_error_when_the_service_is_made() -> None:
         ({"kepe": []}, "Extra inputs are not permitted"),
     ],
 )
-def test_what_makes_no_sense_is_refused(fields: dict[str, Any], text: str) -> None:
+def test_contradictory_fields_are_refused(fields: dict[str, Any], text: str) -> None:
     with pytest.raises(ValidationError, match=text):
         service(**fields)
 

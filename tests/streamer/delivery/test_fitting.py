@@ -130,7 +130,7 @@ def test_a_codec_that_breaks_costs_only_the_hint(monkeypatch: pytest.MonkeyPatch
     assert fitting_codec(payload(Data({"a": 1}), "msgpack")) == Fitting("msgpack")
 
 
-def test_what_is_large_is_not_tried_while_records_wait(caplog: pytest.LogCaptureFixture) -> None:
+def test_other_codecs_are_not_tried_on_large_payloads(caplog: pytest.LogCaptureFixture) -> None:
     large = b'{"a": "' + b"x" * LARGEST + b'"}'
     streamer.testing.run(service("on_error: drop"), [large])
     assert not hints(caplog)

@@ -50,7 +50,7 @@ def test_a_lane_is_acknowledged_up_to_the_first_row_that_is_not_confirmed() -> N
     assert ledger.marks() == {A: 9}
 
 
-def test_marks_are_told_once() -> None:
+def test_each_position_to_acknowledge_is_given_once() -> None:
     ledger = Ledger()
     ready(ledger, block((A, [0])), 0)
     ledger.confirm(rows(0))

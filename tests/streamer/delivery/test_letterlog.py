@@ -32,7 +32,7 @@ def add(letters: LetterLog, *numbers: int) -> None:
     letters.add({number: StepError(f"no {number}") for number in numbers}, lambda row: f"t[0]@{row}")
 
 
-def test_few_are_told_one_by_one(clock: list[float]) -> None:
+def test_a_few_dead_letters_are_logged_one_by_one(clock: list[float]) -> None:
     log = Log()
     letters = LetterLog(log, "dead letter")
     add(letters, 1, 2)

@@ -153,7 +153,7 @@ def test_a_window_is_lost_until_its_score_has_come_and_counts_once() -> None:
 
 
 @pytest.mark.parametrize(("machine", "turn"), [("press-9", 0), ("press-1", -1), ("press-1", 1), ("press-1", 10**9)])
-def test_what_was_never_sent_is_not_counted(machine: str, turn: int) -> None:
+def test_scores_of_windows_that_were_not_sent_are_not_counted(machine: str, turn: int) -> None:
     seen = board()
     seen.sending(0, WINDOW)
     seen.scored(machine, turn, 0.3)

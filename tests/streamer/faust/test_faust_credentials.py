@@ -40,7 +40,7 @@ def credentials(service: Any) -> Any:
     return streamer.faust.app(service).conf.broker_credentials
 
 
-def test_without_a_word_nobody_logs_in(tmp_path: Path) -> None:
+def test_without_security_settings_there_is_no_login(tmp_path: Path) -> None:
     assert credentials(service(tmp_path)) is None
     assert credentials(service(tmp_path, security__protocol="plaintext", **LOGIN)) is None
 

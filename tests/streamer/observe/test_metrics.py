@@ -77,7 +77,7 @@ def test_every_metric_has_its_fixed_name_and_the_service_label() -> None:
     assert value("streamer_step_errors_total", step="0:ONNX", error="WireError") == 3
 
 
-def test_what_connectors_count_is_exported_under_their_type() -> None:
+def test_metrics_of_connectors_are_exported_under_their_type() -> None:
     meters = ServiceMeters("digits", ["line"])
     lost, window = Measure("sessions_lost", "Lost.", 1), Measure("window_records", "Window.", 20, "gauge")
     meters.connectors = lambda: [

@@ -80,7 +80,7 @@ def test_names_of_secrets_are_known(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["key", "keys", "topic", "max_tokens", "tokenizer", "keep", "KEY", "monkey", "item"])
-def test_other_names_are_none(name: str) -> None:
+def test_other_names_are_not_taken_for_secrets(name: str) -> None:
     assert not names_a_secret(name)
 
 

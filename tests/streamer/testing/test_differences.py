@@ -62,11 +62,11 @@ def test_equal_values_do_not_differ(expected: Any, got: Any) -> None:
         ("x" * 500, "y", f"v: expected '{'x' * 116}..., got 'y'"),
     ],
 )
-def test_other_values_are_told(expected: Any, got: Any, line: str) -> None:
+def test_values_that_differ_are_listed(expected: Any, got: Any, line: str) -> None:
     assert found(expected, got)[0].startswith(line)
 
 
-def test_more_tolerance_takes_more() -> None:
+def test_a_higher_tolerance_accepts_larger_differences() -> None:
     assert found(0.5, 0.51, 0.1) == []
     assert found([0.5], np.array([0.51]), 0.1) == []
     assert found(value_to_plain(BOX), BoundingBox.corners(0.01, 0.0, 1.0, 2.0, label="a", probability=0.5), 0.1) == []

@@ -380,7 +380,7 @@ def test_a_subject_that_cannot_be_known_is_refused_when_the_service_is_loaded(wo
         ({"registry": {"url": "http://host", "fraiming": "header"}}, 'did you mean "framing"'),
     ],
 )
-def test_what_cannot_be_meant_is_refused_when_it_is_loaded(setting: dict[str, Any], told: str) -> None:
+def test_contradictory_settings_are_refused_at_loading(setting: dict[str, Any], told: str) -> None:
     with pytest.raises(DefinitionError, match=told):
         codec_of({"type": "avro", **setting})
 

@@ -126,7 +126,7 @@ def test_without_a_registry_a_schema_checks_bare_json() -> None:
     assert "'temp' is a required property" in str(bad)
 
 
-def test_what_cannot_be_meant_is_refused(url: str) -> None:
+def test_contradictory_settings_are_refused(url: str) -> None:
     for fields, told in (
         ({}, "for plain JSON use the codec json"),
         ({"schema": {"type": 7}, "validate": True}, "the JSON schema is wrong"),

@@ -175,7 +175,7 @@ def test_what_protobuf_cannot_have_is_told_in_plain_words(
     assert told in str(protobuf[0].encode(Batch.of([as_data(values)])).failed[0])
 
 
-def test_csv_has_the_same_rule() -> None:
+def test_csv_writes_an_array_of_one_element_as_that_element() -> None:
     codec = CsvConfig(names=("a", "b", "c", "d")).build()
     row = Data({"a": np.array([[0.1]], "f4"), "b": [2.5], "c": ["x"], "d": np.array([True])})
     assert codec.encode(Batch.of([row])).values == [b"0.1,2.5,x,true"]

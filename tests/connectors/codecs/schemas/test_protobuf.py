@@ -310,9 +310,7 @@ def protobufschema_varint(number: int) -> bytes:
     return bytes([*made, number])
 
 
-def test_what_cannot_be_meant_is_refused_when_it_is_loaded(
-    own: dict[str, Any], descriptors: Path, tmp_path: Path
-) -> None:
+def test_contradictory_settings_are_refused_at_loading(own: dict[str, Any], descriptors: Path, tmp_path: Path) -> None:
     (tmp_path / "text.desc").write_text("message A {}")
     alone = FileDescriptorSet(file=list(FileDescriptorSet.FromString(descriptors.read_bytes()).file)[-1:])
     (tmp_path / "alone.desc").write_bytes(alone.SerializeToString())

@@ -50,7 +50,7 @@ def test_a_full_window_is_given_at_once_and_not_after_a_silence(endpoint: MqttEn
         assert not len(records)
 
 
-def test_it_is_so_for_several_clients_and_after_one_has_gone(endpoint: MqttEndpointSource) -> None:
+def test_each_of_several_clients_has_a_window_of_its_own(endpoint: MqttEndpointSource) -> None:
     with client(endpoint, "one") as one, client(endpoint, "two") as two:
         for number in range(2 * WINDOW):
             one.client.publish("t", b"%d" % number, 1)

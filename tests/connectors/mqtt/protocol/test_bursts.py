@@ -62,7 +62,7 @@ def cut(raw: bytes, places: list[int]) -> list[bytes]:
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=60)
 @given(data=st.data(), places=st.lists(st.integers(0, 400), max_size=4))
-def test_they_are_what_a_reader_gives_wherever_they_are_cut(
+def test_packets_read_in_bursts_are_those_read_one_by_one_wherever_they_are_cut(
     version: Version, data: st.DataObject, places: list[int]
 ) -> None:
     anything = publishes(version, Role.SERVER) | packets(version, Role.SERVER).filter(

@@ -102,7 +102,7 @@ _SEARCHED = settings(max_examples=examples(60), suppress_health_check=[HealthChe
 
 @_SEARCHED
 @given(data=st.data())
-def test_what_we_write_comes_back_as_it_was(oracle: Oracle, data: st.DataObject) -> None:
+def test_messages_come_back_from_mosquitto_unchanged(oracle: Oracle, data: st.DataObject) -> None:
     """Unless mosquitto refuses it: it takes no control characters in topics, for one."""
     version = oracle._version
     drawn = data.draw(publishes(version, Role.SERVER).filter(lambda one: one.qos < 2))
@@ -117,7 +117,7 @@ def test_what_we_write_comes_back_as_it_was(oracle: Oracle, data: st.DataObject)
 
 @_SEARCHED
 @given(data=st.data())
-def test_whatever_it_lets_pass_is_read(oracle: Oracle, data: st.DataObject) -> None:
+def test_every_message_that_mosquitto_passes_on_can_be_read(oracle: Oracle, data: st.DataObject) -> None:
     """Messages in which a few bytes were changed."""
     version = oracle._version
     drawn = data.draw(publishes(version, Role.SERVER))

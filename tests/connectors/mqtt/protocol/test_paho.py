@@ -215,7 +215,7 @@ def test_a_subscription_and_its_end(line: Line) -> None:
     assert [reason.value for reason in line.heard()] == ([0, 0x11] if five else [])
 
 
-def test_it_takes_a_refusal_and_a_disconnect() -> None:
+def test_paho_reads_a_refusal_and_a_disconnect() -> None:
     line = Line(V5)
     line.client.publish("a", b"x", 1)
     found = line.next()

@@ -67,7 +67,7 @@ def test_packets_come_out_as_they_were_sent(version: Version, data: st.DataObjec
 
 
 @pytest.mark.slow
-def test_what_was_given_stays_as_it_is_while_more_comes() -> None:
+def test_received_messages_do_not_change_while_more_arrive() -> None:
     buffer = ReceiveBuffer(Role.CLIENT, V311)
     sent = [Publish("a", bytes([number % 251]) * 1000, 1, packet_id=number + 1) for number in range(3000)]
     found = received(buffer, b"".join(encode(packet, V311) for packet in sent), 5000)

@@ -116,7 +116,7 @@ def test_a_topic_has_the_levels_of_the_first_pattern_that_matches() -> None:
     assert patterns.column("x", topics) == ["1", None, None]
 
 
-def test_what_is_remembered_of_topics_is_bounded() -> None:
+def test_the_cache_of_topics_is_bounded() -> None:
     patterns = TopicPatterns(["{x}"])
     for number in range(70_000):
         assert patterns.levels(str(number)) == {"x": str(number)}

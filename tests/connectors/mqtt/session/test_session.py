@@ -125,7 +125,7 @@ def server() -> Iterator[PlayedServer]:
         yield server
 
 
-def test_it_asks_for_what_the_settings_say(server: PlayedServer) -> None:
+def test_the_connect_packet_has_the_settings(server: PlayedServer) -> None:
     pair = Pair(server, receive_maximum=100, max_packet=5000, keep_alive=7, login=Login("ann", "secret"), expiry=60)
     server.connect()
     connect = server.expect_one("Connect")
@@ -508,7 +508,7 @@ def test_a_port_that_speaks_something_else_is_said_to(server: PlayedServer) -> N
     pair.close()
 
 
-def test_wake_ends_a_turn_that_waits(server: PlayedServer) -> None:
+def test_wake_ends_the_wait_for_the_broker(server: PlayedServer) -> None:
     pair = Pair(server)
     server.connect()
     pair.until(lambda: pair.session.connected)
