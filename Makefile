@@ -37,7 +37,7 @@ demo: $(STAMP)  ## run digits from topic to topic on a local broker, in under a 
 test: lint mosquitto  ## lint, types, layers and the whole test suite (about a quarter of an hour on two cores)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m 'not soak'
 
-test-fast: $(STAMP)  ## the tests that need no broker, start no programs and do not wait (under a minute on two cores)
+test-fast: $(STAMP)  ## the tests that need no broker, start no programs and do not wait (a minute or two on two cores)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m 'not kafka and not mqtt and not soak and not slow' --hypothesis-profile fast -q
 
 # Nothing is installed where it is there already, nor where MQTT_BROKER names a broker. Tests use Debian's clients too.

@@ -60,7 +60,7 @@ def test_every_face_is_found_blurred_and_keeps_its_id(camera: int, film: Any, tm
     assert len(ids - {0}) == len(film.boxes_at(camera, 0.0))
 
 
-def test_its_service_is_right_and_passes_its_cases(cli: Any, film: Any, tmp_path: Path) -> None:
+def test_the_service_of_the_cameras_passes_check_and_its_cases(cli: Any, film: Any, tmp_path: Path) -> None:
     folder = tmp_path / "cameras"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__", "*.mp4"))
     for at, name in enumerate(film.CAMERAS):

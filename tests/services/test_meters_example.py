@@ -58,7 +58,7 @@ def test_every_reading_is_right_and_a_picture_without_one_is_a_dead_letter(folde
     assert "no number can be read" in (folder / "unread.jsonl").read_text()
 
 
-def test_its_service_is_right_and_passes_its_case(cli: Any, folder: Path, meters: Any) -> None:
+def test_the_service_of_the_meters_passes_check_and_its_case(cli: Any, folder: Path, meters: Any) -> None:
     meters.write(folder, count=1)
     ended = cli("check", folder / "meters.yaml")
     assert ended.code == 0, ended.out + ended.err

@@ -92,7 +92,7 @@ def test_latest_gives_the_newest_picture_and_says_how_many_it_replaced() -> None
         assert dict(newest.message.extras)["drops"] == newest.position - first.position - 1
 
 
-def test_so_many_pictures_a_second_and_scaled_as_they_are_decoded() -> None:
+def test_fps_and_size_of_a_camera_are_kept() -> None:
     with (
         RtspCamera("h264", 320, 192) as camera,
         reading(

@@ -92,7 +92,7 @@ def test_a_relative_path_starts_at_the_definition(video: Path) -> None:
         assert number_of(result_of(executor.run(Data()))) == 0
 
 
-def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
+def test_the_error_names_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
     (missing,) = captured(1, file_path=tmp_path / "none.avi")
     assert "none.avi cannot be opened or read: there is no file" in str(missing)
     (tmp_path / "text.avi").write_text("no video")

@@ -105,7 +105,7 @@ def test_a_payload_that_is_cut_off_is_refused_wherever_it_is_cut(name: str) -> N
 
 
 @EACH
-def test_what_follows_the_compressed_data_is_refused(name: str) -> None:
+def test_bytes_after_the_compressed_data_are_refused(name: str) -> None:
     form = FORMATS[name]
     for garbage in (b"x", b"\0" * 8, b"garbage"):
         with pytest.raises(WireError, match=f"{len(garbage)} bytes follow the {name} data"):

@@ -364,7 +364,7 @@ def test_metrics_are_chosen_and_named(block: Block) -> None:
     assert "reserved" in str(reserved.failed[0])
 
 
-def test_what_the_message_says_besides_becomes_values(block: Block) -> None:
+def test_attributes_of_a_message_become_values(block: Block) -> None:
     attributes = {
         name: name for name in ("group", "edge", "device", "message", "timestamp", "seq", "gap", "historical")
     }

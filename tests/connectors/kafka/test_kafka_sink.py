@@ -189,7 +189,7 @@ def test_a_message_that_is_lost_is_told_from_one_that_differs_only_in_its_header
     assert found == {0: 10, 1: 10}
 
 
-def test_what_is_confirmed_is_told_without_a_barrier(kafka: Broker, topics: Topics) -> None:
+def test_confirmations_arrive_without_a_barrier(kafka: Broker, topics: Topics) -> None:
     topic = topics(1)
     sink = opened(kafka.bootstrap, topic)
     for start in range(0, 50, 10):

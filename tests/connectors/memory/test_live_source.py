@@ -38,7 +38,7 @@ class TestMemoryLiveSource(PerishableContract):
         return MemoryLiveBus()
 
 
-def test_it_counts_what_nobody_has_polled() -> None:
+def test_a_live_source_counts_records_that_were_not_polled() -> None:
     source = MemoryLiveSource(["gate", "dock"])
     with Reader(source) as reader:
         for number in range(5):

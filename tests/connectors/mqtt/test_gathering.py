@@ -172,7 +172,7 @@ def test_waking_ends_a_poll_that_lets_messages_gather(clock: Clock, fed: Make) -
     assert clock.now - began < 0.03
 
 
-def test_what_fills_a_batch_soon_is_waited_for_until_half_of_it_may_be_there(clock: Clock) -> None:
+def test_messages_that_fill_a_batch_soon_are_waited_for_until_half_of_it_may_have_come(clock: Clock) -> None:
     rate = Gathering()
     clock.now += 0.1
     rate.came(500)

@@ -211,7 +211,7 @@ def test_what_was_refused_is_seen_and_sent_again_by_the_next_process(place: Plac
     assert place.values(30)[-1] == b"000030"
 
 
-def test_what_is_refused_again_is_set_aside_again(place: Place) -> None:
+def test_a_message_that_is_refused_again_is_set_aside_again(place: Place) -> None:
     refusing(place).close()
     assert resend(place.path) == 3
     again = place.opened()

@@ -55,7 +55,7 @@ def test_a_reference_leads_back_to_the_function() -> None:
     assert resolve("textwrap:TextWrapper.wrap") is textwrap.TextWrapper.wrap
 
 
-def test_what_cannot_be_found_again_has_no_reference() -> None:
+def test_a_function_that_cannot_be_imported_has_no_reference() -> None:
     def inner(data: object) -> object:
         return data
 
@@ -91,7 +91,7 @@ def test_a_function_in_a_users_module_is_found(module: str) -> None:
     ],
 )
 @pytest.mark.usefixtures("module")
-def test_what_is_wrong_with_a_reference_is_said(text: str, message: str) -> None:
+def test_the_error_says_what_is_wrong_with_the_reference_of_a_function(text: str, message: str) -> None:
     with pytest.raises(DefinitionError) as caught:
         resolve(text)
     assert str(caught.value).startswith(message)

@@ -222,7 +222,7 @@ def test_the_builder_makes_the_graph_that_a_definition_makes() -> None:
     )
 
 
-def test_what_joins_needs_no_name() -> None:
+def test_steps_that_join_branches_need_no_name() -> None:
     builder = GraphBuilder()
     first = builder.input.merge_with(builder.input.then("a", Logging()))
     assert (first.name, first.merge_with(builder.input).name, builder.any(first).name) == ("merge", "merge_2", "any")

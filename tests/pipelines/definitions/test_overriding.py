@@ -102,7 +102,7 @@ def test_steps_behind_a_trigger_can_be_overridden() -> None:
         ({"second.modelUri.deep": "c"}, 'there is nothing called "deep" inside a str'),
     ],
 )
-def test_what_does_not_fit_is_told_with_its_key(settings: dict[str, Any], said: str) -> None:
+def test_a_wrong_override_is_an_error_with_its_key(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(DefinitionError) as raised:
         overridden(ROW, settings)
     assert said in str(raised.value)

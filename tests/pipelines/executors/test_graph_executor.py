@@ -346,7 +346,7 @@ def test_a_part_that_fails_fails_the_whole_record() -> None:
     assert list(result.failed) == [0]
 
 
-def test_a_graph_of_joints_only_runs() -> None:
+def test_a_graph_of_any_and_merge_alone_runs() -> None:
     graph = Graph({"a": (AnyOf(), ["input"]), "m": (Merge(), ["a"])})
     with graph.open() as executor:
         assert executor.run(Data({"n": 1})) == Data({"n": 1})

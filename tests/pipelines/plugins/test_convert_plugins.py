@@ -93,6 +93,7 @@ def _forget() -> None:
 
 
 def test_two_converters_join_a_form_to_all_others(install: Install) -> None:
+    """K-14."""
     install("toy_two", TOY, formats=["form"], converters=["converters"])
     made = NDArray.create([[1.0, 2.0]]).get_as("toy")
     module: Any = sys.modules["toy_two"]
@@ -111,6 +112,7 @@ def test_two_converters_join_a_form_to_all_others(install: Install) -> None:
 
 
 def test_a_direct_converter_wins(install: Install) -> None:
+    """K-14."""
     install("toy_direct", TOY, formats=["form"], converters=["converters", "direct"])
     made = NDArray.create([1.0]).get_as("toy")
     module = sys.modules["toy_direct"]
@@ -122,6 +124,7 @@ def test_a_direct_converter_wins(install: Install) -> None:
 
 
 def test_a_form_of_images_meets_the_others_in_png(install: Install) -> None:
+    """K-14."""
     install("toy_picture", PICTURE, formats=["form"], converters=["converters"])
     pixels = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
     picture = Image(pixels).get_as("picture")
@@ -135,6 +138,7 @@ def test_a_form_of_images_meets_the_others_in_png(install: Install) -> None:
 
 
 def test_a_plug_in_is_there_while_it_is_installed(install: Install) -> None:
+    """K-15."""
     _forget()
     with pytest.raises(DataError, match="No converter found from Array to 'toy'"):
         NDArray.create([1.0]).get_as("toy")
@@ -158,6 +162,7 @@ def test_a_plug_in_is_there_while_it_is_installed(install: Install) -> None:
     ],
 )
 def test_a_plug_in_that_cannot_be_used_is_reported_once_and_skipped(install: Install, code: str, reason: str) -> None:
+    """K-15."""
     install("toy_bad", code, formats=["form"])
     with pytest.warns(RuntimeWarning, match="toy_bad") as caught:
         assert NDArray.create([1.0]).get_as("numpy").tolist() == [1.0]
@@ -169,6 +174,7 @@ def test_a_plug_in_that_cannot_be_used_is_reported_once_and_skipped(install: Ins
 
 
 def test_two_plug_ins_with_one_form_are_an_error_that_names_both(install: Install) -> None:
+    """K-15."""
     install("toy_left", TOY, formats=["form"], converters=["converters"])
     install("toy_right", TOY, formats=["form"])
     with pytest.raises(RegistryError, match=r'claim "toy": toy \(toy_left\) and toy \(toy_right\); uninstall one'):
@@ -178,6 +184,7 @@ def test_two_plug_ins_with_one_form_are_an_error_that_names_both(install: Instal
 
 
 def test_two_converters_between_the_same_forms_are_an_error_that_names_both(install: Install) -> None:
+    """K-15."""
     install("toy_first", TOY, formats=["form"], converters=["converters"])
     install("toy_second", TOY, converters=["converters"])
     with pytest.raises(RegistryError) as caught:
@@ -190,6 +197,7 @@ def test_two_converters_between_the_same_forms_are_an_error_that_names_both(inst
 
 
 def test_the_registries_list_what_is_built_in() -> None:
+    """K-13."""
     forms, converters = array_conversions().listing()
     assert {"numpy", "list", "array", "buffer", "bytes", "serialized", "torch", "arrow", "dlpack"} <= {
         one.form for one in forms
@@ -222,6 +230,7 @@ def test_a_registry_of_ones_own_starts_empty() -> None:
 
 
 def test_a_form_needs_any_of_several_packages(install: Install) -> None:
+    """K-34."""
     install("toy_either", TOY, formats=["form"], converters=["converters"])
     conversions = Conversions("array", ArrayFormat, "serialized")
     gone = Package("no_such_package", "arrays")

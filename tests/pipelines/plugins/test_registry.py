@@ -428,7 +428,7 @@ def test_a_runner_that_there_is_not_is_an_error_of_the_configuration(runners: di
     assert str(caught.value) == text
 
 
-def test_a_tie_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_runners_of_equal_priority_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """K-21."""
     registry = _two_runners(0, 0)
     for _ in range(2):

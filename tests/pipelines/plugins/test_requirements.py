@@ -70,14 +70,14 @@ def test_names_and_tuples_of_names_are_requirements() -> None:
         ),
     ],
 )
-def test_what_is_missing_is_told_with_what_installs_it(requirement: Package, text: str) -> None:
+def test_a_missing_package_is_an_error_that_says_what_installs_it(requirement: Package, text: str) -> None:
     with pytest.raises(MissingPackageError) as raised:
         requirement.check("it")
     assert str(raised.value) == text
     assert str(raised.value.name).startswith("no_such_")
 
 
-def test_what_is_there_passes_without_being_imported() -> None:
+def test_an_installed_package_is_found_without_importing_it() -> None:
     name = "xmlrpc"
     sys.modules.pop(name, None)
     assert all_of(name).lacking() is None

@@ -298,7 +298,7 @@ def test_noise_below_the_margin_changes_no_count(sides: list[int], random: Any) 
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), place, st.booleans()), max_size=40))
-def test_what_entered_and_has_not_left_is_inside(sightings: list[tuple[int, Place, bool]]) -> None:
+def test_an_object_that_entered_and_has_not_left_is_inside(sightings: list[tuple[int, Place, bool]]) -> None:
     square = Area([(-1, -1), (1, -1), (1, 1), (-1, 1)])
     seen = visits({"a": square}, {}, 0.05)
     inside: set[int] = set()

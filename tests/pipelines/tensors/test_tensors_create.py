@@ -21,6 +21,7 @@ from pipelines.tensors import BoundsError, RankError, ReadOnlyError, Slots, at, 
 
 
 def test_elements_go_over_the_first_axis_and_scalars_over_a_row() -> None:
+    """T-09."""
     view = tensors.view(np.arange(6).reshape(2, 3))
     assert [row.array.tolist() for row in view.elements()] == [[0, 1, 2], [3, 4, 5]]
     assert [list(row.scalars()) for row in view.elements()] == [[0, 1, 2], [3, 4, 5]]
@@ -35,6 +36,7 @@ def test_elements_go_over_the_first_axis_and_scalars_over_a_row() -> None:
 
 
 def test_what_has_no_first_axis_has_no_elements() -> None:
+    """T-09."""
     scalar = tensors.view(np.array(1.0))
     with pytest.raises(RankError, match=r"elements\(\) goes over the first axis"):
         scalar.elements()
@@ -44,6 +46,7 @@ def test_what_has_no_first_axis_has_no_elements() -> None:
 
 
 def test_nested_iteration_writes_in_row_major_order() -> None:
+    """T-09."""
     tensor = tensors.writable(np.zeros((5, 4, 5), "i4"))
     numbers = itertools.count()
     for matrix in tensor.elements():
@@ -58,6 +61,7 @@ def test_nested_iteration_writes_in_row_major_order() -> None:
 
 
 def test_a_cursor_reads_and_writes_and_knows_its_end() -> None:
+    """T-09."""
     cursor = tensors.writable(np.array([1.0, 2.0, 3.0])).scalars()
     assert cursor.get() == 1.0
     cursor.put(20.0)
@@ -72,6 +76,7 @@ def test_a_cursor_reads_and_writes_and_knows_its_end() -> None:
 
 
 def test_iteration_can_stop_and_go_on() -> None:
+    """T-09."""
     cursor = tensors.view(np.arange(200_000)).cursor()
     assert list(itertools.islice(cursor, 3)) == [0, 1, 2]
     assert cursor.get() == 3
@@ -79,6 +84,7 @@ def test_iteration_can_stop_and_go_on() -> None:
 
 
 def test_a_supplier_that_raises_leaves_what_it_gave_before() -> None:
+    """T-09."""
     tensor = tensors.writable(np.zeros(4))
     given = iter([1.0, 2.0])
     with pytest.raises(StopIteration):
@@ -87,6 +93,8 @@ def test_a_supplier_that_raises_leaves_what_it_gave_before() -> None:
 
 
 def test_rows_are_put_one_after_the_other_as_in_the_proposal() -> None:
+    """T-09."""
+
     def init(data: tensors.WritableView[np.float32]) -> None:
         rows = data.elements()
         rows.put([0.0, 5.0, 10.0])
@@ -101,6 +109,7 @@ def test_rows_are_put_one_after_the_other_as_in_the_proposal() -> None:
 
 
 def test_picked_elements_are_iterated_too() -> None:
+    """T-09."""
     tensor = tensors.writable(np.arange(12.0).reshape(3, 4))
     picked = tensor.slice(incl(2, 0), excl(1, 2))
     assert [list(row.scalars()) for row in picked.elements()] == [[8, 11], [0, 3]]
@@ -109,6 +118,7 @@ def test_picked_elements_are_iterated_too() -> None:
 
 
 def test_puts_are_chained_until_the_row_is_full() -> None:
+    """T-10."""
     tensor = tensors.writable(np.zeros((2, 3), "f4"))
     row = tensor.slice(0).scalars().put(10.0).put(20.0).put(30.0)
     assert tensor.array.tolist() == [[10, 20, 30], [0, 0, 0]]
@@ -119,6 +129,7 @@ def test_puts_are_chained_until_the_row_is_full() -> None:
 
 
 def test_values_that_lie_in_a_row_begin_where_the_indices_say() -> None:
+    """T-11."""
     vector = tensors.dense([4], np.int32, lambda data: data.put([1, 2, 3], 0).put(4, 3))
     assert list(vector.stream()) == [1, 2, 3, 4]
 
@@ -134,6 +145,7 @@ def test_values_that_lie_in_a_row_begin_where_the_indices_say() -> None:
 
 
 def test_a_scalar_and_an_empty_tensor_are_created() -> None:
+    """T-11."""
     assert tensors.dense([], np.bool_, lambda data: data.put(True)).get() is np.True_
     assert tensors.dense([0, 3], np.float32, lambda data: data.copy_from([])).total_size == 0
     for wrong in ([-1], [2**40, 2**40], [1] * 99):
@@ -144,6 +156,7 @@ def test_a_scalar_and_an_empty_tensor_are_created() -> None:
 
 
 def test_the_initialiser_writes_into_the_memory_that_the_tensor_has() -> None:
+    """T-11."""
     seen: list[int] = []
 
     def init(data: tensors.WritableView[np.float32]) -> None:
@@ -165,6 +178,8 @@ def test_the_initialiser_writes_into_the_memory_that_the_tensor_has() -> None:
 
 @pytest.mark.slow
 def test_creation_takes_the_memory_of_the_tensor_and_little_more() -> None:
+    """T-11."""
+
     def init(data: tensors.WritableView[np.float32]) -> None:
         data.array[:] = 1.0
         for row in data.elements():
@@ -181,6 +196,7 @@ def test_creation_takes_the_memory_of_the_tensor_and_little_more() -> None:
 
 @pytest.mark.slow
 def test_an_initialiser_that_raises_publishes_nothing_and_frees_its_memory() -> None:
+    """T-11."""
     owners: list[weakref.ref[Any]] = []
 
     def init(data: tensors.WritableView[np.float32]) -> None:
@@ -195,6 +211,7 @@ def test_an_initialiser_that_raises_publishes_nothing_and_frees_its_memory() -> 
 
 
 def test_shared_memory_is_filled_in_place() -> None:
+    """T-11."""
     memory = SharedMemory(create=True, size=32)
     try:
         with tensors.dense([4], np.float32, lambda data: data.copy_from([1, 2, 3, 4]), out=memory):
@@ -208,6 +225,7 @@ def test_shared_memory_is_filled_in_place() -> None:
 
 
 def test_the_slots_of_a_batch_are_filled_where_the_model_reads() -> None:
+    """T-11."""
     slots = Slots(3, [2], np.float32)
     addresses: list[int] = []
 
@@ -228,6 +246,7 @@ def test_the_slots_of_a_batch_are_filled_where_the_model_reads() -> None:
 
 
 def test_a_slot_that_was_not_filled_is_a_row_without_the_key() -> None:
+    """T-11."""
     slots = Slots(3, [], np.int64)
     slots.fill(2, lambda data: data.put(7))
     with pytest.raises(ZeroDivisionError):
@@ -252,6 +271,7 @@ def add_one() -> bytes:
 
 
 def test_a_model_reads_the_memory_of_the_view() -> None:
+    """T-17."""
     tensor = tensors.dense([2, 3], np.float32, lambda data: data.copy_from(range(6)))
     value = onnxruntime.OrtValue.ortvalue_from_numpy(tensor.array)
     assert value.data_ptr() == tensor.array.ctypes.data
@@ -266,6 +286,7 @@ def test_a_model_reads_the_memory_of_the_view() -> None:
 
 
 def test_a_tensor_in_a_data_is_the_same_memory() -> None:
+    """T-17."""
     tensor = tensors.dense([2, 3], np.float32, lambda data: data.copy_from(range(6)))
     data = Data({"x": tensor, "row": tensor.slice(1), "picked": tensor.slice(index.all(), incl(2, 0))})
     assert np.shares_memory(data["x"], tensor.array)
@@ -276,6 +297,7 @@ def test_a_tensor_in_a_data_is_the_same_memory() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.bool_, ml_dtypes.bfloat16])
 def test_an_array_or_a_view_kept_from_the_initialiser_is_read_only_afterwards(dtype: Any) -> None:
+    """T-11."""
     kept: list[Any] = []
     views: list[Any] = []
 
@@ -303,6 +325,7 @@ def test_an_array_or_a_view_kept_from_the_initialiser_is_read_only_afterwards(dt
 
 
 def test_a_slice_that_numpy_made_of_a_kept_array_does_not_write_into_the_tensor() -> None:
+    """T-11."""
     kept: list[Any] = []
 
     def init(data: tensors.WritableView[Any]) -> None:
@@ -328,6 +351,7 @@ def test_a_slice_that_numpy_made_of_a_kept_array_does_not_write_into_the_tensor(
 
 
 def test_an_array_that_is_kept_of_memory_that_was_given_is_read_only_too() -> None:
+    """T-11."""
     memory = np.zeros(3, "f4")
     kept: list[Any] = []
     tensors.dense([3], np.float32, lambda data: kept.append(data.array), out=memory)
@@ -346,6 +370,8 @@ def test_an_array_that_is_kept_of_memory_that_was_given_is_read_only_too() -> No
 
 
 def test_arrays_that_are_let_go_while_a_tensor_is_written_leave_nothing_behind() -> None:
+    """T-11."""
+
     def init(data: tensors.WritableView[Any]) -> None:
         for row in range(1000):
             data.array[row] = row

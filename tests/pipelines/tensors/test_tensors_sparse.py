@@ -27,6 +27,7 @@ def rows(data: Any) -> None:
 
 
 def test_a_sparse_tensor_reads_as_a_dense_one() -> None:
+    """T-13."""
     tensor = tensors.sparse([2, 4], np.float32, 3, example)
     assert [tensor.get(0, 0), tensor.get(0, 1), tensor.get(1, 1)] == [10.0, 0.0, 30.0]
     assert list(tensor.stream()) == [10, 0, 0, 20, 0, 30, 0, 0]
@@ -40,6 +41,7 @@ def test_a_sparse_tensor_reads_as_a_dense_one() -> None:
 
 
 def test_it_is_indices_values_and_shape() -> None:
+    """T-13."""
     tensor = tensors.sparse([2, 4], np.float32, 3, lambda data: data.put(3, 1, 1).put(2, 0, 3).put(1, 0, 0))
     assert tensor.indices.tolist() == [[0, 0], [0, 3], [1, 1]]
     assert list(tensor.values.stream()) == [1, 2, 3]
@@ -47,6 +49,8 @@ def test_it_is_indices_values_and_shape() -> None:
 
 
 def test_no_more_and_no_fewer_values_than_declared_are_put() -> None:
+    """T-13."""
+
     def and_one_more(data: SparseWriter[Any]) -> None:
         example(data)
         data.put(40.0, 1, 3)
@@ -64,6 +68,8 @@ def test_no_more_and_no_fewer_values_than_declared_are_put() -> None:
 
 
 def test_a_place_out_of_bounds_is_refused() -> None:
+    """T-13."""
+
     def put(place: tuple[int, int], data: SparseWriter[Any]) -> None:
         data.put(40.0, *place)
 
@@ -79,6 +85,7 @@ def test_a_place_out_of_bounds_is_refused() -> None:
 
 
 def test_a_complete_sparse_tensor_is_written_no_more() -> None:
+    """T-13."""
     kept: list[SparseWriter[Any]] = []
 
     def keep(data: SparseWriter[Any]) -> None:
@@ -91,6 +98,7 @@ def test_a_complete_sparse_tensor_is_written_no_more() -> None:
 
 
 def test_parts_by_integers_share_the_values() -> None:
+    """T-13."""
     tensor = tensors.sparse(
         [2, 3, 2], np.int64, 4, lambda d: d.put(1, 0, 0, 1).put(2, 0, 2, 0).put(3, 1, 1, 1).put(4, 1, 2, 1)
     )
@@ -109,6 +117,7 @@ def test_parts_by_integers_share_the_values() -> None:
 
 
 def test_strings_can_be_sparse() -> None:
+    """T-13."""
     tensor = tensors.sparse_string([2, 2], 2, lambda data: data.put("b", 1, 1).put("a", 0, 1))
     assert list(tensor.stream()) == ["", "a", "", "b"]
     assert tensor.to_dense().to_list() == [["", "a"], ["", "b"]]  # type: ignore[attr-defined]
@@ -117,6 +126,7 @@ def test_strings_can_be_sparse() -> None:
 
 
 def test_parts_that_are_there_already_are_taken_without_a_copy() -> None:
+    """T-13."""
     indices, values = np.array([[0, 1], [1, 0]]), np.array([1.5, 2.5])
     tensor = SparseTensor.of(indices, tensors.view(values), [2, 2])
     assert np.shares_memory(tensor.indices, indices)
@@ -139,12 +149,14 @@ def test_parts_that_are_there_already_are_taken_without_a_copy() -> None:
     ],
 )
 def test_parts_that_make_no_tensor_are_refused(indices: list[list[int]], shape: list[int]) -> None:
+    """T-13."""
     values = tensors.view(np.zeros(len(indices) if len(indices) == 3 else 2))
     with pytest.raises(DataError):
         SparseTensor.of(np.array(indices), values, shape)
 
 
 def test_a_few_bytes_do_not_become_gigabytes() -> None:
+    """T-13."""
     tensor = tensors.sparse([2**30, 2**30], np.float32, 1, lambda data: data.put(1.0, 5, 2**30 - 1))
     assert tensor.get(5, 2**30 - 1) == 1.0
     assert tensor.slice(5).get(0) == 0.0
@@ -153,6 +165,7 @@ def test_a_few_bytes_do_not_become_gigabytes() -> None:
 
 
 def test_rows_have_lengths_of_their_own() -> None:
+    """T-14."""
     tensor = tensors.ragged([3, -1], np.float32, rows)
     assert [tensor.get(0, 1), tensor.get(1, 0)] == [20.0, 40.0]
     assert [list(row.stream()) for row in tensor.elements()] == [[10, 20, 30], [40], [50, 60]]
@@ -168,6 +181,7 @@ def test_rows_have_lengths_of_their_own() -> None:
 
 
 def test_ragged_axes_grow_and_others_do_not() -> None:
+    """T-14."""
     with pytest.raises(BoundsError):
         tensors.ragged([2, -1], np.int32, lambda data: data.put(1, 2, 0))
     with pytest.raises(BoundsError):
@@ -179,6 +193,7 @@ def test_ragged_axes_grow_and_others_do_not() -> None:
 
 
 def test_a_gap_in_a_row_is_an_error() -> None:
+    """T-14."""
     with pytest.raises(DataError, match=r"the row \[0\] has no element 1, but one at 5"):
         tensors.ragged([2, -1], np.int32, lambda data: data.put(1, 0, 0).put(1, 0, 5))
     filled = tensors.ragged([1, -1], np.int32, lambda data: data.put(3, 0, 2).put(1, 0, 0).put(2, 0, 1))
@@ -188,6 +203,7 @@ def test_a_gap_in_a_row_is_an_error() -> None:
 
 
 def test_the_first_axis_is_not_ragged() -> None:
+    """T-14."""
     with pytest.raises(DataError, match="cannot be ragged"):
         tensors.ragged([-1, 2], np.int32, lambda data: None)
     with pytest.raises(DataError, match=r"has no ragged axis \(-1\); dense\(\)"):
@@ -197,6 +213,7 @@ def test_the_first_axis_is_not_ragged() -> None:
 
 
 def test_rows_are_put_whole() -> None:
+    """T-14."""
     tensor = tensors.ragged([2, -1, -1], np.int32, lambda data: data.put([[1, 2], [], [3]], 0).put([4], 1, 0))
     assert tensor.to_list() == [[[1, 2], [], [3]], [[4]]]
     assert [splits.tolist() for splits in tensor.splits] == [[0, 3, 4], [0, 2, 2, 3, 4]]
@@ -209,6 +226,7 @@ def test_rows_are_put_whole() -> None:
 
 
 def test_parts_are_views() -> None:
+    """T-14."""
     tensor = tensors.ragged([2, -1, 2], np.float64, lambda data: data.put([[1, 2], [3, 4]], 0).put([[5, 6]], 1))
     row = tensor.slice(0)
     assert isinstance(row, tensors.TensorView)
@@ -228,6 +246,7 @@ def test_parts_are_views() -> None:
 
 
 def test_strings_can_be_ragged() -> None:
+    """T-14."""
     tensor = tensors.ragged_string([3, -1], lambda data: data.put(["a", "bc"], 0).put("d", 2, 0))
     assert tensor.to_list() == [["a", "bc"], [], ["d"]]
     assert tensor.slice(0).get(1) == "bc"
@@ -236,6 +255,7 @@ def test_strings_can_be_ragged() -> None:
 
 
 def test_values_and_splits_that_are_there_are_taken_without_a_copy() -> None:
+    """T-14."""
     values, splits = np.arange(6.0), np.array([0, 3, 3, 6])
     tensor = RaggedTensor.of(tensors.view(values), [3, -1], [splits])
     assert tensor.to_list() == [[0, 1, 2], [], [3, 4, 5]]
@@ -259,12 +279,14 @@ def test_values_and_splits_that_are_there_are_taken_without_a_copy() -> None:
     ],
 )
 def test_splits_that_do_not_fit_are_refused(shape: list[int], splits: list[list[int]]) -> None:
+    """T-14."""
     with pytest.raises(DataError):
         RaggedTensor.of(tensors.view(np.arange(6.0)), shape, [np.array(one) for one in splits])
 
 
 @given(st.lists(st.lists(st.lists(st.integers(-9, 9), max_size=3), max_size=3), min_size=1, max_size=3))
 def test_any_nested_lists_come_back(nested: list[list[list[int]]]) -> None:
+    """T-14."""
     tensor = tensors.ragged([len(nested), -1, -1], np.int64, lambda data: data.put(nested))
     assert tensor.to_list() == nested
     assert [part.to_list() for part in tensor.elements()] == nested  # type: ignore[attr-defined]

@@ -20,6 +20,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
 def test_a_string_tensor_says_rank_and_sizes() -> None:
+    """T-01."""
     tensor = tensors.strings([["in the town", "where I was"], ["born", ""]])
     assert (tensor.rank, tensor.shape, tensor.total_size, tensor.size(1)) == (2, (2, 2), 4, 2)
     assert tensor.get(0, 1) == "where I was"
@@ -28,6 +29,7 @@ def test_a_string_tensor_says_rank_and_sizes() -> None:
 
 
 def test_strings_are_sliced_as_numbers_are() -> None:
+    """T-07."""
     tensor = tensors.strings([["a", "b", "c"], ["d", "e", "f"]])
     assert tensor.slice(np.array(1)).to_list() == ["d", "e", "f"]
     assert tensor.slice(index.all(), at(0)).to_list() == ["a", "d"]
@@ -36,6 +38,7 @@ def test_strings_are_sliced_as_numbers_are() -> None:
 
 
 def test_padded_strings_are_written_where_they_stay() -> None:
+    """T-12."""
     memory = bytearray(12)
     tensor = tensors.dense_string([3], lambda data: data.put("abcd", 0).put("é", 2), length=4, out=memory)
     assert memory == b"abcd\0\0\0\0\xc3\xa9\0\0"
@@ -47,6 +50,8 @@ def test_padded_strings_are_written_where_they_stay() -> None:
 
 
 def test_a_string_longer_than_the_padded_length_is_refused() -> None:
+    """T-12."""
+
     def put(value: str | bytes, data: WritableStrings) -> None:
         data.put(value, 0)
 
@@ -61,6 +66,7 @@ def test_a_string_longer_than_the_padded_length_is_refused() -> None:
 
 
 def test_padding_is_any_byte() -> None:
+    """T-12."""
     tensor = tensors.dense_string([2, 1], lambda data: data.copy_from([["ab"], ["a\0"]]), length=3, padding=0x20)
     assert tensor.to_list() == [["ab"], ["a\0"]]
     assert tensors.string_view(b"ab--c---", [2], 4, padding=ord("-")).to_list() == ["ab", "c"]
@@ -70,6 +76,8 @@ def test_padding_is_any_byte() -> None:
 
 
 def test_strings_of_any_length_are_collected_first() -> None:
+    """T-12."""
+
     def init(data: tensors.WritableStrings) -> None:
         data.put("a first one", 0, 0)
         data.put("replaced", 0, 0)
@@ -84,6 +92,7 @@ def test_strings_of_any_length_are_collected_first() -> None:
 
 
 def test_a_complete_tensor_is_read_only() -> None:
+    """T-12."""
     kept: list[Any] = []
     for length in (None, 4):
         tensor = tensors.dense_string([1], kept.append, length=length)
@@ -94,6 +103,7 @@ def test_a_complete_tensor_is_read_only() -> None:
 
 
 def test_an_initialiser_that_raises_gives_no_tensor() -> None:
+    """T-12."""
     for length in (None, 4):
         with pytest.raises(ZeroDivisionError):
             tensors.dense_string([1], lambda data: 1 // 0, length=length)
@@ -146,6 +156,7 @@ def test_numpys_own_string_arrays_are_taken() -> None:
 @given(values=st.lists(texts.filter(lambda text: "\n" not in text and "\r" not in text), max_size=5))
 @pytest.mark.slow
 def test_strings_go_through_a_stream_and_back(form: Any, values: list[str]) -> None:
+    """T-20."""
     stream = io.BytesIO()
     tensors.strings(values).dump(stream, form)
     stream.seek(0)
@@ -154,6 +165,7 @@ def test_strings_go_through_a_stream_and_back(form: Any, values: list[str]) -> N
 
 def test_a_stream_of_java_strings_is_a_tensor_of_rank_1() -> None:
     # As java.io.DataOutputStream.writeUTF writes them.
+    """T-20."""
     raw = b"\0\x0bin the town\0\x0bwhere I was\0\x04born"
     tensor = tensors.read_strings(io.BytesIO(raw))
     assert (tensor.rank, tensor.size(0), tensor.get(2)) == (1, 3, "born")
@@ -164,12 +176,14 @@ def test_a_stream_of_java_strings_is_a_tensor_of_rank_1() -> None:
 
 @pytest.mark.parametrize("raw", [b"\0", b"\0\x04bor", b"\0\x01\xff", b"\0\x03\xed\xa0\xbd"])
 def test_a_broken_stream_of_strings_is_an_error(raw: bytes) -> None:
+    """T-20."""
     with pytest.raises(WireError):
         tensors.read_strings(io.BytesIO(raw))
 
 
 @pytest.mark.slow
 def test_streams_have_limits() -> None:
+    """T-20."""
     with pytest.raises(WireError, match="more than 2 strings"):
         tensors.read_strings(io.BytesIO(b"a\nb\nc\n"), "lines", most=2)
     with pytest.raises(WireError, match="is no UTF-8"):

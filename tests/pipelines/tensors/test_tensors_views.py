@@ -42,6 +42,7 @@ def counted(*shape: int, dtype: str = "int64") -> np.ndarray[Any, Any]:
 
 
 def test_a_view_says_rank_sizes_and_total() -> None:
+    """T-01."""
     for shape, total in [((), 1), ((4,), 4), ((2, 3), 6), ((2, 2, 3), 12)]:
         view = tensors.view(counted(*shape))
         assert (view.rank, view.shape, view.total_size) == (len(shape), shape, total)
@@ -53,6 +54,7 @@ def test_a_view_says_rank_sizes_and_total() -> None:
 
 
 def test_a_read_only_view_has_no_way_to_write() -> None:
+    """T-02."""
     memory = np.zeros(6, "f4")
     view = tensors.view(memory, shape=[2, 3])
 
@@ -75,6 +77,7 @@ def test_a_read_only_view_has_no_way_to_write() -> None:
 
 @pytest.mark.parametrize("dtype", [*TYPES, "bfloat16"])
 def test_nobody_can_make_the_array_of_a_view_writable(dtype: str) -> None:
+    """T-02."""
     memory = np.zeros((3, 4), ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
     for source in (memory, memory[::2, ::-1], memory.T, memory[0, 0, ...], memory[:0]):
         array = tensors.view(source).array
@@ -86,6 +89,7 @@ def test_nobody_can_make_the_array_of_a_view_writable(dtype: str) -> None:
 
 
 def test_what_an_initialiser_kept_writes_no_more() -> None:
+    """T-02."""
     kept: list[Any] = []
 
     def init(data: tensors.WritableView[np.float32]) -> None:
@@ -108,6 +112,7 @@ def test_what_an_initialiser_kept_writes_no_more() -> None:
 
 
 def test_elements_are_got_and_put_by_checked_indices() -> None:
+    """T-03."""
     view = tensors.writable(counted(5, 4))
     view.put(7, 4, 3)
     assert view.get(4, 3) == 7
@@ -139,6 +144,7 @@ def test_elements_are_got_and_put_by_checked_indices() -> None:
     ],
 )
 def test_a_value_that_does_not_fit_the_type_is_refused(dtype: str, value: Any, error: type[Exception]) -> None:
+    """T-03."""
     view = tensors.writable(np.zeros(2, dtype))
     with pytest.raises(error):
         view.put(value, 0)
@@ -148,6 +154,7 @@ def test_a_value_that_does_not_fit_the_type_is_refused(dtype: str, value: Any, e
 
 
 def test_values_that_fit_are_taken_whatever_holds_them() -> None:
+    """T-03."""
     view = tensors.writable(np.zeros(6, "f4"))
     six = tensors.view(np.array([6.0])).get(0)
     for place, value in enumerate([1, 2.5, True, np.int64(4), np.array(5.0), six]):
@@ -173,12 +180,14 @@ SOURCES: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_all_elements_are_written_at_once_from(source: str) -> None:
+    """T-04."""
     view = tensors.writable(np.full((2, 3), 9, "f4"))
     view.copy_from(SOURCES[source]())
     assert view.array.tolist() == ([[0, 0, 0], [0, 0, 0]] if "endless" in source else [[0, 1, 2], [3, 4, 5]])
 
 
 def test_a_longer_iterator_keeps_what_was_not_needed() -> None:
+    """T-04."""
     values = iter(range(10))
     tensors.writable(np.zeros(4)).copy_from(values)
     assert next(values) == 4
@@ -190,6 +199,7 @@ def test_a_longer_iterator_keeps_what_was_not_needed() -> None:
     ids=["few", "other shape", "short iterator", "few bytes", "other array", "none", "other rank"],
 )
 def test_a_source_that_does_not_fill_the_tensor_changes_nothing(source: Any) -> None:
+    """T-04."""
     view = tensors.writable(np.full((2, 3), 9, "f4"))
     with pytest.raises(DataError):
         view.copy_from(source)
@@ -197,6 +207,7 @@ def test_a_source_that_does_not_fill_the_tensor_changes_nothing(source: Any) -> 
 
 
 def test_elements_are_copied_into_arrays_buffers_and_views() -> None:
+    """T-04."""
     view = tensors.view(counted(2, 3, dtype="float32"))
     same, longer, raw = np.zeros((2, 3), "f4"), np.full(8, 9, "f4"), bytearray(26)
     typed, other = typed_arrays.array("f", [0] * 6), tensors.writable(np.zeros((2, 3), "f8"))
@@ -215,6 +226,7 @@ def test_elements_are_copied_into_arrays_buffers_and_views() -> None:
 
 
 def test_a_target_that_is_too_small_or_of_another_type_is_left_as_it_is() -> None:
+    """T-04."""
     view = tensors.view(counted(2, 3, dtype="float32"))
     for target, error in [
         (np.full(5, 9, "f4"), BoundsError),
@@ -236,6 +248,7 @@ def test_a_target_that_is_too_small_or_of_another_type_is_left_as_it_is() -> Non
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_elements_go_through_a_stream_and_back(dtype: str, tmp_path: Path) -> None:
+    """T-04."""
     array = counted(3, 4, dtype=dtype)
     path = tmp_path / "elements"
     with path.open("wb") as stream:
@@ -255,6 +268,7 @@ def test_elements_go_through_a_stream_and_back(dtype: str, tmp_path: Path) -> No
 
 
 def test_a_stream_of_elements_is_read_in_row_major_order() -> None:
+    """T-04."""
     view = tensors.view(counted(2, 3))
     assert list(view.stream()) == [0, 1, 2, 3, 4, 5]
     assert list(view.stream(1)) == [3, 4, 5]
@@ -263,6 +277,7 @@ def test_a_stream_of_elements_is_read_in_row_major_order() -> None:
 
 
 def test_a_slice_by_integers_is_a_view_and_writes_through() -> None:
+    """T-05."""
     memory = counted(2, 3, 4)
     view = tensors.writable(memory)
     part = view.slice(1, 2)
@@ -299,6 +314,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "indices", "literal"), CASES, ids=[case[0] for case in CASES])
 def test_every_index_shows_what_it_says_and_writes_through(name: str, indices: Any, literal: Any) -> None:
+    """T-06."""
     memory = counted(5, 4, 6)
     expected = np.moveaxis(memory[literal], 2, 1).copy() if name == "excl, all, incl" else memory[literal].copy()
     part = tensors.writable(memory).slice(*indices())
@@ -312,6 +328,7 @@ def test_every_index_shows_what_it_says_and_writes_through(name: str, indices: A
 
 
 def test_the_proposals_own_examples_hold() -> None:
+    """T-06."""
     values = [10.0, 10.1, 10.2, 11.0, 11.1, 11.2, 20.0, 20.1, 20.2, 21.0, 21.1, 21.2]
     tensor = tensors.dense([2, 2, 3], np.float64, lambda data: data.copy_from(iter(values)))
     every = index.all()
@@ -328,6 +345,7 @@ def test_the_proposals_own_examples_hold() -> None:
 
 
 def test_an_index_beyond_its_axis_is_refused() -> None:
+    """T-06."""
     view = tensors.view(counted(5))
     for wrong in (at(5), at(-1), incl(0, 5), excl(5), index.range(0, 6), index.range(3, 2), index.range(-1, 2)):
         with pytest.raises(BoundsError):
@@ -337,6 +355,7 @@ def test_an_index_beyond_its_axis_is_refused() -> None:
 
 
 def test_indices_of_indices_are_those_of_what_was_shown() -> None:
+    """T-06."""
     memory = counted(10_000)
     shown = np.delete(memory, [3, 4_000, 9_999])
     view = tensors.writable(memory).slice(excl(3, 4_000, 9_999))
@@ -354,6 +373,7 @@ def test_indices_of_indices_are_those_of_what_was_shown() -> None:
 
 
 def test_tensors_of_integers_are_indices() -> None:
+    """T-07."""
     view = tensors.view(counted(3, 4, 5))
     scalar, vector = tensors.view(np.array(2)), tensors.view(np.array([1, 3]))
     for indices, literal in [
@@ -372,6 +392,7 @@ def test_tensors_of_integers_are_indices() -> None:
 
 
 def test_slicing_a_large_tensor_copies_nothing() -> None:
+    """T-08."""
     memory = np.zeros(25_000_000, "f4")
     view = tensors.writable(memory)
     tracemalloc.start()
@@ -388,6 +409,7 @@ def test_slicing_a_large_tensor_copies_nothing() -> None:
 
 
 def test_a_put_through_picked_elements_changes_the_parent() -> None:
+    """T-08."""
     memory = np.zeros((2, 2, 3))
     tensors.writable(memory).slice(index.all(), at(0), incl(2, 0)).copy_from([[1, 2], [3, 4]])
     assert memory.tolist() == [[[2, 0, 1], [0, 0, 0]], [[4, 0, 3], [0, 0, 0]]]
@@ -396,6 +418,7 @@ def test_a_put_through_picked_elements_changes_the_parent() -> None:
 
 
 def test_a_tensor_is_copied_over_itself_in_another_order() -> None:
+    """T-08."""
     view = tensors.writable(counted(4))
     view.slice(incl(3, 2, 1, 0)).copy_from(view)
     assert view.array.tolist() == [3, 2, 1, 0]
@@ -403,6 +426,7 @@ def test_a_tensor_is_copied_over_itself_in_another_order() -> None:
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_typed_access_is_the_same_view_or_an_error(dtype: str) -> None:
+    """T-15."""
     view = tensors.view(np.zeros(3, dtype))
     assert getattr(view, f"as_{dtype}")() is view
     for other in TYPES:
@@ -412,6 +436,7 @@ def test_typed_access_is_the_same_view_or_an_error(dtype: str) -> None:
 
 
 def test_plain_memory_is_viewed_as_any_type(tmp_path: Path) -> None:
+    """T-16."""
     raw = np.array([1.5, 2.5, 3.5], "f4").tobytes()
     assert tensors.view(raw, np.float32).array.tolist() == [1.5, 2.5, 3.5]
     assert tensors.view(b"\0" + raw, np.float32, [1], offset=5).get(0) == 2.5
@@ -435,6 +460,7 @@ def test_plain_memory_is_viewed_as_any_type(tmp_path: Path) -> None:
 
 
 def test_a_mapped_file_is_read_and_written_in_place(tmp_path: Path) -> None:
+    """T-16."""
     path = tmp_path / "weights"
     path.write_bytes(np.arange(6, dtype="f4").tobytes())
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
@@ -450,6 +476,7 @@ def test_a_mapped_file_is_read_and_written_in_place(tmp_path: Path) -> None:
 
 
 def test_shared_memory_is_viewed_and_outlives_no_view() -> None:
+    """T-16."""
     memory = SharedMemory(create=True, size=64)
     try:
         other = SharedMemory(memory.name)
@@ -467,6 +494,7 @@ def test_shared_memory_is_viewed_and_outlives_no_view() -> None:
 
 @pytest.mark.slow
 def test_a_view_keeps_its_owner_alive() -> None:
+    """T-16."""
     view = tensors.view(bytearray(b"\1\0\0\0"), np.int32)
     part = tensors.view(np.full(1000, 7)).slice(index.range(10, 12))
     gc.collect()
@@ -475,6 +503,7 @@ def test_a_view_keeps_its_owner_alive() -> None:
 
 
 def test_arrays_of_other_libraries_are_viewed_where_they_are() -> None:
+    """T-16."""
     pyarrow = pytest.importorskip("pyarrow")
     arrow = pyarrow.array([1.0, 2.0, 3.0])
     view = tensors.view(arrow)
@@ -502,6 +531,7 @@ def test_arrays_of_other_libraries_are_viewed_where_they_are() -> None:
 
 
 def test_a_camera_frames_plane_is_viewed() -> None:
+    """T-16."""
     av = pytest.importorskip("av")
     pixels = counted(4, 32, 3, dtype="uint8")
     plane = av.VideoFrame.from_ndarray(pixels, format="bgr24").planes[0]
@@ -510,6 +540,7 @@ def test_a_camera_frames_plane_is_viewed() -> None:
 
 
 def test_an_array_is_viewed_with_its_own_type_only() -> None:
+    """T-16."""
     memory = counted(2, 3, dtype="float32")
     assert np.shares_memory(tensors.view(memory, np.float32, [6]).array, memory)
     with pytest.raises(WrongTypeError, match="holds float32, not int32; a view converts nothing"):
@@ -530,6 +561,7 @@ def test_an_array_is_viewed_with_its_own_type_only() -> None:
 
 @pytest.mark.slow
 def test_a_hundred_thousand_views_leave_no_memory_behind() -> None:
+    """T-18."""
     memory = bytearray(1 << 20)
     owners = sys.getrefcount(memory)
 
@@ -547,6 +579,7 @@ def test_a_hundred_thousand_views_leave_no_memory_behind() -> None:
 
 
 def test_after_a_release_nothing_reads_or_writes() -> None:
+    """T-18."""
     view = tensors.writable(np.zeros((2, 3)))
     part = view.slice(1)
     view.release()

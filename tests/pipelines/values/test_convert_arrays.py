@@ -53,6 +53,7 @@ class OnlyArray:
 
 
 def test_what_is_held_is_given_back_without_a_conversion() -> None:
+    """K-12."""
     array = counted(2, 3)
     holder = NDArray.create(array)
     assert holder.value is array
@@ -82,6 +83,7 @@ TARGETS = ["numpy", "list", "array", "buffer", "bytes", "serialized", "arrow", "
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(FORMS, TARGETS)), ids=lambda one: one)
 def test_every_form_becomes_every_other_one(source: str, target: str) -> None:
+    """K-18."""
     holder = NDArray.create(FORMS[source]())
     assert holder.form == source
     assert holder.shape == (6,)
@@ -116,12 +118,14 @@ def test_every_form_becomes_every_other_one(source: str, target: str) -> None:
     ids=lambda one: type(one).__name__,
 )
 def test_other_objects_are_arrays_too(value: Any, expected: np.ndarray[Any, Any]) -> None:
+    """K-18."""
     array = NDArray.create(value).get_as(np.ndarray)
     assert array.dtype == expected.dtype
     np.testing.assert_array_equal(array, expected)
 
 
 def test_a_mapped_file_is_an_array_of_bytes(tmp_path: Any) -> None:
+    """K-18."""
     (tmp_path / "file").write_bytes(b"\1\2\3")
     with (tmp_path / "file").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         assert NDArray.create(mapped).get_as(list) == [1, 2, 3]
@@ -130,6 +134,7 @@ def test_a_mapped_file_is_an_array_of_bytes(tmp_path: Any) -> None:
 @pytest.mark.parametrize("rank", range(6))
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_nested_lists_of_every_rank_and_type_go_through_the_canonical_form(dtype: np.dtype[Any], rank: int) -> None:
+    """K-18."""
     array = counted(*range(2, 2 + rank), dtype=dtype)
     serialized = NDArray.create(array.tolist()).get_as(ArrayFormat("serialized", dtype))
     assert serialized == SerializedNDArray.of(array)
@@ -157,6 +162,7 @@ ORDERS: dict[str, Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]] = {
     ids=str,
 )
 def test_equal_arrays_have_equal_bytes_whatever_their_strides(dtype: np.dtype[Any], order: str) -> None:
+    """K-16."""
     array = counted(3, 4, dtype=dtype)
     serialized = SerializedNDArray.of(ORDERS[order](array))
     assert serialized == SerializedNDArray.of(array)
@@ -168,6 +174,7 @@ def test_equal_arrays_have_equal_bytes_whatever_their_strides(dtype: np.dtype[An
 
 @pytest.mark.parametrize("shape", [(), (0,), (0, 3), (2, 0, 2)])
 def test_scalars_and_empty_arrays_keep_their_shape(shape: tuple[int, ...]) -> None:
+    """K-16."""
     for dtype in [*TYPES, BFLOAT16]:
         serialized = SerializedNDArray.of(np.ones(shape, dtype))
         assert serialized.shape == shape
@@ -176,6 +183,7 @@ def test_scalars_and_empty_arrays_keep_their_shape(shape: tuple[int, ...]) -> No
 
 
 def test_every_element_type_has_its_name() -> None:
+    """K-16."""
     names = [
         "FLOAT16",
         "FLOAT",
@@ -225,6 +233,7 @@ def test_no_bytes_are_copied_where_both_sides_can_share_them() -> None:
 
 
 def test_a_format_says_more_than_a_class() -> None:
+    """K-13."""
     array = counted(2, 3, dtype="f8")
     made = NDArray.create(array).get_as("float32, Fortran order, big-endian")
     assert made.dtype == np.dtype(">f4")
@@ -248,11 +257,13 @@ def test_a_format_says_more_than_a_class() -> None:
     ],
 )
 def test_a_format_that_says_something_twice_is_refused(text: str, reason: str) -> None:
+    """K-13."""
     with pytest.raises(DataError, match=reason):
         NDArray.create([1]).get_as(text)
 
 
 def test_a_detail_that_nobody_looks_at_is_an_error() -> None:
+    """K-13."""
     with pytest.raises(DataError, match=r"from numpy to list knows no byte_order; it knows dtype"):
         NDArray.create(counted(2)).get_as("list, big-endian")
     with pytest.raises(DataError, match="is converted to a class, a text or an ArrayFormat"):
@@ -307,7 +318,7 @@ def test_what_cannot_be_converted_says_why(value: Any, target: Any, error: str) 
         NDArray.create(value).get_as(target)
 
 
-def test_what_is_no_array_is_not_held() -> None:
+def test_an_object_that_is_no_array_is_refused() -> None:
     for value in ("text", None, {"a": 1}, object()):
         with pytest.raises(WrongTypeError, match="Unable to create NDArray from object of"):
             NDArray.create(value)
@@ -322,6 +333,7 @@ def test_whether_a_conversion_exists_can_be_asked() -> None:
 
 
 def test_a_data_keeps_an_array_over_the_same_memory() -> None:
+    """K-12."""
     arrow = pyarrow.array([1.0, 2.0])
     array = counted(2)
     data = Data({"a": NDArray.create(array), "b": arrow, "c": OnlyDLPack(array), "d": typed_arrays.array("i", [1])})

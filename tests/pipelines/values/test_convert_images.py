@@ -58,12 +58,14 @@ FORMS: dict[str, Callable[[np.ndarray[Any, Any]], Any]] = {
 def test_every_lossless_form_becomes_every_other_one_pixel_by_pixel(
     source: str, target: str, pixels: np.ndarray[Any, Any]
 ) -> None:
+    """K-17."""
     image = Image.create(FORMS[source](pixels))
     assert (image.height, image.width, image.channels) == pixels.shape
     np.testing.assert_array_equal(Image(image.get_as(target)).get_as("numpy"), pixels)
 
 
 def test_what_is_held_is_given_back_without_a_conversion() -> None:
+    """K-12."""
     for name, made in FORMS.items():
         source = made(COLOR)
         image = Image.create(source)
@@ -81,6 +83,7 @@ def test_what_is_held_is_given_back_without_a_conversion() -> None:
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
 @pytest.mark.parametrize("size", [(6, 4), (1, 1)])
 def test_a_png_of_a_pillow_image_loses_nothing(mode: str, size: tuple[int, int]) -> None:
+    """K-17."""
     picture = PIL.Image.new("I;16", size, 40_000) if mode == "I;16" else pillow(mode, size)
     png = Image(picture).get_as("png")
     assert Image(png).format == "PNG"
@@ -118,6 +121,7 @@ def test_a_frame_as_cameras_give_it_becomes_pixels() -> None:
 
 
 def test_a_jpeg_has_the_quality_that_is_asked_for() -> None:
+    """K-13."""
     noise = np.random.default_rng(5).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     image = Image(noise)
     sizes = [len(image.get_as(f"JPEG quality {quality}")) for quality in (10, 80, 100)]
@@ -131,6 +135,7 @@ def test_a_jpeg_has_the_quality_that_is_asked_for() -> None:
 
 
 def test_a_png_has_the_compression_that_is_asked_for_and_loses_nothing() -> None:
+    """K-13."""
     picture = pillow("RGBA", (64, 64))
     flat = PIL.Image.new("RGBA", (64, 64), (1, 2, 3, 4))
     for source in (picture, Image(picture).get_as("png")):
@@ -146,6 +151,7 @@ def test_a_png_has_the_compression_that_is_asked_for_and_loses_nothing() -> None
 
 @pytest.mark.parametrize("source", ["numpy", "png", "pil"])
 def test_pixels_come_in_the_channels_that_are_asked_for(source: str) -> None:
+    """K-13."""
     image = Image(FORMS[source](COLOR))
     np.testing.assert_array_equal(image.get_as("numpy RGB"), COLOR[:, :, ::-1])
     np.testing.assert_array_equal(image.get_as("BGR"), COLOR)
@@ -161,6 +167,7 @@ def test_pixels_come_in_the_channels_that_are_asked_for(source: str) -> None:
 
 
 def test_alpha_is_there_for_who_asks() -> None:
+    """K-13."""
     picture = pillow("RGBA")
     for source in (picture, Image(picture).get_as("png")):
         np.testing.assert_array_equal(Image(source).get_as("RGBA"), np.asarray(picture))
@@ -186,11 +193,13 @@ def test_alpha_is_there_for_who_asks() -> None:
     ],
 )
 def test_a_format_that_makes_no_sense_is_refused(target: Any, error: str) -> None:
+    """K-13."""
     with pytest.raises(DataError, match=error):
         Image(COLOR).get_as(target)
 
 
 def test_no_lossless_image_becomes_a_jpeg_on_its_way() -> None:
+    """K-17."""
     conversions = image_conversions()
     for _, factory in conversions.factories:
         for _, other in conversions.factories:
@@ -244,6 +253,7 @@ def test_what_is_no_image_is_refused() -> None:
 
 
 def test_pictures_of_other_libraries_are_values_of_a_data() -> None:
+    """K-12."""
     data = Data({"pil": FORMS["pil"](COLOR), "frame": FORMS["frame"](COLOR)})
     assert type(data["pil"]) is type(data["frame"]) is Image
     assert data["pil"] == data["frame"] == Image(COLOR)

@@ -320,7 +320,7 @@ def test_the_first_row_is_run_by_itself_and_then_as_many_as_there_is_time_for() 
     assert sizer.takes(20) == pytest.approx(10.0)
 
 
-def test_quick_rows_are_not_cut() -> None:
+def test_batches_of_quick_records_are_not_divided() -> None:
     sizer = BatchSizer(1)
     sizer.ran(1, 0.0001, last=True)
     assert sizer.fitting(6.0) >= 512

@@ -74,7 +74,9 @@ def test_records_in_the_queue_and_in_hand_go_to_the_next_owner(
     second.close()
 
 
-def test_what_can_be_done_in_time_is_done_before_lanes_go(define: Any, serve: Any, eventually: Any, gate: Any) -> None:
+def test_records_in_flight_are_finished_before_partitions_go_as_far_as_time_allows(
+    define: Any, serve: Any, eventually: Any, gate: Any
+) -> None:
     first = MemorySource(name="memory", partitions=2)
     serving = serve(define(gated(gate), batch={"max_records": 1}), {"memory": first})
     feed(first, 1, 10, 11, 12, 13, 14, 15)

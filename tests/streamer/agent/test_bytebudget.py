@@ -9,7 +9,7 @@ import time
 from streamer.agent.bytebudget import ByteBudget
 
 
-def test_what_fits_enters_and_what_does_not_waits_until_others_leave() -> None:
+def test_bytes_beyond_the_limit_wait_until_others_are_released() -> None:
     budget = ByteBudget(100)
     assert budget.reserve(60, 0.0)
     assert not budget.reserve(41, 0.0)
@@ -19,7 +19,7 @@ def test_what_fits_enters_and_what_does_not_waits_until_others_leave() -> None:
     assert budget.reserved == 100
 
 
-def test_what_is_larger_than_the_room_enters_alone() -> None:
+def test_a_batch_larger_than_the_limit_passes_alone() -> None:
     budget = ByteBudget(100)
     assert budget.reserve(1000, 0.0)
     assert not budget.reserve(1, 0.0)
@@ -28,7 +28,7 @@ def test_what_is_larger_than_the_room_enters_alone() -> None:
     assert not budget.reserve(1000, 0.0)
 
 
-def test_whoever_waits_enters_as_soon_as_there_is_room() -> None:
+def test_a_waiting_thread_goes_on_as_soon_as_there_is_room() -> None:
     budget = ByteBudget(100)
     assert budget.reserve(100, 0.0)
     entered: list[bool] = []

@@ -53,7 +53,7 @@ def record(line: str, qos: int, *, fail: bool = False) -> Message:
     )
 
 
-def test_what_only_this_source_says_becomes_values_and_is_known_to_functions() -> None:
+def test_metadata_of_mqtt_becomes_values_and_is_known_to_functions() -> None:
     built = service({"levels.line": "line", "qos": "qos", "correlation": "id"})
     report = testing.run(built, [record("a", 1), record("b", 0)])
     assert [dict(one) for one in report.results if one] == [

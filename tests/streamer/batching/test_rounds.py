@@ -216,7 +216,7 @@ def test_sizes_are_tried_again_after_a_while() -> None:
     assert sizer.size(4) == 4
 
 
-def test_one_lane_needs_no_learning() -> None:
+def test_rounds_of_one_camera_have_one_record() -> None:
     assert learned(1, {1: 0.01}) == 1
     assert RoundSizer().size(0) == 1
 

@@ -246,7 +246,7 @@ def test_building_again_leaves_nothing_of_before_and_touches_no_other_folder(
     assert (many.parent / "unused.py").exists()
 
 
-def test_what_cannot_be_taken_along_is_said(cli: Any, many: Path, tmp_path: Path) -> None:
+def test_build_says_which_files_are_not_copied(cli: Any, many: Path, tmp_path: Path) -> None:
     inner = many.parent / "pipelines" / "deep" / "inner.yaml"
     inner.write_text(f"steps: [{{'@type': ONNX, modelUri: '{tmp_path}/far.onnx'}}]")
     ended = cli("build", many, "--out", tmp_path / "out", "--json")

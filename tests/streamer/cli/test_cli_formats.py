@@ -7,6 +7,7 @@ from typing import Any
 
 
 def test_the_forms_and_converters_are_listed(cli: Any) -> None:
+    """K-13."""
     ended = cli("formats")
     assert ended.code == 0
     lines = [line.split() for line in ended.out.splitlines()]

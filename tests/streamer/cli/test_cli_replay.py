@@ -232,7 +232,9 @@ def test_a_service_without_dead_letters_on_kafka_is_wrong_use(service: Path, cli
     assert "no such file" in cli("replay", service.with_name("none.yaml")).err
 
 
-def test_what_a_letter_says_of_itself_is_escaped(letters: Letters, cli: Any, topic_name: Any) -> None:
+def test_headers_of_dead_letters_are_escaped_where_they_are_printed(
+    letters: Letters, cli: Any, topic_name: Any
+) -> None:
     evil = "\x1b]0;owned\x07\n\u202e\x9b31m"
     letters.bury(b"a", step=f"s{evil}", error=f"e{evil}", origin=f"t{evil}")
     letters.bury(b"b", step=f"s{evil}", error=f"e{evil}")

@@ -127,7 +127,7 @@ def test_delimited_messages_and_other_codecs_are_understood(
     assert [record["value"] for record in tapped(cli, topic, "--codec", "json", *on)] == [{"x": 1}] * 6
 
 
-def test_a_rate_is_kept(cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path) -> None:
+def test_send_keeps_the_rate(cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path) -> None:
     file = jsonl(tmp_path / "a.jsonl", [Data({"id": number}) for number in range(10)])
     ended = cli("send", topics(), file, "--rate", "10", "--json", *on)
     assert json.loads(ended.out)["sent"] == 10

@@ -47,12 +47,12 @@ def test_two_dollars_are_one_and_a_lone_dollar_stands_for_itself() -> None:
     assert replaced("$${A} costs 5$ or $5, ^topic$ $$$$") == "${A} costs 5$ or $5, ^topic$ $$"
 
 
-def test_what_was_put_in_is_not_looked_at_again() -> None:
+def test_references_in_the_value_of_a_variable_are_not_replaced() -> None:
     assert replaced("${A}", A="${B} $$") == "${B} $$"
 
 
 @pytest.mark.parametrize("text", ["{type: json}", "[a, b]", "null", "yes", "0123", "12", "a: b\nc: d"])
-def test_what_was_put_in_stays_text(text: str) -> None:
+def test_the_value_of_a_variable_stays_text(text: str) -> None:
     assert replaced({"codec": "${A}"}, A=text) == {"codec": text}
 
 
@@ -88,7 +88,7 @@ def test_an_unclosed_brace_is_an_error(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["${}", "${1A}", "${A B}", "${A:default}", "${A-b}", "${A:-${B}}", "${env:A}"])
-def test_what_is_no_reference_is_an_error(text: str) -> None:
+def test_a_malformed_reference_is_an_error(text: str) -> None:
     with pytest.raises(InterpolationError, match="is no reference"):
         replaced(text, A="x", B="y")
 

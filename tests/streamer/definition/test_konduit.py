@@ -150,7 +150,7 @@ def test_tls_of_mqtt_takes_both_paths_or_a_certificate_of_its_own(paths: dict[st
     assert translated(data)["source"]["tls"] == tls
 
 
-def test_what_should_be_known_of_mqtt_is_said() -> None:
+def test_differences_of_mqtt_from_konduit_serving_are_a_warning() -> None:
     data = {"protocol": "MQTT", "useSsl": True, "pipeline": {"steps": []}}
     with pytest.warns(KonduitWarning, match=r"little-endian.*passwords are not checked.*self-signed"):
         from_konduit(parse_document(json.dumps(data), "k.json"), {})

@@ -224,7 +224,7 @@ def test_taking_a_row_twice_is_an_error() -> None:
         ledger.enter(block((A, [1])), 1)
 
 
-def test_lost_rows_name_their_lanes() -> None:
+def test_the_lanes_of_lost_rows_are_known() -> None:
     ledger = Ledger()
     ledger.enter(block((A, [0, 1]), (B, [0, 1])), 0)
     assert ledger.lanes_of([3]) == {B}

@@ -199,7 +199,7 @@ def test_several_sources_are_refused(file: Path) -> None:
         ("start: latest", r"service.yaml:3: source.start: .*earliest"),
     ],
 )
-def test_what_the_app_says_otherwise_is_refused(file: Path, added: str, message: str) -> None:
+def test_a_service_file_that_contradicts_the_app_is_refused(file: Path, added: str, message: str) -> None:
     written(file, "topics: [numbers]", f"topics: [numbers], {added}")
     with pytest.raises(DefinitionError, match=message):
         streamer.faust.attach(new_app(), file)

@@ -164,7 +164,7 @@ def test_a_client_that_never_reads_is_let_go(served: Any, monkeypatch: pytest.Mo
         (b"GET /live?x=1 HTTP/1.0\n\n", 200),
     ],
 )
-def test_other_requests_get_a_short_answer(served: Any, request_: bytes, status: int) -> None:
+def test_unknown_requests_get_a_short_answer(served: Any, request_: bytes, status: int) -> None:
     answer = asked(served(), request_)
     assert int(answer.split()[1]) == status
     assert len(answer) < 1000

@@ -118,6 +118,6 @@ def test_the_environment_says_level_and_form(said: str, found: tuple[Any, Any]) 
 
 
 @pytest.mark.parametrize("said", ["info,debug", "json,text", "all"])
-def test_what_the_environment_cannot_mean_is_refused(said: str) -> None:
+def test_a_wrong_value_of_streamer_log_is_refused(said: str) -> None:
     with pytest.raises(StreamerError, match="STREAMER_LOG"):
         from_environment({"STREAMER_LOG": said})

@@ -51,7 +51,7 @@ def decoded(records: Records, rows: list[int] | None = None, **columns: Column) 
 NAMES = ("key", "timestamp", "topic", "partition", "offset", "source", "headers.h", "headers.n", "levels.line", "qos")
 
 
-def test_what_a_record_says_becomes_values() -> None:
+def test_metadata_of_a_record_becomes_values() -> None:
     batch = put_metadata(decoded(block()), {name: name for name in NAMES})
     assert {key: batch.column(key).values() for key in batch.keys()} == {  # noqa: SIM118
         "key": ["k0", MISSING, b"\xff"],

@@ -80,7 +80,7 @@ NO_FUNCTION = 3
 # when
 
 
-def test_no_when_is_no_condition() -> None:
+def test_without_when_there_is_no_condition() -> None:
     assert condition(None) is None
 
 

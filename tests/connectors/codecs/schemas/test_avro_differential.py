@@ -423,7 +423,7 @@ def test_more_schemas_than_are_read_together_are_read_all_the_same() -> None:
     assert not found.failed
 
 
-def test_what_is_read_is_read_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_compiled_reader_leaves_no_good_record_to_fastavro(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither good records nor one bad one among them let fastavro read the others."""
     good = b"".join(PARTS)
     _, native = ways({"schema": SCHEMA})

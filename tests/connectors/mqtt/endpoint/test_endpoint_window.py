@@ -62,7 +62,7 @@ def test_each_of_several_clients_has_a_window_of_its_own(endpoint: MqttEndpointS
         taken(endpoint, 2 * WINDOW)
 
 
-def test_one_window_follows_the_other(endpoint: MqttEndpointSource) -> None:
+def test_a_client_may_send_many_windows_one_after_the_other(endpoint: MqttEndpointSource) -> None:
     with client(endpoint, "device") as device:
         for number in range(5 * WINDOW):
             device.client.publish("t", b"%d" % number, 1)

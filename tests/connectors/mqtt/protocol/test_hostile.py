@@ -218,7 +218,7 @@ def test_a_packet_that_is_too_large_is_refused_when_its_header_is_read() -> None
     assert "1007" in str(error)
 
 
-def test_no_more_is_kept_than_a_packet_may_have() -> None:
+def test_a_reader_keeps_no_more_bytes_than_the_largest_packet() -> None:
     reader = Reader(Role.SERVER, V5, max_packet=10_000)
     header = bytes.fromhex("30 8c4e 0001 61 00")
     tracemalloc.start()

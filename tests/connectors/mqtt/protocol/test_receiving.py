@@ -88,7 +88,7 @@ def test_what_was_given_outlives_the_connection_and_the_blocks_of_others() -> No
     assert [payloads[0] for _, payloads in kept] == [bytes([number]) * 200_000 for number, _ in kept]
 
 
-def test_what_was_given_cannot_be_written_to() -> None:
+def test_received_messages_are_read_only() -> None:
     found = received(ReceiveBuffer(Role.CLIENT, V311), encode(Publish("a", b"x"), V311))[0]
     assert isinstance(found, Scanned)
     with pytest.raises(ValueError, match="read-only"):

@@ -192,7 +192,7 @@ def test_who_never_reads_is_disconnected_before_the_memory_is_full(server: Devel
     stranger.socket.close()
 
 
-def test_who_reads_no_messages_holds_back_its_own_only(server: DevelopmentBroker) -> None:
+def test_a_subscriber_that_does_not_read_delays_no_other(server: DevelopmentBroker) -> None:
     stranger = Stranger(server, V311)
     stranger.socket.sendall(encode(Subscribe(1, (Subscription("big", 0),)), V311))
     with MqttClient(server.host, server.port) as writer, MqttClient(server.host, server.port) as reader:

@@ -444,7 +444,7 @@ def test_malformed_packets_end_the_connection_with_the_reason(server: PlayedServ
     pair.close()
 
 
-def test_what_cannot_be_sent_at_once_is_kept_in_order(server: PlayedServer) -> None:
+def test_packets_that_cannot_be_sent_at_once_are_kept_in_order(server: PlayedServer) -> None:
     pair = Pair(server, subscriptions=())
     server.connect(grants=None)
     pair.until(lambda: pair.session.connected)
