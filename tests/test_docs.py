@@ -287,6 +287,14 @@ def test_tests_that_the_page_on_delivery_names_exist() -> None:
             assert f"def test_{name.replace(' ', '_')}(" in text, f"{path.name} has no test: {name}"
 
 
+def test_test_files_that_the_page_on_delivery_names_exist() -> None:
+    found = set(re.findall(r"`((?:\w+/)+\w+(?:\.py)?)`", (ROOT / "docs/delivery.md").read_text(encoding="utf-8")))
+    assert len(found) > 40
+    for name in found:
+        places = [ROOT / folder / (name + ending) for folder in ("tests", ".") for ending in ("", ".py")]
+        assert any(place.exists() for place in places), f"there is no {name}"
+
+
 def _plugins() -> set[str]:
     from connectors.registry import SINKS, SOURCES
     from pipelines.errors import DISTRIBUTION
