@@ -19,7 +19,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Samples of rows with equally many columns.
+    """Samples of rows with equally many columns, of one element type.
 
     A row that is `[C]` or `[1, C]` has one sample, one that is `[k, C]` has k.
     """
@@ -38,7 +38,7 @@ class Matrix:
 
 
 def matrices(column: Column, key: str) -> list[Matrix]:
-    """The rows of a decoded column by their number of columns: one matrix if all agree.
+    """The rows of a decoded column by their number of columns and element type: one matrix if all agree.
 
     Rows are arrays, or lists of numbers (float32, as in Konduit Serving). Raises `RowsFailed` for rows that are
     neither, or that have not one or two dimensions, or no columns.
@@ -94,7 +94,7 @@ def _of_dense(array: Array, key: str) -> Matrix:
 
 def _of_rows(column: Column, key: str) -> list[Matrix]:
     failures: dict[int, Exception] = {}
-    groups: dict[int, tuple[list[int], list[Array]]] = {}
+    groups: dict[tuple[int, np.dtype[Any]], tuple[list[int], list[Array]]] = {}
     for position, value in enumerate(column.values()):
         try:
             array = _as_array(value, key)
@@ -102,7 +102,8 @@ def _of_rows(column: Column, key: str) -> list[Matrix]:
         except DataError as error:
             failures[position] = error
             continue
-        positions, arrays = groups.setdefault(array.shape[-1], ([], []))
+        # Put together, a float32 beside a float64 would become one, and have other digits.
+        positions, arrays = groups.setdefault((array.shape[-1], array.dtype), ([], []))
         positions.append(position)
         arrays.append(array if array.ndim == 2 else array[np.newaxis])
     if failures:

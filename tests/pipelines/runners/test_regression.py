@@ -69,6 +69,12 @@ def test_records_of_different_widths_share_a_batch() -> None:
     assert [data["b"] for data in found] == [2.0, 3.0, 5.0, [6.0, 7.0]]
 
 
+def test_numbers_have_the_digits_of_their_own_array_whatever_the_next_record_brings() -> None:
+    values = [np.array([0.1, 1], "f4"), np.array([0.1, 2]), np.array([0.1, 3], "f2"), [0.1, 4.0]]
+    datas = [Data({"p": value}) for value in values]
+    assert [one["a"] for one in named(Batch.of(datas), {"a": 0}, "p")] == [0.1] * 4
+
+
 def test_a_record_that_lacks_a_column_fails_alone() -> None:
     datas = [Data({"p": np.array([1.0, 2.0])}), Data({"p": np.array([1.0])})]
     with pytest.raises(RowsFailed) as caught:
