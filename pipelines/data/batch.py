@@ -15,7 +15,7 @@ from pipelines.data.data import LENT, Data, RecordContext, check_key, is_reserve
 from pipelines.data.rowrange import RowNumbers, RowRange, as_array, as_range, row_range
 from pipelines.data.sparsecolumn import SparseColumn, columns_of, concat, divide
 from pipelines.data.wirecolumn import WireColumn
-from pipelines.errors import MOST_KEYS, DataError, KeyNotInBatchError, ValueNotFoundError, nearest
+from pipelines.errors import MOST_KEYS, DataError, KeyNotInBatchError, ValueNotFoundError, WrongTypeError, nearest
 
 
 class Origin(Protocol):
@@ -262,8 +262,8 @@ class Batch:
         """The parts whose rows have equal type, dtype and shape in all of `keys`, each with its positions.
 
         INT64 beside DOUBLE is of equal type. Rows that lack a key form parts of their own. Positions are `int64`,
-        rising; parts come in the order of their first row. In a part, columns of arrays or plain numbers have one
-        `array`.
+        rising; parts come in the order of their first row. In a part, columns of arrays, lists of numbers and plain
+        numbers have one `array`.
         """
         columns = [self._or_absent(key).decoded() for key in keys]
         if self.size and all(isinstance(column, DenseColumn) and column.mask is None for column in columns):
@@ -420,6 +420,9 @@ def _undecoded(column: Column) -> bool:
 
 def _check_columns(columns: Mapping[str, Column], size: int) -> None:
     for key, column in columns.items():
+        if not isinstance(column, Column):
+            made = "DenseColumn(...)" if isinstance(column, np.ndarray) else "Column.of([...]), one value a row"
+            raise WrongTypeError(f'column "{key}" is a {type(column).__name__}, not a Column: give {made}')
         if not _undecoded(column):
             check_key(key)
         if len(column) != size:

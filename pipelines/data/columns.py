@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.data.data import WRITABLE, owned
-from pipelines.data.stacking import SCALARS, as_scalars, filled, is_double, stacked, unequal
+from pipelines.data.stacking import SCALARS, as_scalars, filled, is_double, list_as_array, stacked, unequal
 from pipelines.errors import DataError, RowsFailed, ValueNotFoundError
 from pipelines.values import Image, ValueType, type_of
 from pipelines.values.oddvalue import OddValue
@@ -157,7 +157,8 @@ class Column(ABC):
 
     @property
     def array(self) -> npt.NDArray[Any]:
-        """The values of all rows as one array, read-only: `(N,)` of numbers or bools, `(N, ...)` of arrays.
+        """The values of all rows as one array, read-only: `(N,)` of numbers or bools, `(N, ...)` of arrays and of lists
+        of numbers.
 
         INT64 beside DOUBLE is float64. Raises `RowsFailed` naming the rows that lack the key (`ValueNotFoundError`) or
         cannot be decoded: the executor fails these alone and runs the others again. Raises `WrongTypeError` if the
@@ -220,6 +221,9 @@ class Column(ABC):
             return None
         if isinstance(value, np.ndarray):
             return (ValueType.NDARRAY, value.dtype, value.shape)
+        if isinstance(value, list):
+            array = list_as_array(value)
+            return (ValueType.LIST, None if array is None else array.shape)
         if isinstance(value, Image):
             return (ValueType.IMAGE, value.height, value.width, value.channels)
         return (type_of(value),)

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.errors import WrongTypeError
-from pipelines.values import ValueType, type_of
+from pipelines.errors import DataError, WrongTypeError
+from pipelines.values import ValueType, list_to_array, type_of
 from pipelines.values.ndarray import array_type
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -28,14 +28,19 @@ SCALARS: Final[Mapping[ValueType, np.dtype[Any]]] = MappingProxyType(
 def stacked(values: Sequence[Any], what: str) -> Array:
     """The values of all rows as one array, `(N, ...)`.
 
-    Arrays of one dtype and shape, or INT64, DOUBLE or BOOLEAN; INT64 beside DOUBLE is float64. Raises `WrongTypeError`
-    for anything else, also for integers beside floats that float64 would round; `what` is in its message.
+    Arrays of one dtype and shape, lists of numbers of one shape, or INT64, DOUBLE or BOOLEAN; INT64 beside DOUBLE is
+    float64. Raises `WrongTypeError` for anything else, also for integers beside floats that float64 would round; `what`
+    is in its message.
     """
     if not values:
         return np.empty(0)
     kinds = {type_of(value) for value in {value.__class__: value for value in values}.values()}
     if kinds == {ValueType.NDARRAY}:
         return _stacked_arrays(values, what)
+    if kinds == {ValueType.LIST} and (arrays := _arrays_of(values)) is not None:
+        if len({array.dtype for array in arrays}) > 1:
+            arrays = [_as_type(array, np.dtype(np.float64), what) for array in arrays]
+        return _stacked_arrays(arrays, what)
     if len(kinds) == 1 and (scalar := SCALARS.get(next(iter(kinds)))) is not None:
         return np.array(values, scalar)
     if kinds == {ValueType.INT64, ValueType.DOUBLE}:
@@ -89,6 +94,26 @@ def as_scalars(array: Array, kind: ValueType) -> Array:
 def is_double(value: Any) -> bool:
     """Whether a value counts as a DOUBLE beside others: a DOUBLE, or an INT64 that float64 does not round."""
     return value.__class__ is float or (value.__class__ is int and float(value) == value)
+
+
+def list_as_array(value: list[Any]) -> Array | None:
+    """A list of numbers, nested or not, as an int64 or float64 array; `None` for any other. An empty one is float64."""
+    if not value:
+        return np.zeros(0)
+    try:
+        return list_to_array(value, "", exact=True)
+    except DataError:
+        return None
+
+
+def _arrays_of(lists: Sequence[list[Any]]) -> list[Array] | None:
+    found: list[Array] = []
+    for value in lists:
+        array = list_as_array(value)
+        if array is None:
+            return None
+        found.append(array)
+    return found
 
 
 def _stacked_arrays(arrays: Sequence[Array], what: str) -> Array:

@@ -10,6 +10,7 @@ import pipelines
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, DenseColumn
 from pipelines.data.data import Data, RecordContext
+from pipelines.data.stacking import list_as_array
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import (
     DataError,
@@ -75,9 +76,12 @@ def kind(data: Data, keys: list[str]) -> list[Any]:
     found: list[Any] = []
     for key in keys:
         value = data.get(key)
-        described = None if value is None else type_of(value)
+        described: Any = None if value is None else type_of(value)
         if described is ValueType.INT64:
             described = ValueType.DOUBLE
+        if described is ValueType.LIST:
+            array = list_as_array(value)
+            described = (described, None if array is None else array.shape)
         found.append((value.dtype, value.shape) if isinstance(value, np.ndarray) else described)
     return found
 
@@ -116,6 +120,14 @@ def test_a_row_of_several_records_carries_the_numbers_of_all() -> None:
     assert [taken.parents(row).tolist() for row in range(2)] == [[9], [7, 8]]
     joined = Batch.concat([batch, Batch.of([Data({"n": 4})], first=20)])
     assert [joined.parents(row).tolist() for row in range(4)] == [[7, 8], [9], [9], [20]]
+
+
+def test_what_is_no_column_is_refused_with_what_to_give() -> None:
+    batch = Batch.of([Data({"a": 1})])
+    with pytest.raises(WrongTypeError, match=r'column "b" is a ndarray, not a Column: give DenseColumn\(...\)'):
+        batch.with_columns({"b": np.zeros(1)})  # type: ignore[dict-item]
+    with pytest.raises(WrongTypeError, match=r'column "b" is a list, not a Column: give Column.of\(\[...\]\)'):
+        batch.select({"b": [1]})  # type: ignore[dict-item]
 
 
 def test_columns_are_added_replaced_in_place_and_removed() -> None:

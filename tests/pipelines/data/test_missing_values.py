@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgpack
 import numpy as np
 import pytest
+from codecsupport import block
 
 import pipelines
+from connectors.codecs.registry import codec_of
 from pipelines import Batch, Data, DenseColumn, ObjectColumn, StepError, ValueNotFoundError, ValueType, WrongTypeError
 from pipelines.data.columns import MISSING, Column, RaggedColumn
 from pipelines.errors import RowsFailed
@@ -156,11 +160,40 @@ def test_a_value_that_does_not_fit_a_column_is_refused(kind: str, value: Any) ->
         Batch.of([Data({"t": a}), Data({"u": 1}), Data({"t": b})])["t"].filled(value)
 
 
-@pytest.mark.parametrize("values", [["a", "b"], [b"a", b"b"], [[1], [2]], ["a", 1.5], [True, 1]])
+@pytest.mark.parametrize("values", [["a", "b"], [b"a", b"b"], [["a"], ["b"]], [[1], ["a"]], ["a", 1.5], [True, 1]])
 def test_values_that_are_no_numbers_make_no_array_and_say_so(make: Make, values: list[Any]) -> None:
     column = make([Data({"t": value}) for value in values]).column("t")
     with pytest.raises(WrongTypeError, match=r'the values of "t" are .* and make no array; values\(\) gives them'):
         _ = column.array
+
+
+@pytest.mark.parametrize("odd", ["x", {"b": 1}, ["a"], [], [[1]], [1.5], True])
+@pytest.mark.parametrize("codec", ["json", "konduit-json", "msgpack", "protodata"])
+def test_lists_of_numbers_are_arrays_whatever_another_record_has_there(codec: str, odd: Any) -> None:
+    rows: list[Any] = [[1.5, 2.5], odd, [3.5, 4.5], None, [1, 2]]
+    records = [{} if row is None else {"t": row} for row in rows]
+    payloads = [
+        Data(one).to_bytes()
+        if codec == "protodata"
+        else msgpack.packb(one)
+        if codec == "msgpack"
+        else json.dumps(one).encode()
+        for one in records
+    ]
+    batch = codec_of(codec).decode(block(payloads), frozenset({"t"})).batch
+    found = run(batch, lambda batch: batch.select({"y": DenseColumn(batch["t"].array * 2.0)}))
+    assert [found[place]["y"].tolist() for place in (0, 2, 4)] == [[3.0, 5.0], [7.0, 9.0], [2.0, 4.0]]
+    assert isinstance(found[3], StepError)
+
+
+def test_lists_of_several_lengths_are_arrays_by_group(make: Make) -> None:
+    batch = make([Data({"t": value}) for value in ([1, 2], [3], [4.5, 5.0], ["a"], [6])])
+    with pytest.raises(WrongTypeError, match="LIST and make no array"):
+        _ = batch["t"].array
+    with pytest.raises(WrongTypeError, match=r"batch.groups\(\[key\]\) gives those of each"):
+        _ = batch.take([0, 1])["t"].array
+    parts = [(rows.tolist(), part["t"].array.tolist()) for rows, part in batch.take([0, 1, 2, 4]).groups(["t"])]
+    assert parts == [([0, 2], [[1, 2], [4.5, 5]]), ([1, 3], [[3], [6]])]
 
 
 def test_an_integer_among_floats_is_one_array_of_floats(make: Make) -> None:
