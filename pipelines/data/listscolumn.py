@@ -35,6 +35,15 @@ class ListsColumn(Column):
             return MISSING
         return (array.astype(np.int64) if self.whole is not None and self.whole[row] else array).tolist()
 
+    @property
+    def has_empty(self) -> bool:
+        """Whether a list, or one inside a list, has no numbers: no array of it is accepted for a model."""
+        if isinstance(self.arrays, DenseColumn):
+            return 0 in self.arrays.storage.shape[1:]
+        assert isinstance(self.arrays, RaggedColumn)
+        counts = np.diff(self.arrays.splits)
+        return 0 in self.arrays.samples.shape[1:] or not counts[slice(None) if self.mask is None else self.mask].all()
+
     def take(self, rows: Rows) -> ListsColumn:
         return ListsColumn(self.arrays.take(rows), None if self.whole is None else self.whole[rows])
 

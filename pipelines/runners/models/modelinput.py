@@ -71,12 +71,21 @@ class ModelInput:
         if isinstance(column, NumbersColumn) and self.port.dtype.kind == "f":
             return self._of_dense(column.array)
         if isinstance(column, ListsColumn) and self.port.dtype.kind in "fiu":
-            return self.of_column(column.arrays)
+            return self._of_lists(column)
         if isinstance(column, (ObjectColumn, SpansColumn)):
             if self.port.dtype.kind == "f" and isinstance(column, ObjectColumn) and column.is_double:
                 return self._of_dense(column.array)
             return self._of_texts(column)
         return None
+
+    def _of_lists(self, column: ListsColumn) -> Samples | None:
+        # Looked at one by one, each list is an array by itself: of integers, also beside one with a fraction.
+        if column.has_empty or (column.whole is not None and self.port.dtype.kind != "f"):
+            return None
+        try:
+            return self.of_column(column.arrays)
+        except RowsFailed:
+            return None  # the errors are those that a list has alone
 
     def _of_texts(self, column: ObjectColumn | SpansColumn) -> Samples | None:
         if column.type is not ValueType.STRING or self.port.dtype != object:

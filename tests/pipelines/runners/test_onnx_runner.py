@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from codecsupport import block
 from onnx import TensorProto as T
 from onnx import helper
 from outcomes import results_of
 
 import pipelines
+from connectors.codecs.registry import codec_of
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, DenseColumn, ObjectColumn, RaggedColumn
 from pipelines.data.data import Data
@@ -716,3 +718,28 @@ def test_a_record_that_lacks_one_of_several_inputs_is_told_of_its_own_keys(opene
     lacks_b, lacks_a = opened(added).run_many([Data({"a": 1.0, "p": 1}), Data({"b": 1.0, "q": 1})])
     assert 'Value not found for key "b"; there are a, p;' in str(lacks_b)
     assert 'Value not found for key "a"; there are b, q;' in str(lacks_a)
+
+
+@pytest.mark.usefixtures("hot_path")
+@pytest.mark.parametrize("codec", ["json", "konduit-json"])
+@pytest.mark.parametrize(
+    "odd", ['{"x": [1.5, 2, 3]}', '{"x": []}', '{"x": [1]}', '{"x": "a"}', '{"x": [1e39, 0, 0]}', "{}"]
+)
+@pytest.mark.parametrize("element", [T.INT64, T.UINT8, T.FLOAT, T.DOUBLE, T.FLOAT16])
+def test_a_list_is_the_same_array_alone_and_beside_any_other(opened: Made, codec: str, odd: str, element: int) -> None:
+    payloads = [b'{"x": [1, 2, 3]}', odd.encode(), b'{"x": [4, 5, 6]}']
+    with opened(same(element, ("N", "M"))) as executor:
+
+        def fates(*given: bytes) -> list[str]:
+            found = executor.run_batch(codec_of(codec).decode(block(given), executor.reads).batch)
+            rows = {row: str(error) for row, error in found.failed.items()}
+            for row, data in zip(found.rows.tolist(), found.batch.to_list(), strict=True):
+                rows[row] = f"{data['y'].dtype} {data['y'].tolist()}"
+            return [rows[row] for row in range(len(given))]
+
+        together = fates(*payloads)
+        assert together == [fates(one)[0] for one in payloads]
+        dtype = helper.tensor_dtype_to_np_dtype(element)
+        assert together[::2] == [f"{dtype} {np.array(one, dtype).tolist()}" for one in ([1, 2, 3], [4, 5, 6])]
+        if odd == '{"x": []}':
+            assert 'Key "x" holds an empty list' in together[1]
