@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, DenseColumn, Mask
+from pipelines.data.listscolumn import ListsColumn
 from pipelines.data.result import Result
 from pipelines.errors import DataError, RowsFailed, StreamerError, WrongTypeError, nearest
 from pipelines.runners.models.arrays import array_column, everyone
 from pipelines.runners.runner import OpenContext, Runner
 from pipelines.steps.models.features import Feature, Features
-from pipelines.values import ValueType, list_to_array
+from pipelines.values import ValueType, list_to_array, type_of
 from pipelines.values.casting import cast
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -119,27 +120,28 @@ class FeatureStack:
         return Column.of(rows)
 
     def _without_lists(self, batch: Batch) -> Batch:
-        """Lists of numbers as arrays."""
+        """Lists of numbers as arrays. Raises `RowsFailed` for values that hold no numbers."""
         failures: dict[int, Exception] = {}
         columns: dict[str, Column] = {}
-        for key in {one.field for one in self._features if one.one_hot is None} & batch.columns.keys():
+        fields = dict.fromkeys(one.field for one in self._features if one.one_hot is None)
+        for key in [field for field in fields if field in batch]:
             values = list(batch[key].values())
-            if not any(isinstance(value, list) for value in values):
-                continue
+            kinds = set(map(type, values))
             for row, value in enumerate(values):
                 try:
-                    values[row] = list_to_array(value, key, exact=True) if isinstance(value, list) else value
+                    values[row] = _numbers_of(value, key)
                 except DataError as error:
                     failures.setdefault(row, error)
-            columns[key] = Column.of(values)
+            if any(issubclass(kind, list) for kind in kinds):
+                columns[key] = Column.of(values)
         if failures:
             raise RowsFailed(failures)
         return batch.with_columns(columns)
 
     def _stacked(self, batch: Batch) -> Array:
         parts = [self._part(at, batch) for at in range(len(self._features))]
-        if self._columns and len({part.shape[1] for part in parts}) > 1:
-            raise WrongTypeError(f"the fields of a record hold different numbers of values: {self._lengths(parts)}")
+        if self._columns:
+            parts = self._series(parts, batch)
         count = sum(part.shape[-1] for part in parts)
         if self._length is not None and count != self._length:
             text = f"{self._length} numbers are needed, not {count}: {self._lengths(parts)}"
@@ -150,6 +152,19 @@ class FeatureStack:
         if misfits and (wrong := np.any(misfits, axis=0)).any():
             raise RowsFailed({row: self._misfit(parts, row) for row in np.flatnonzero(wrong).tolist()})
         return np.concatenate([found for found, _ in fitted], axis=-1) if len(fitted) > 1 else fitted[0][0]
+
+    def _series(self, parts: list[Array], batch: Batch) -> list[Array]:
+        """The parts with equally many values each: a default stands for each value of a series that is not there."""
+        counts = {part.shape[1] for one, part in zip(self._features, parts, strict=True) if not _is_default(one, batch)}
+        if len(counts) == 1:
+            (count,) = counts
+            parts = [
+                np.repeat(part, count, axis=1) if _is_default(one, batch) else part
+                for one, part in zip(self._features, parts, strict=True)
+            ]
+        if len({part.shape[1] for part in parts}) > 1:
+            raise WrongTypeError(f"the fields of a record hold different numbers of values: {self._lengths(parts)}")
+        return parts
 
     def _fitted(self, numbers: Array) -> tuple[Array, Mask | None]:
         """The numbers in the element type, and in which rows one does not fit; `None`: in none."""
@@ -189,8 +204,13 @@ class FeatureStack:
         column = _column(feature, batch)
         if column is None:
             return np.full(batch.size, feature.default)
+        if column.type is ValueType.LIST and (not isinstance(column, ListsColumn) or column.has_empty):
+            raise WrongTypeError(f'the lists of "{feature.field}" are looked at one by one')
         if feature.default is None:
             return column.array
+        if column.mask is not None and not column.empty and column.type in (ValueType.NDARRAY, ValueType.LIST):
+            # How long the arrays of other records are says nothing about one without.
+            raise WrongTypeError(f'records lack the array "{feature.field}"')
         whole = feature.default.is_integer()
         return column.filled(int(feature.default) if whole else feature.default)
 
@@ -223,15 +243,35 @@ def _column(feature: Feature, batch: Batch) -> Column | None:
         column = column.decoded()
         what = None if column.type is None else NO_NUMBERS.get(column.type)
         if feature.one_hot is None and what is not None:
-            text = f'"{feature.field}" is {what}, and a number is needed'
-            hints = {row: _hint(value) for row, value in column.cells({})}
-            if not hints:
+            cells = list(column.cells({}))
+            if not cells:
                 # All rows lack the key, and those that had it were taken out.
                 return None
-            errors = {hint: WrongTypeError(text + hint) for hint in set(hints.values())}
-            raise RowsFailed({row: errors[hint] for row, hint in hints.items()})
+            errors = {hint: _no_number(feature.field, what, hint) for hint in {_hint(one) for _, one in cells}}
+            raise RowsFailed({row: errors[_hint(value)] for row, value in cells})
         return column
     return None
+
+
+def _is_default(feature: Feature, batch: Batch) -> bool:
+    """Whether all rows get the default of a feature that is one number."""
+    if feature.default is None or feature.one_hot is not None:
+        return False
+    return feature.field not in batch or batch[feature.field].decoded().empty
+
+
+def _numbers_of(value: Any, key: str) -> Any:
+    """A list of numbers as an array, any other value as it is. Raises `DataError` if it holds no numbers."""
+    if isinstance(value, list):
+        return list_to_array(value, key, exact=True)
+    what = None if value is MISSING else NO_NUMBERS.get(type_of(value))
+    if what is not None:
+        raise _no_number(key, what, _hint(value))
+    return value
+
+
+def _no_number(field: str, what: str, hint: str) -> WrongTypeError:
+    return WrongTypeError(f'"{field}" is {what}, and a number is needed{hint}')
 
 
 def _hint(value: object) -> str:

@@ -19,7 +19,8 @@ class Feature(Config):
     field: Key
     """Key of the value: a number, a bool (1 or 0), an array or a list of numbers; with `oneHot` also text."""
     default: float | None = None
-    """Used for a record without the value; none: such a record fails. With `oneHot` it fills all places."""
+    """Used for a record without the value: one number, also beside arrays; with `columns` one for each of the k; with
+    `oneHot` it fills all places. None: such a record fails."""
     one_hot: Annotated[tuple[str | bool | int, ...], Field(min_length=1)] | None = None
     """Known categories, in order: 1 at the place of the value, 0 elsewhere."""
     unknown: Literal["fail", "zeros"] = "fail"

@@ -7,15 +7,18 @@ import math
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import numpy as np
 import onnx
 import pytest
+from codecsupport import block
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import pipelines
-from pipelines import Data, Features, Onnx, StepError
+from connectors.codecs.registry import codec_of
+from pipelines import Data, Features, Image, Onnx, StepError
 from pipelines.data.batch import Batch
 from pipelines.errors import DefinitionError
 from pipelines.runners.models.features import FeaturesRunner
@@ -135,6 +138,45 @@ def test_series_become_columns_of_a_matrix() -> None:
     assert first == [[1, 4], [2, 5], [3, 6]]
     assert second == [[1, 2]]
     assert "different numbers of values: x 2, y 1" in third
+
+
+def test_a_default_stands_for_each_value_of_a_series_that_is_not_there() -> None:
+    step = Features(["x", {"field": "y", "default": 9}], columns=True)
+    records: list[dict[str, Any]] = [{"x": [1, 2]}, {"x": [1, 2], "y": [3, 4]}, {"x": np.ones(3)}, {"y": [1.0]}]
+    wanted = [[[1, 9], [2, 9]], [[1, 3], [2, 4]], [[1, 9], [1, 9], [1, 9]]]
+    *found, failed = arrays(step, *records)
+    assert found == wanted
+    assert 'Value not found for key "x"' in failed
+    assert [arrays(step, record)[0] for record in records[:3]] == wanted
+
+
+def test_a_default_is_one_number_however_long_the_arrays_of_other_records_are() -> None:
+    step = Features(["x", {"field": "y", "default": 0}])
+    for value in (np.ones(2, "f4"), [1.0, 1.0]):
+        assert arrays(step, {"x": 5, "y": value}, {"x": 6}, {"x": 7, "y": value}) == [[5, 1, 1], [6, 0], [7, 1, 1]]
+    assert arrays(step, {"x": 6}) == [[6, 0]]
+
+
+@pytest.mark.usefixtures("hot_path")
+@pytest.mark.parametrize("codec", ["json", "konduit-json", "msgpack", "protodata"])
+@pytest.mark.parametrize(
+    "neighbours", [[], [{"y": [1.0, 2.0]}], [{"y": [1, 2]}, {"y": [2.5]}], [{"y": 1}], [{"y": []}]]
+)
+def test_an_empty_list_fails_its_record_alone_and_beside_others(codec: str, neighbours: list[dict[str, Any]]) -> None:
+    records = [{"y": []}, *neighbours]
+    write = {"protodata": lambda one: Data(one).to_bytes(), "msgpack": msgpack.packb}
+    payloads = [write.get(codec, lambda one: json.dumps(one).encode())(one) for one in records]
+    with pipelines.Sequence([Features(["y"])]).open() as executor:
+        result = executor.run_batch(codec_of(codec).decode(block(payloads), executor.reads).batch)
+    empty = [row for row, one in enumerate(records) if one["y"] == []]
+    assert sorted(result.failed) == empty
+    assert all('Key "y" holds an empty list' in str(result.failed[row]) for row in empty)
+
+
+def test_a_broken_image_is_told_as_an_image_also_beside_arrays() -> None:
+    records: list[dict[str, Any]] = [{"a": Image(b"broken")}, {"a": 1.0}, {"a": [1.0]}]
+    for chosen in (records, records[:1]):
+        assert '"a" is an image, and a number is needed' in arrays(Features(["a"]), *chosen)[0]
 
 
 def test_rows_of_other_lengths_share_a_batch() -> None:
