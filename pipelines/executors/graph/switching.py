@@ -9,9 +9,10 @@ import numpy as np
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, DenseColumn, Rows
-from pipelines.errors import MOST_KEYS, RAISED, DataError, RowsFailed, WrongTypeError, blamed, nearest
+from pipelines.errors import RAISED, DataError, RowsFailed, WrongTypeError, blamed, nearest
 from pipelines.executors.graph.junction import Flow, Junction, searched
 from pipelines.executors.graph.lineage import Lineage
+from pipelines.runners.models.arrays import keys_there
 from pipelines.runners.runner import ContractError, OpenContext
 from pipelines.steps.flow.switch import (
     FunctionSwitch,
@@ -179,12 +180,11 @@ class FunctionRouter:
 
 
 def _values(batch: Batch, key: str) -> list[Any]:
-    if key not in batch:
-        hint = nearest(key, batch.keys(), MOST_KEYS)
-        raise RowsFailed({row: DataError(f'Input data has no field "{key}"{hint}') for row in range(batch.size)})
-    values = batch[key].values()
+    values = batch[key].values() if key in batch else [MISSING] * batch.size
     lacking: dict[int, Exception] = {
-        row: DataError(f'Input data has no field "{key}"') for row, value in enumerate(values) if value is MISSING
+        row: DataError(f'Input data has no field "{key}"{keys_there(key, batch, row)}')
+        for row, value in enumerate(values)
+        if value is MISSING
     }
     if lacking:
         raise RowsFailed(lacking)

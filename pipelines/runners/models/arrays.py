@@ -53,9 +53,14 @@ def lacking(key: str, batch: Batch, rows: Iterable[int]) -> RowsFailed:
 
 def missing(key: str, batch: Batch, row: int) -> Exception:
     """The error of the row at this position, which lacks `key`: it names the keys that this row has."""
+    return ValueNotFoundError(f'Value not found for key "{key}"{keys_there(key, batch, row)}')
+
+
+def keys_there(key: str, batch: Batch, row: int) -> str:
+    """The end of an error about the row at this position, which lacks `key`: the nearest key that it has, and all."""
     has = [other for other, column in itertools.islice(batch.columns.items(), _LOOKED_AT) if _is_in(column, row)]
     more = len(has) > MOST_KEYS or len(batch.columns) > _LOOKED_AT
-    return ValueNotFoundError(_not_found(key, tuple(has[:MOST_KEYS]), more))
+    return _among_keys(key, tuple(has[:MOST_KEYS]), more)
 
 
 def _is_in(column: Column, row: int) -> bool:
@@ -65,10 +70,10 @@ def _is_in(column: Column, row: int) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _not_found(key: str, others: tuple[str, ...], more: bool) -> str:
+def _among_keys(key: str, others: tuple[str, ...], more: bool) -> str:
     # Most rows of a batch have the same keys, and finding the nearest one takes long.
     there = f"; there are {', '.join(others)}{', ...' if more else ''}" if others else "; the record is empty"
-    return f'Value not found for key "{key}"{nearest(key, others)}{there}'
+    return nearest(key, others) + there
 
 
 def everyone(batch: Batch, error: Exception) -> RowsFailed:

@@ -118,7 +118,7 @@ def test_steps_inside_a_graph_know_the_lane_of_every_row() -> None:
         (True, 'sw: WrongTypeError: Input data field "kind" has type "BOOLEAN", must be INT64 (long)'),
         (2, "sw: DataError: there is no branch 2; they are numbered from 0 to 1"),
         (-1, "sw: DataError: there is no branch -1; they are numbered from 0 to 1"),
-        (None, 'sw: DataError: Input data has no field "kind"'),
+        (None, 'sw: DataError: Input data has no field "kind"; there are n'),
     ],
 )
 def test_a_record_without_a_branch_fails_alone_in_the_switchs_name(value: object, message: str) -> None:
@@ -130,6 +130,15 @@ def test_a_record_without_a_branch_fails_alone_in_the_switchs_name(value: object
     assert str(found[1]) == str(alone) == message
     assert isinstance(alone, StepError)
     assert alone.step == "sw"
+
+
+def test_a_misspelt_field_of_a_switch_is_told_also_beside_records_that_have_it() -> None:
+    bad = Data({"knd": 0, "n": 9})
+    with two_ways().open() as executor:
+        found = [executor.run_many(given)[0] for given in ([bad], [bad, *kinds(0, 1)])]
+    assert {str(one) for one in found} == {
+        'sw: DataError: Input data has no field "kind"; did you mean "knd"?; there are knd, n'
+    }
 
 
 def test_a_switch_may_look_a_text_up_or_ask_a_function() -> None:
