@@ -33,8 +33,11 @@ def read_header(encoded: bytes) -> Header:
     """Width, height and channels. `DataError` if the bytes are no PNG, JPEG, BMP or GIF file or end too early."""
     image_format = sniff(encoded)
     if image_format is None:
+        if not encoded:
+            raise DataError("the image has no bytes")
         raise DataError(
-            f"the image's {len(encoded)} bytes are no PNG, JPEG, BMP or GIF file; send one of these formats"
+            f"the image's {len(encoded)} bytes are no PNG, JPEG, BMP or GIF file{_other(encoded)}; "
+            "send one of these formats"
         )
     try:
         header = _READERS[image_format](encoded)
@@ -58,6 +61,21 @@ def check_png_chunks(encoded: bytes) -> None:
             raise DataError(f"the PNG image ends within its chunk {name!r}; it was cut short or is damaged")
         if name == b"IEND":
             return
+
+
+def _other(encoded: bytes) -> str:
+    """What the bytes are instead, as far as they show it."""
+    if encoded.startswith(b"RIFF") and encoded[8:12] == b"WEBP":
+        return " but WebP"
+    if encoded.startswith((b"II*\0", b"MM\0*")):
+        return " but TIFF"
+    if encoded[4:8] == b"ftyp":
+        return " but HEIC, AVIF or a video"
+    if encoded.startswith((b"data:image/", b"iVBORw0KGgo", b"/9j/", b"R0lGOD")):
+        return " but base64 text of one, which has to be decoded first"
+    if encoded.lstrip()[:1] == b"<":
+        return " but text like SVG or HTML"
+    return ""
 
 
 def _png(encoded: bytes) -> Header:

@@ -35,7 +35,7 @@ class GrayScaleRunner(Runner):
         return Result(over_parts(batch, only_image_keys(batch, self._key), self._gray))
 
     def _gray(self, batch: Batch, key: str) -> Batch:
-        return batch.with_columns({key: images_column(each(image_values(batch, key), self._image))})
+        return batch.with_columns({key: images_column(each(image_values(batch, key), key, self._image))})
 
     def _image(self, row: int, image: Image) -> Image:
         if image.channels == self._channels == 1:

@@ -91,8 +91,11 @@ def image_values(batch: Batch, key: str) -> list[Any]:
     return values
 
 
-def each(values: Sequence[Any], convert: Callable[[int, Image], Any]) -> list[Any]:
-    """`convert(row, image)` of every image, those in lists one by one. Raises `RowsFailed` for rows where it raises."""
+def each(values: Sequence[Any], key: str, convert: Callable[[int, Image], Any]) -> list[Any]:
+    """`convert(row, image)` of every image, those in lists one by one.
+
+    Raises `RowsFailed` for rows where it raises, with errors that name `key`.
+    """
     found: list[Any] = []
     failures: dict[int, Exception] = {}
     for row, value in enumerate(values):
@@ -102,10 +105,15 @@ def each(values: Sequence[Any], convert: Callable[[int, Image], Any]) -> list[An
             else:
                 found.append([convert(row, image) for image in value])
         except StreamerError as error:
-            failures[row] = error
+            failures[row] = of_key(error, key)
     if failures:
         raise RowsFailed(failures)
     return found
+
+
+def of_key(error: StreamerError, key: str) -> StreamerError:
+    """The error of a value with its key."""
+    return type(error)(f'key "{key}": {error}') if isinstance(error, DataError) else error
 
 
 def images_column(images: list[Any]) -> Column:

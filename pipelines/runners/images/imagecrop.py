@@ -57,7 +57,7 @@ class ImageCropRunner(Runner):
         def cropped(row: int, image: Image) -> Image:
             return Image(crop(image.get_as("numpy"), corners[row], pixels=self._step.coords_are_pixels))
 
-        return batch.with_columns({key: images_column(each(images, cropped))})
+        return batch.with_columns({key: images_column(each(images, key, cropped))})
 
     def _rectangles(self, batch: Batch) -> Sequence[Corners]:
         if self._corners is not None:

@@ -45,7 +45,7 @@ class ImageResizeRunner(Runner):
         if not keys:
             error = DataError("the record has no image and no list of images to resize")
             raise RowsFailed(dict.fromkeys(range(batch.size), error))
-        made = {key: images_column(each(image_values(batch, key), self._image)) for key in keys}
+        made = {key: images_column(each(image_values(batch, key), key, self._image)) for key in keys}
         return batch.with_columns(made)
 
     def _image(self, row: int, image: Image) -> Image:

@@ -14,7 +14,7 @@ from pipelines.data.result import Result
 from pipelines.errors import DataError, RowsFailed, StreamerError
 from pipelines.runners.images.fitting import crop_region
 from pipelines.runners.images.imagearrays import Picture, output_size, prepared, shape_of, size_of, stacked
-from pipelines.runners.images.imagecolumns import image_keys, image_values, over_parts
+from pipelines.runners.images.imagecolumns import image_keys, image_values, of_key, over_parts
 from pipelines.runners.images.outputmemory import OutputMemory
 from pipelines.runners.images.scaling import cast
 from pipelines.runners.runner import OpenContext, Runner
@@ -88,7 +88,7 @@ class ImageToNDArrayRunner(Runner):
 
     def _column(self, values: list[Any], key: str) -> Column:
         self._check_lists(values, key)
-        pictures, failures = self._pictures(values)
+        pictures, failures = self._pictures(values, key)
         if failures:
             raise RowsFailed(failures)
         arrays = _by_shape(pictures, self._config, self._memory)
@@ -103,7 +103,7 @@ class ImageToNDArrayRunner(Runner):
             try:
                 made.append(self._listed([next(following) for _ in self._wanted(value)]))
             except DataError as error:
-                failures[row] = error
+                failures[row] = of_key(error, key)
         if failures:
             raise RowsFailed(failures)
         return Column.of(made)
@@ -121,14 +121,14 @@ class ImageToNDArrayRunner(Runner):
         images: list[Image] = value
         return images[:1] if self._config.list_handling == "FIRST" else images
 
-    def _pictures(self, values: list[Any]) -> tuple[list[Picture], dict[int, Exception]]:
+    def _pictures(self, values: list[Any], key: str) -> tuple[list[Picture], dict[int, Exception]]:
         pictures: list[Picture] = []
         failures: dict[int, Exception] = {}
         for row, value in enumerate(values):
             try:
                 pictures.extend([prepared(image, self._config) for image in self._wanted(value)])
             except StreamerError as error:
-                failures[row] = error
+                failures[row] = of_key(error, key)
         return pictures, failures
 
     def _single(self, array: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 import subprocess
 import sys
@@ -139,6 +140,27 @@ def test_bytes_of_no_known_format_travel_but_are_not_measured_or_decoded() -> No
     for ask in (lambda: image.width, lambda: image.get_as("numpy"), lambda: image.get_as("png")):
         with pytest.raises(DataError, match="no PNG, JPEG, BMP or GIF file"):
             ask()
+
+
+@pytest.mark.parametrize(
+    ("encoded", "told"),
+    [
+        (
+            b"RIFF\x10\0\0\0WEBPVP8 ",
+            "the image's 16 bytes are no PNG, JPEG, BMP or GIF file but WebP; send",
+        ),
+        (b"II*\0\x08\0\0\0", "but TIFF;"),
+        (b"\0\0\0\x1cftypavif", "but HEIC, AVIF or a video;"),
+        (b"data:image/png;base64,iVBORw0KGgo", "but base64 text of one, which has to be decoded first;"),
+        (b"iVBORw0KGgoAAAANSUhEUg", "but base64 text of one"),
+        (b"\n<!doctype html>", "but text like SVG or HTML;"),
+        (b"\x00\x01\x02", "are no PNG, JPEG, BMP or GIF file; send one of these formats"),
+        (b"", "the image has no bytes"),
+    ],
+)
+def test_what_is_no_image_is_told_by_what_it_is(encoded: bytes, told: str) -> None:
+    with pytest.raises(DataError, match=re.escape(told)):
+        Image(encoded).get_as("numpy")
 
 
 @pytest.mark.parametrize("extension", [".png", ".jpg", ".bmp"])
