@@ -176,7 +176,8 @@ class ModelInput:
 
     def _planned(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Plan:
         if not castable(dtype, self.port.dtype, freely=self._freely):
-            raise self._refused(f"{dtype} {list(shape)}", "send that type, or set castInputs")
+            texts = "O" in (dtype.kind, self.port.dtype.kind)
+            raise self._refused(f"{dtype} {list(shape)}", f"send that type{'' if texts else ', or set castInputs'}")
         convert = dtype != self.port.dtype
         if self.port.shape is None:
             return _Plan(True, 1, shape, convert)

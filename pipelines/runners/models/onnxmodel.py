@@ -68,11 +68,12 @@ class OnnxModel:
         wanted = nodes if step.output_names is None else dict.fromkeys(step.output_names)
         self.outputs = [self._port(self._named(name, nodes)) for name in wanted]
         self._output_names = [port.name for port in self.outputs]
+        self._quiet = _quiet_run()
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
         """The outputs for these inputs, in the order of `outputs` and `inputs`. onnxruntime's exceptions go through."""
         feed = {port.name: array for port, array in zip(self.inputs, arrays, strict=True)}
-        outputs: list[Array] = self.session.run(self._output_names, feed)
+        outputs: list[Array] = self.session.run(self._output_names, feed, self._quiet)
         return outputs
 
     def close(self) -> None:
@@ -89,8 +90,10 @@ class OnnxModel:
     def _port(self, node: Any) -> Port:
         dtype = _ELEMENTS.get(node.type)
         if dtype is None:
+            kind = "of float32, for instance" if node.type.startswith("tensor(") else "as a tensor"
             zipmap = ' (with skl2onnx: options={"zipmap": False})' if node.type.startswith("seq(map") else ""
-            hint = f"export it as a tensor{zipmap}, or name the outputs to fetch in outputNames"
+            others = "" if node in self.session.get_inputs() else ", or name the outputs to fetch in outputNames"
+            hint = f"export it {kind}{zipmap}{others}"
             raise StreamerError(
                 f'{self.path}: "{node.name}" is a {node.type}, which cannot be put into a record; {hint}'
             )
@@ -113,6 +116,15 @@ def _session(path: Path, step: Onnx) -> Any:
         raise StreamerError(f"the model {path} cannot be loaded: {_reason(error)}") from error
     _check_started([name for name, _ in providers], session.get_providers(), path)
     return session
+
+
+def _quiet_run() -> Any:
+    import onnxruntime
+
+    options = onnxruntime.RunOptions()
+    # The error of a record goes where its step's errors go; onnxruntime would also write it to stderr, at each attempt.
+    options.log_severity_level = 4
+    return options
 
 
 def _options(chosen: SessionOptions, onnxruntime: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -306,6 +307,27 @@ def test_numbers_that_would_lose_their_meaning_are_refused(opened: Made, given: 
     assert "send that type, or set castInputs" in failure(opened(same(element)), x=array)
     wanted = array.astype(helper.tensor_dtype_to_np_dtype(element)).tolist()
     assert one(opened(same(element), cast_inputs=True), x=array)["y"].tolist() == wanted
+
+
+def test_a_number_for_a_model_of_texts_is_not_told_of_a_cast_that_cannot_be(opened: Made) -> None:
+    told = failure(opened(same(T.STRING, ["N", 1])), x=5)
+    assert told.endswith('input "x" takes string [N, 1], but key "x" holds int64 []; send that type')
+
+
+def test_an_element_type_that_no_record_holds_is_told_with_what_helps(opened: Made) -> None:
+    told = '"x" is a tensor(bfloat16), which cannot be put into a record; export it of float32, for instance'
+    with pytest.raises(StepError, match=re.escape(told) + "$"):
+        opened(same(T.BFLOAT16))
+
+
+def test_the_error_of_a_record_is_not_written_to_stderr_too(opened: Made, capfd: pytest.CaptureFixture[str]) -> None:
+    node = helper.make_node("Gather", ["table", "x"], ["y"])
+    table = {"table": np.zeros((5, 2), np.float32)}
+    executor = opened(model([node], [("x", T.INT64, ["N", 1])], [("y", T.FLOAT, ["N", 1, 2])], table))
+    found = executor.run_many([Data({"x": np.array([one])}) for one in (1, 9, 2)])
+    assert "idx=9 must be within the inclusive range" in str(found[1])
+    assert len(results_of(found[::2])) == 2
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
@@ -656,9 +678,9 @@ class Watched:
         self.sizes: list[int] = []
         self._session = session
 
-    def run(self, names: list[str], feed: dict[str, Any]) -> Any:
+    def run(self, names: list[str], feed: dict[str, Any], options: Any) -> Any:
         self.sizes.append(len(feed["x"]))
-        return self._session.run(names, feed)
+        return self._session.run(names, feed, options)
 
 
 @pytest.mark.parametrize(
