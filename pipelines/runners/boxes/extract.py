@@ -7,10 +7,11 @@ from typing import ClassVar
 
 from pipelines.data.data import Data
 from pipelines.runners.images.cropped import box_in_image, region_of
-from pipelines.runners.images.fields import boxes_key, each, image_key
+from pipelines.runners.images.fields import boxes_key, each, image_key, listed
 from pipelines.runners.images.fitting import resized, rounded
 from pipelines.runners.images.imagecrop import crop
 from pipelines.runners.runner import OpenContext, RowRunner
+from pipelines.runners.video.boxrows import corners_of
 from pipelines.steps.boxes.extract import ExtractBoundingBox
 from pipelines.values import BoundingBox, Image, ValueType
 
@@ -32,6 +33,7 @@ class ExtractBoundingBoxRunner(RowRunner):
         image_name, boxes_name = image_key(data, step.image_name), boxes_key(data, step.bbox_name)
         image = data.get_image(image_name)
         region = region_of(step.image_to_ndarray_config, image.width, image.height)
+        corners_of(listed(data[boxes_name]), boxes_name)  # numbers that pixels have
         parts = each(data[boxes_name], partial(self._part, image, region), ValueType.IMAGE)
         for key in [image_name, boxes_name] if step.keep_other_fields else list(data):
             del data[key]

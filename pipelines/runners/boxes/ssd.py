@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
@@ -97,12 +98,18 @@ class SsdToBoundingBoxRunner(Runner):
         failures: dict[int, Exception] = {}
         for row, index in zip(rows.tolist(), classes.tolist(), strict=True):
             try:
-                found.append(label_of(labels, int(index), 1))
-            except (DataError, ValueError, OverflowError) as error:
+                found.append(label_of(labels, _class(index), 1))
+            except DataError as error:
                 failures.setdefault(row, error)
         if failures:
             raise RowsFailed(failures)
         return found
+
+
+def _class(index: float) -> int:
+    if not math.isfinite(index):
+        raise DataError(f'"{CLASSES}" has {index}, which is no class number')
+    return int(index)
 
 
 def _sample(array: npt.NDArray[Any], key: str) -> Doubles:

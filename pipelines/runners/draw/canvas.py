@@ -52,10 +52,18 @@ def draw_box(picture: Pixels, box: BoundingBox, color: Color, thickness: int) ->
     """Draw the rectangle of a box in fractions of the picture; gives its left top corner in pixels."""
     cv2 = opencv()
     height, width = picture.shape[:2]
+    thickness = max(thickness, 1)
     left, top = int(min(box.x1, box.x2) * width), int(min(box.y1, box.y2) * height)
-    place = (left, top, rounded(box.width * width), rounded(box.height * height))
-    cv2.rectangle(picture, place, color, max(thickness, 1), cv2.LINE_8)
+    right, bottom = left + rounded(box.width * width), top + rounded(box.height * height)
+    # OpenCV takes no numbers beyond 32 bits; a line outside of the picture is as good wherever it is.
+    left, right = (_near(place, width, thickness) for place in (left, right))
+    top, bottom = (_near(place, height, thickness) for place in (top, bottom))
+    cv2.rectangle(picture, (left, top, right - left, bottom - top), color, thickness, cv2.LINE_8)
     return left, top
+
+
+def _near(place: int, size: int, thickness: int) -> int:
+    return min(max(place, -thickness - 1), size + thickness + 1)
 
 
 def draw_text(picture: Pixels, text: str, left: int, bottom: int, color: Color) -> None:

@@ -13,7 +13,7 @@ from pipelines.runners.images.cropped import box_in_image, region_of
 from pipelines.runners.images.fields import image_key
 from pipelines.runners.images.opencv import opencv
 from pipelines.runners.runner import OpenContext, RowRunner
-from pipelines.runners.video.boxrows import boxes_of, ids_of
+from pipelines.runners.video.boxrows import boxes_of, corners_of, ids_of
 from pipelines.steps.draw.draw import DrawBoundingBox
 from pipelines.values import BoundingBox, Image
 
@@ -43,6 +43,7 @@ class DrawBoundingBoxRunner(RowRunner):
         key = image_key(data, step.image_name)
         image = data.get_image(key)
         name, boxes = boxes_of(data, step.bbox_name, step.ids_name)
+        corners_of(boxes, name)  # numbers that can be drawn
         ids = [None] * len(boxes) if step.ids_name is None else ids_of(data, step.ids_name, boxes, name)
         region = region_of(step.image_to_ndarray_config, image.width, image.height)
         picture = scaled(canvas(image), step.scale, step.resize_h, step.resize_w)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.data.data import Data
-from pipelines.errors import WrongTypeError
+from pipelines.errors import DataError, WrongTypeError
 from pipelines.runners.draw.canvas import canvas, check_scale, draw_box, scaled
 from pipelines.runners.images.colors import LIME, RED, color
 from pipelines.runners.images.cropped import box_in_image, region_of
@@ -16,6 +16,7 @@ from pipelines.runners.images.fields import boxes_key, image_key, listed
 from pipelines.runners.images.opencv import opencv
 from pipelines.runners.models.arrays import only_array_of
 from pipelines.runners.runner import OpenContext, RowRunner
+from pipelines.runners.video.boxrows import FARTHEST, corners_of
 from pipelines.steps.draw.draw import DrawFaceKeyPoints
 from pipelines.values import Image
 
@@ -42,7 +43,9 @@ class DrawFaceKeyPointsRunner(RowRunner):
     def run(self, data: Data) -> Data:
         step, cv2 = self._step, opencv()
         image = data.get_image(image_key(data, step.image))
-        boxes = listed(data[boxes_key(data, step.bbox_name)])
+        boxes_name = boxes_key(data, step.bbox_name)
+        boxes = listed(data[boxes_name])
+        corners_of(boxes, boxes_name)  # numbers that can be drawn
         key = step.landmark_array
         faces = _faces(only_array_of(dict(data)) if key is None else data.get_ndarray(key))
         region = region_of(step.image_to_ndarray_config, image.width, image.height)
@@ -64,4 +67,6 @@ def _faces(array: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         raise WrongTypeError(
             f"the landmarks are {array.dtype} of the shape {list(array.shape)}; floats [faces, 2 * n] are needed"
         )
+    if not (np.abs(array) <= FARTHEST).all():
+        raise DataError("the landmarks have numbers that are not finite, or beyond 1e9")
     return array.astype(np.float64).reshape(len(array), array.shape[1] // 2, 2)

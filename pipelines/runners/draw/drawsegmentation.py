@@ -14,7 +14,7 @@ from pipelines.runners.draw.canvas import black, canvas
 from pipelines.runners.images.colors import LIME, color, random_colors
 from pipelines.runners.images.cropped import region_of
 from pipelines.runners.images.opencv import opencv
-from pipelines.runners.models.arrays import only_array_of
+from pipelines.runners.models.arrays import array_named, only_array_of
 from pipelines.runners.runner import OpenContext, RowRunner
 from pipelines.steps.draw.draw import DrawSegmentation
 from pipelines.values import Image
@@ -45,7 +45,7 @@ class DrawSegmentationRunner(RowRunner):
     def run(self, data: Data) -> Data:
         step = self._step
         key = step.segment_array
-        classes = _classes(only_array_of(dict(data)) if key is None else data.get_ndarray(key), key or "the only array")
+        classes = _classes(only_array_of(dict(data)) if key is None else data.get_ndarray(key), key)
         colors = self._table(int(classes.max(initial=0)) + 1)
         background = classes == (-1 if step.background_class is None else step.background_class)
         if step.image is None:
@@ -84,15 +84,15 @@ class DrawSegmentationRunner(RowRunner):
         return self._colors
 
 
-def _classes(array: npt.NDArray[Any], key: str) -> npt.NDArray[np.int64]:
+def _classes(array: npt.NDArray[Any], key: str | None) -> npt.NDArray[np.int64]:
     if array.dtype.kind not in "iu":
-        raise WrongTypeError(f'the array "{key}" is {array.dtype}; class numbers, integers, are needed')
+        raise WrongTypeError(f"{array_named(key)} is {array.dtype}; class numbers, integers, are needed")
     if array.ndim == 3 and len(array) == 1:
         array = array[0]
     if array.ndim != 2 or 0 in array.shape:
-        raise WrongTypeError(f'the array "{key}" has the shape {list(array.shape)}; [1, H, W] is needed')
+        raise WrongTypeError(f"{array_named(key)} has the shape {list(array.shape)}; [1, H, W] is needed")
     if array.min() < 0 or array.max() >= MOST:
-        raise DataError(f'the array "{key}" has class numbers from {array.min()} to {array.max()}')
+        raise DataError(f"{array_named(key)} has class numbers from {array.min()} to {array.max()}")
     return array.astype(np.int64)
 
 

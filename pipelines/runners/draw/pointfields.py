@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pipelines.data.data import Data
-from pipelines.errors import DefinitionError, WrongTypeError
+from pipelines.errors import DataError, DefinitionError, WrongTypeError
 from pipelines.runners.draw.canvas import Size
 from pipelines.runners.images.cropped import point_in_pixels, region_of
 from pipelines.runners.images.fields import holds, listed
+from pipelines.runners.video.boxrows import FARTHEST
 from pipelines.steps.images.imagetondarray import ImageToNDArrayConfig
 from pipelines.values import Point, ValueType, type_of
 
@@ -24,7 +25,8 @@ def check_fields(points: Sequence[str] | None, image: str | None, width: int | N
 def points_in_pixels(data: Data, keys: Iterable[str], size: Size, config: ImageToNDArrayConfig | None) -> list[Point]:
     """All points under these keys, in pixels of a picture of this size.
 
-    Raises `WrongTypeError` for a value that is no point or list of points, `DataError` for other than two dimensions.
+    Raises `WrongTypeError` for a value that is no point or list of points, `DataError` for other than two dimensions
+    and for numbers that are not finite, or farther from 0 than `FARTHEST`.
     """
     height, width = size
     region = region_of(config, width, height)
@@ -36,5 +38,11 @@ def points_in_pixels(data: Data, keys: Iterable[str], size: Size, config: ImageT
                 f'Value has wrong type for key "{key}": a point or a list of points is needed, '
                 f"not {type_of(value).name}"
             )
-        found += [point_in_pixels(point, region, width, height) for point in listed(value)]
+        for number, point in enumerate(listed(value)):
+            placed = point_in_pixels(point, region, width, height)
+            if not all(abs(place) <= FARTHEST for place in placed.coords):
+                raise DataError(
+                    f'point {number} of "{key}" is {point!r}: its numbers have to be finite, and below 1e9 in pixels'
+                )
+            found.append(placed)
     return found

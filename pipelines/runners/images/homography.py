@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +13,26 @@ from pipelines.values import Point
 
 Corners: TypeAlias = npt.NDArray[np.float64]
 """`(4, 2)`: x and y of the top left, top right, bottom left, bottom right corner."""
+FARTHEST: Final = 1e9
+"""How far from 0 a coordinate may be: pixels are counted in 32 bits."""
 Matrix: TypeAlias = npt.NDArray[np.float64]
 
 
 def corners_of(points: Sequence[Point], what: str) -> Corners:
-    """Four points as an array. Raises `DataError` for another number, or points without two coordinates."""
+    """Four points as an array.
+
+    Raises `DataError` for another number, points without two coordinates, and numbers that are not finite or farther
+    from 0 than `FARTHEST`.
+    """
     if len(points) != 4 or any(not isinstance(point, Point) or point.dimensions != 2 for point in points):
         raise DataError(
             f"{what}: four points with two coordinates are needed (top left, top right, bottom left, bottom right), "
             f"{len(points)} values are given"
         )
-    return np.array([point.coords for point in points], np.float64)
+    corners = np.array([point.coords for point in points], np.float64)
+    if not (np.abs(corners) <= FARTHEST).all():
+        raise DataError(f"{what} are {corners.tolist()}: their numbers have to be finite, and below 1e9")
+    return corners
 
 
 def homography(source: Corners, target: Corners) -> Matrix:

@@ -39,6 +39,11 @@ def array_column(batch: Batch, key: str | None) -> Column:
     return column
 
 
+def array_named(key: str | None) -> str:
+    """How errors call the array of `key`, or the only one."""
+    return "the only array" if key is None else f'the array "{key}"'
+
+
 def raise_for(column: Column, key: str, batch: Batch) -> None:
     """Raise `RowsFailed` if `column` lacks a value in some rows."""
     rows = [position for position, value in enumerate(column.values()) if value is MISSING]

@@ -52,7 +52,7 @@ class ClassifierOutputRunner(Runner):
 
     def run_batch(self, batch: Batch) -> Result:
         column = array_column(batch, self._step.input_name)
-        parts = matrices(column, self._step.input_name or "the only array")
+        parts = matrices(column, self._step.input_name)
         classified: list[tuple[Indexes, Sequence[str]]] = []
 
         def classify(part: Matrix) -> dict[str, Column]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pipelines.data.columns import Column, DenseColumn, ObjectColumn, RaggedColumn, Rows
 from pipelines.errors import DataError, RowsFailed, WrongTypeError
+from pipelines.runners.models.arrays import array_named
 from pipelines.values import TypedList, ValueType, list_to_array, type_of
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -37,11 +38,12 @@ class Matrix:
         return row if self.positions is None else int(self.positions[row])
 
 
-def matrices(column: Column, key: str) -> list[Matrix]:
+def matrices(column: Column, key: str | None) -> list[Matrix]:
     """The rows of a decoded column by their number of columns and element type: one matrix if all agree.
 
-    Rows are arrays, or lists of numbers (float32, as in Konduit Serving). Raises `RowsFailed` for rows that are
-    neither, or that have not one or two dimensions, or no columns.
+    `key` is that of the column, `None` for the only array of each record. Rows are arrays, or lists of numbers
+    (float32, as in Konduit Serving). Raises `RowsFailed` for rows that are neither, or that have not one or two
+    dimensions, or no columns.
     """
     if isinstance(column, DenseColumn) and column.type is ValueType.NDARRAY:
         return [_of_dense(column.array, key)]
@@ -80,7 +82,7 @@ def by_row(part: Matrix, found: list[Any], elements: ValueType, single: Callable
     return Column.of(rows)
 
 
-def _of_dense(array: Array, key: str) -> Matrix:
+def _of_dense(array: Array, key: str | None) -> Matrix:
     try:
         _check_shape(array.shape[1:], key)
     except WrongTypeError as error:
@@ -92,12 +94,12 @@ def _of_dense(array: Array, key: str) -> Matrix:
     return Matrix(samples, None if count == 1 else np.arange(rows + 1, dtype=np.int64) * count, None)
 
 
-def _of_rows(column: Column, key: str) -> list[Matrix]:
+def _of_rows(column: Column, key: str | None) -> list[Matrix]:
     failures: dict[int, Exception] = {}
     groups: dict[tuple[int, np.dtype[Any]], tuple[list[int], list[Array]]] = {}
     for position, value in enumerate(column.values()):
         try:
-            array = _as_array(value, key)
+            array = _as_array(value, key or "")
             _check_shape(array.shape, key)
         except DataError as error:
             failures[position] = error
@@ -127,8 +129,8 @@ def _as_array(value: Any, key: str) -> Array:
     )
 
 
-def _check_shape(shape: tuple[int, ...], key: str) -> None:
+def _check_shape(shape: tuple[int, ...], key: str | None) -> None:
     if len(shape) not in (1, 2):
-        raise WrongTypeError(f'the array "{key}" has the shape {list(shape)}; [C], [1, C] or [N, C] is needed')
+        raise WrongTypeError(f"{array_named(key)} has the shape {list(shape)}; [C], [1, C] or [N, C] is needed")
     if shape[-1] == 0:
-        raise WrongTypeError(f'the array "{key}" has the shape {list(shape)}: there is nothing to choose from')
+        raise WrongTypeError(f"{array_named(key)} has the shape {list(shape)}: there is nothing to choose from")

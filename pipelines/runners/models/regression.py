@@ -44,7 +44,7 @@ class RegressionOutputRunner(Runner):
         return True
 
     def run_batch(self, batch: Batch) -> Result:
-        parts = matrices(array_column(batch, self._input), self._input or "the only array")
+        parts = matrices(array_column(batch, self._input), self._input)
         failures = {position: error for part in parts for position, error in self._too_narrow(part, batch.size).items()}
         if failures:
             raise RowsFailed(failures)

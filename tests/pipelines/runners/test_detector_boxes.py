@@ -66,6 +66,13 @@ def test_class_zero_has_no_label_and_only_its_record_fails() -> None:
     assert found[0] == found[2] == run(SsdToBoundingBox(class_labels=("cat",)), good)
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_class_that_is_no_number_is_told(number: float) -> None:
+    data = detections([[0, 0, 1, 1]], [0.9], [number])
+    with pytest.raises(StepError, match=f'DataError: "detection_classes" has {number}, which is no class number'):
+        run(SsdToBoundingBox(class_labels=["a"]), data)
+
+
 def test_an_empty_list_of_labels_says_so_in_each_box() -> None:
     found = run(SsdToBoundingBox(class_labels=()), detections([[0, 0, 1, 1]], [0.9], [7]))
 

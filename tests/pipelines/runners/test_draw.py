@@ -20,6 +20,7 @@ from pipelines.steps import (
     DrawHeatmap,
     DrawPoints,
     DrawSegmentation,
+    ExtractBoundingBox,
     ImageToNDArrayConfig,
     Step,
 )
@@ -64,6 +65,65 @@ def test_a_colour_has_a_name_or_numbers(text: str | None, bgr: tuple[int, int, i
 def test_what_is_no_colour_is_refused_by_name(text: str) -> None:
     with pytest.raises(DefinitionError, match=f'Invalid color: "{text}"'.replace("(", r"\(").replace(")", r"\)")):
         color(text, LIME)
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("step", "values", "told"),
+    [
+        (DrawBoundingBox(), {"b": [BoundingBox.corners(0, NAN, 0, 1)]}, 'box 0 of "b" is BoundingBox(x1=0, x2=nan,'),
+        (DrawBoundingBox(), {"b": BoundingBox.corners(0, INF, 0, 1)}, 'box 0 of "b" is BoundingBox(x1=0, x2=inf,'),
+        (
+            DrawFaceKeyPoints(bbox_name="b"),
+            {"b": BoundingBox.corners(0, NAN, 0, 1), "l": np.ones((1, 2))},
+            'box 0 of "b" is BoundingBox(x1=0, x2=nan,',
+        ),
+        (
+            DrawFaceKeyPoints(bbox_name="b"),
+            {"b": BoundingBox.corners(0, 1, 0, 1), "l": np.array([[NAN, 1]])},
+            "the landmarks have numbers that are not finite",
+        ),
+        (
+            ExtractBoundingBox(),
+            {"b": [BoundingBox.corners(0, 1, 0, 1), BoundingBox.corners(NAN, 1, 0, 1)]},
+            'box 1 of "b" is BoundingBox(x1=nan,',
+        ),
+        (DrawPoints(image="i", points=["p"]), {"p": Point([NAN, 1])}, 'point 0 of "p" is Point([nan, 1]): its numbers'),
+        (
+            DrawPoints(image="i", points=["p"]),
+            {"p": [Point([1, 1]), Point([1e300, 1])]},
+            'point 1 of "p" is Point(',
+        ),
+        (
+            DrawHeatmap(image="i", points=["p"]),
+            {"p": Point([INF, 1])},
+            'point 0 of "p" is Point([inf, 1])',
+        ),
+        (
+            DrawGrid(grid_x=1, grid_y=1),
+            {"p": [Point([0, 0]), Point([1, 0]), Point([0, 1]), Point([NAN, 1])]},
+            'the points "p" are [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [nan, 1.0]]: their numbers have to be finite',
+        ),
+    ],
+    ids=itertools.count(),
+)
+def test_numbers_that_no_picture_has_are_told_with_their_key(step: Step, values: dict[str, Any], told: str) -> None:
+    with Sequence([step]).open() as executor:
+        failed = executor.run_many([Data({"i": WIDE, **values})])[0]
+    assert isinstance(failed, StepError)
+    assert f"DataError: {told}" in str(failed)
+
+
+def test_a_box_far_beyond_the_picture_is_drawn_as_far_as_it_is_in_it() -> None:
+    for far in (1.5, 1e8):
+        found = run(DrawBoundingBox(), {"i": WIDE, "b": BoundingBox.corners(0.5, far, 0.5, far)})
+        picture = pixels(found["i"])
+        assert (picture[10, 20:] == GREEN).all()
+        assert (picture[10:, 20] == GREEN).all()
+        assert not picture[11:, 21:].any()
+        assert not pixels(run(DrawBoundingBox(), {"i": WIDE, "b": BoundingBox.corners(far, 2 * far, 0, 1)})["i"]).any()
 
 
 def test_random_colours_are_the_same_as_konduits() -> None:
