@@ -64,12 +64,12 @@ class BoxLists:
 def float_array(part: Batch, key: str, what: str) -> Array:
     """The arrays `(M, ...)` of a part whose rows agree in `key`.
 
-    Raises `WrongTypeError` if they are no arrays of floats.
+    Raises `WrongTypeError` if they are arrays of another type, `RowsFailed` for values that are no arrays.
     """
     column = part[key]
     if not isinstance(column, DenseColumn) or column.type is not ValueType.NDARRAY:
-        found = type_of(column[0]).name
-        raise WrongTypeError(f'Value has wrong type for key "{what}": requested type NDARRAY, actual type {found}')
+        wrong = f'Value has wrong type for key "{what}": requested type NDARRAY, actual type'
+        raise RowsFailed({row: WrongTypeError(f"{wrong} {type_of(one).name}") for row, one in column.cells({})})
     if column.array.dtype.kind != "f" and column.array.dtype.name != "bfloat16":
         raise WrongTypeError(f'the array "{what}" is {column.array.dtype}; a float type is needed')
     return column.array

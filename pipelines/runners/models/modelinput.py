@@ -69,12 +69,12 @@ class ModelInput:
         if isinstance(column, RaggedColumn):
             return self._of_ragged(column)
         if isinstance(column, NumbersColumn) and self.port.dtype.kind == "f":
-            return self._of_dense(column.array)
+            return self._unless_refused(DenseColumn(column.array))
         if isinstance(column, ListsColumn) and self.port.dtype.kind in "fiu":
             return self._of_lists(column)
         if isinstance(column, (ObjectColumn, SpansColumn)):
             if self.port.dtype.kind == "f" and isinstance(column, ObjectColumn) and column.is_double:
-                return self._of_dense(column.array)
+                return self._unless_refused(DenseColumn(column.array))
             return self._of_texts(column)
         return None
 
@@ -82,10 +82,14 @@ class ModelInput:
         # Looked at one by one, each list is an array by itself: of integers, also beside one with a fraction.
         if column.has_empty or (column.whole is not None and self.port.dtype.kind != "f"):
             return None
+        return self._unless_refused(column.arrays)
+
+    def _unless_refused(self, column: Column) -> Samples | None:
+        """The rows of a column that has other types than the values themselves: errors are left to each value."""
         try:
-            return self.of_column(column.arrays)
+            return self.of_column(column)
         except RowsFailed:
-            return None  # the errors are those that a list has alone
+            return None
 
     def _of_texts(self, column: ObjectColumn | SpansColumn) -> Samples | None:
         if column.type is not ValueType.STRING or self.port.dtype != object:
