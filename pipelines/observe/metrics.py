@@ -139,8 +139,9 @@ class Labels(Meter):
         self.limit = limit
         self.counts: dict[str, int] = {}
 
-    def add(self, label: str, count: int = 1) -> None:
-        """Count a label."""
+    def add(self, label: object, count: int = 1) -> None:
+        """Count a label. One that is no text counts as its text: 3 as "3"; what UTF-8 cannot write becomes "?"."""
+        label = str(label).encode(errors="replace").decode()
         if label not in self.counts and len(self.counts) >= self.limit:
             label = OTHER
         self.counts[label] = self.counts.get(label, 0) + count

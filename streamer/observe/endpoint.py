@@ -5,10 +5,10 @@ from __future__ import annotations
 import hmac
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 from pydantic import SecretStr
@@ -50,7 +50,7 @@ class Endpoint:
     def __init__(self, listen: str, token: SecretStr | None = None) -> None:
         host, _, port = listen.rpartition(":")
         self._observed: dict[str, Observed] = {}
-        self._registry = CollectorRegistry()
+        self._metrics = _TogetherCollector(self._observed)
         self._token = token
         self.listen = listen
         try:
@@ -67,7 +67,8 @@ class Endpoint:
     def join(cls, listen: str, name: str, observed: Observed, token: SecretStr | None = None) -> Endpoint:
         """The endpoint at this address, opened if there is none yet, now also serving this service.
 
-        Raises `StreamerError` for an address that cannot be had, and one that is open with another token.
+        Raises `StreamerError` for an address that cannot be had, one that is open with another token, and one where a
+        service of this name is.
         """
         with cls._guard:
             endpoint = cls._open.get(listen)
@@ -81,16 +82,18 @@ class Endpoint:
                     f'control.listen "{listen}": another service of this process has it with another token; '
                     "give both the same, or another port"
                 )
+            if name in endpoint._observed:
+                raise StreamerError(
+                    f'control.listen "{listen}": a service "{name}" of this process is there already, and their '
+                    "metrics could not be told apart; give each a name of its own"
+                )
             endpoint._observed[name] = observed
-            endpoint._registry.register(observed.meters)
             return endpoint
 
     def leave(self, name: str) -> None:
         """This service is over; the last one closes the port."""
         with self._guard:
-            observed = self._observed.pop(name, None)
-            if observed is not None:
-                self._registry.unregister(observed.meters)
+            self._observed.pop(name, None)
             if not self._observed:
                 self._open.pop(self.listen, None)
                 self._server.close()
@@ -110,7 +113,7 @@ class Endpoint:
             return Answer(401, missing, headers={"WWW-Authenticate": "Bearer"})
         if request.path != "/metrics":
             return Answer(200, masked(json.dumps(_told(pages[request.path]), default=str)).encode())
-        return Answer(200, generate_latest(self._registry), CONTENT_TYPE_LATEST)
+        return Answer(200, generate_latest(self._metrics), CONTENT_TYPE_LATEST)
 
     def _pages(self) -> dict[str, dict[str, Mapping[str, Callable[[], Any]]]]:
         """The pages of all services: by path, service and source."""
@@ -133,6 +136,23 @@ class Endpoint:
         bad = any(trouble is not None for trouble in troubles.values())
         told = {name: masked(text or "ok") for name, text in troubles.items()} if trusted else {"ok": not bad}
         return Answer(503 if bad else 200, json.dumps(told).encode())
+
+
+class _TogetherCollector(Collector):
+    """The metrics of several services as one collector: each metric once, with the samples of all, since in
+    Prometheus' format a name must not begin twice."""
+
+    def __init__(self, observed: Mapping[str, Observed]) -> None:
+        self._observed = observed
+
+    def collect(self) -> Iterable[Metric]:
+        """As `Collector.collect`."""
+        found: dict[tuple[str, str], Metric] = {}
+        for observed in list(self._observed.values()):
+            for one in observed.meters.collect():
+                family = found.setdefault((one.name, one.type), Metric(one.name, one.documentation, one.type))
+                family.samples.extend(one.samples)
+        return found.values()
 
 
 def _told(services: Mapping[str, Mapping[str, Callable[[], Any]]]) -> dict[str, dict[str, Any]]:

@@ -197,6 +197,52 @@ def test_services_of_one_process_share_a_port(reserved_port: int) -> None:
         second.leave("two")
 
 
+def test_metrics_of_services_that_share_a_port_are_one_group_each(reserved_port: int) -> None:
+    listen = f"127.0.0.1:{reserved_port}"
+    together = [Endpoint.join(listen, name, StandIn(name)) for name in ("one", "two")]
+    try:
+        lines = get(together[0], "/metrics")[1].decode().splitlines()
+        declared = [line.split()[2] for line in lines if line.startswith("# TYPE ")]
+        assert len(declared) == len(set(declared)) > 10
+        # All lines of a metric follow its declaration.
+        begun = lines.index("# TYPE streamer_in_flight_bytes gauge")
+        assert lines[begun + 1 : begun + 3] == [
+            'streamer_in_flight_bytes{service="one"} 0.0',
+            'streamer_in_flight_bytes{service="two"} 0.0',
+        ]
+    finally:
+        for name in ("one", "two"):
+            together[0].leave(name)
+
+
+def test_services_that_share_a_port_need_names_of_their_own(reserved_port: int) -> None:
+    listen = f"127.0.0.1:{reserved_port}"
+    first = Endpoint.join(listen, "service", StandIn("service"))
+    try:
+        with pytest.raises(StreamerError, match=r'a service "service" .* there already.*a name of its own'):
+            Endpoint.join(listen, "service", StandIn("service"))
+        assert get(first, "/live") == (200, b'{"service": "ok"}')
+    finally:
+        first.leave("service")
+    Endpoint.join(listen, "service", StandIn("service")).leave("service")
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"), [(5, "5"), (None, "None"), (True, "True"), (1.5, "1.5"), ("\ud800x", "?x"), ("дом", "дом")]
+)
+def test_any_value_of_a_record_can_be_a_label(label: object, shown: str) -> None:
+    service = StandIn("one")
+    service.meters.step_metrics.of("a").labels("kinds").add(label)
+    service.meters.step_metrics.of("a").labels("kinds").add(shown)
+    endpoint = Endpoint.join("127.0.0.1:0", "one", service)
+    try:
+        status, text = get(endpoint, "/metrics")
+        assert status == 200
+        assert f'kinds_total{{label="{shown}",service="one",step="a"}} 2.0' in text.decode()
+    finally:
+        endpoint.leave("one")
+
+
 def test_a_port_in_use_is_an_error_that_says_what_to_do() -> None:
     endpoint = Endpoint.join("127.0.0.1:0", "one", StandIn("one"))
     try:
