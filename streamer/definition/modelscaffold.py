@@ -13,6 +13,7 @@ import pipelines
 from pipelines.data.data import Data
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.plugins.requirements import Package
+from pipelines.runners.models.onnxmodel import why_not_loaded
 
 MODEL_STEP: Final = "model"
 """The name of the step that runs the model."""
@@ -79,7 +80,7 @@ def _inputs(model: Path) -> list[_Input]:
     try:
         session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise DefinitionError(f"{model}: onnxruntime cannot load it: {' '.join(str(error).split())[:300]}") from error
+        raise DefinitionError(f"{model}: it cannot be loaded: {why_not_loaded(error, model)}") from error
     given = session.get_inputs()
     if any(one.name == "id" for one in given):
         raise DefinitionError(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from pipelines.errors import MissingPackageError, StreamerError, nearest
-from pipelines.plugins.modelfiles import model_path
+from pipelines.plugins.modelfiles import is_remote, model_path, shortened
 from pipelines.runners.models.model import Array, Port
 from pipelines.runners.runner import OpenContext
 from pipelines.steps.models.onnx import Onnx, SessionOptions
@@ -43,6 +44,21 @@ _ELEMENTS: dict[str, np.dtype[Any]] = {
     "tensor(bool)": np.dtype(np.bool_),
     "tensor(string)": np.dtype(np.object_),
 }
+
+_OTHER_FORMS: Final = (
+    (b"version https://git-lfs", "it is Git LFS's pointer to the model, not the model: fetch that with `git lfs pull`"),
+    (b"<", "it is a web page or XML: is its address that of the file itself?"),
+    (b"PK\x03\x04", "it is a ZIP archive, as models of PyTorch and Keras are: export it as ONNX"),
+    (b"\x80", "it is a Python pickle, as models of scikit-learn and PyTorch are: export it as ONNX"),
+    (b"\x89HDF", "it is HDF5, as models of Keras are: use the step KERAS, or export it as ONNX"),
+)
+"""What often has a name that ends in `.onnx`, by its first bytes."""
+_CODE: Final = re.compile(r"^\d+ : [A-Z_]+ : (?:Load model from .*? failed: ?)?")
+"""How onnxruntime's errors begin."""
+_PLACE: Final = re.compile(r"\S+\.(?:cc|h):\d+ .*?\) (?=[A-Z])")
+"""A place in its source code, with the signature of the function."""
+_NO_MODEL: Final = re.compile("INVALID_PROTOBUF|No graph was found")
+"""In its errors for bytes that are no model."""
 
 _log = logging.getLogger(__name__)
 
@@ -101,6 +117,23 @@ class OnnxModel:
         return Port(node.name, dtype, tuple(node.shape) or None)
 
 
+def why_not_loaded(error: Exception, path: Path) -> str:
+    """The reason for this error of onnxruntime in loading the model, or what the file is instead of one."""
+    # onnxruntime begins with its own name, a number and the number's name.
+    told = " ".join(str(error).rpartition("[ONNXRuntimeError] : ")[2].split())
+    reason = _PLACE.sub("", _CODE.sub("", told)) or type(error).__name__
+    if not _NO_MODEL.search(told):
+        return reason
+    with path.open("rb") as file:
+        begin = file.read(32)
+    if not begin:
+        return "it is an empty file"
+    for magic, form in _OTHER_FORMS:
+        if begin.startswith(magic):
+            return form
+    return f"it is no ONNX model, or not all of one ({path.stat().st_size} bytes): was it copied to its end? {reason}"
+
+
 def _session(path: Path, step: Onnx) -> Any:
     try:
         import onnxruntime
@@ -113,7 +146,9 @@ def _session(path: Path, step: Onnx) -> Any:
     try:
         session = onnxruntime.InferenceSession(path, _options(step.session_options, onnxruntime), providers=providers)
     except Exception as error:
-        raise StreamerError(f"the model {path} cannot be loaded: {_reason(error)}") from error
+        raise StreamerError(
+            f"the model {path} cannot be loaded: {why_not_loaded(error, path)}{_origin(step)}"
+        ) from error
     _check_started([name for name, _ in providers], session.get_providers(), path)
     return session
 
@@ -195,6 +230,7 @@ def _check_started(asked: list[str], started: list[str], path: Path) -> None:
     _log.warning("%s: %s did not start, using %s", path, ", ".join(failed), ", ".join(started))
 
 
-def _reason(error: Exception) -> str:
-    # onnxruntime begins with its own name, a number and the number's name.
-    return str(error).rpartition("[ONNXRuntimeError] : ")[2].strip() or type(error).__name__
+def _origin(step: Onnx) -> str:
+    if not is_remote(step.model_uri or ""):
+        return ""
+    return f"; it was fetched from {shortened(step.model_uri or '')}, and will be again once this file is deleted"

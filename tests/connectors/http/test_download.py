@@ -467,6 +467,16 @@ def test_a_step_takes_its_model_from_a_url(server: Server) -> None:
         Sequence([Onnx(server.url("/other.onnx"))]).open()
 
 
+def test_a_fetched_file_that_is_no_model_is_told_with_its_url_and_the_way_to_fetch_it_again(server: Server) -> None:
+    url = server.gives(content(b"version https://git-lfs.github.com/spec/v1\n"), path="/m.onnx")
+    signed = url.replace("://", "://me:hunter2@") + "?signature=abc"
+    with pytest.raises(StepError) as caught:
+        Sequence([Onnx(signed)]).open()
+    assert f"; it was fetched from {url}, and will be again once this file is deleted" in str(caught.value)
+    assert str(cache_folder()) in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
 def test_paths_and_file_uris_are_taken_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "m x.onnx").write_bytes(b"")
     context = OpenContext(base=tmp_path)

@@ -643,6 +643,33 @@ def test_a_file_that_is_no_model_is_an_error_that_names_file_and_reason(tmp_path
     assert message[-1] != " "
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "it is an empty file"),
+        (added()[:-1], f"not all of one ({len(added()) - 1} bytes): was it copied to its end?"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "git lfs pull"),
+        (b"<!DOCTYPE html><html></html>", "a web page"),
+        (b"PK\x03\x04" + bytes(100), "a ZIP archive, as models of PyTorch and Keras are: export it as ONNX"),
+        (b"\x80\x04\x95abc", "a Python pickle"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(50), "use the step KERAS"),
+    ],
+)
+def test_what_a_file_is_instead_of_a_model_is_said(tmp_path: Path, content: bytes, told: str) -> None:
+    (tmp_path / "m.onnx").write_bytes(content)
+    message = opening(tmp_path, model_uri="m.onnx")
+    assert told in message
+    assert "INVALID" not in message
+
+
+def test_the_reason_of_onnxruntime_is_told_without_places_in_its_source(tmp_path: Path) -> None:
+    model = onnx.load_from_string(added())
+    model.ir_version = 99
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    message = opening(tmp_path, model_uri="m.onnx")
+    assert message.startswith(f"the model {tmp_path / 'm.onnx'} cannot be loaded: Unsupported model IR version: 99")
+
+
 def test_names_that_the_model_lacks_are_errors_that_list_what_it_has(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(added())
     message = opening(tmp_path, model_uri="m.onnx", output_names=["sum"])
