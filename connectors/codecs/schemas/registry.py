@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
@@ -30,6 +31,7 @@ MOST_REFERENCES: Final = 200
 _AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """HTTP statuses after which a retry may succeed."""
 _DENIED: Final = frozenset({401, 403})
+_NO_REGISTRY: Final = "another server seems to answer, or a proxy; is this the registry's address?"
 
 _mocks: dict[str, SchemaRegistryClient] = {}
 _mocks_lock = threading.Lock()
@@ -53,8 +55,9 @@ class Registered:
 class SchemaRegistry:
     """Asks a registry for schemas. Not for several threads at once.
 
-    Raises `ConnectorError` for errors that concern all records: retriable while the registry cannot be reached, and not
-    if it refuses the login. An unknown id is a `WireError`, the failure of a record. No message holds a credential.
+    Raises `ConnectorError` for errors that concern all records: retriable while the registry cannot be reached, or
+    something else answers at its address, and not if it refuses the login. An unknown id is a `WireError`, the failure
+    of a record. No message holds a credential.
     """
 
     def __init__(self, config: RegistryConfig, form: str | None = None) -> None:
@@ -211,19 +214,26 @@ class SchemaRegistry:
             return question(self._client())
         except SchemaRegistryError as error:
             status = error.http_status_code
-            if status == 404:
+            # Only registries have codes of their own; other servers and proxies answer with pages.
+            known = error.error_code not in (None, SchemaRegistryError.UNKNOWN)
+            if status == 404 and known:
                 return None
-            told = self._scrub(str(error))
+            told = self._scrub(str(error)) if known else f"{_NO_REGISTRY} (HTTP status {status})"
             if status in _DENIED:
                 raise ConnectorError(
                     f"the schema registry {url} refuses the request for {what}: {told}; correct auth of the registry"
                 ) from None
             raise ConnectorError(
-                f"the schema registry {url}, asked for {what}: {told}", retriable=status in _AGAIN
+                f"the schema registry {url}, asked for {what}: {told}", retriable=status in _AGAIN or status == 404
+            ) from None
+        except (JSONDecodeError, AttributeError, KeyError, TypeError):
+            # The client takes it for granted that a successful answer is a registry's.
+            raise ConnectorError(
+                f"the schema registry {url}, asked for {what}: {_NO_REGISTRY}", retriable=True
             ) from None
         except (ConnectorError, MissingPackageError):
             raise
-        except Exception as error:  # noqa: BLE001 - of the HTTP library, of a proxy's page that is no JSON, of DNS
+        except Exception as error:  # noqa: BLE001 - of the HTTP library, of DNS
             told = self._scrub(f"{type(error).__name__}: {error}")
             raise ConnectorError(f"the schema registry {url} does not answer: {told}", retriable=True) from None
 
