@@ -52,7 +52,7 @@ class KafkaConfiguration(Config):
 
     start_http_server_for_kafka: bool = True
     http_kafka_host: str = "localhost"
-    http_kafka_port: int = 0
+    http_kafka_port: int = Field(default=0, ge=0, le=65535)
     consumer_topic_name: str = "inference-in"
     consumer_key_deserializer_class: str = f"{_JSON_OBJECT}Deserializer"
     consumer_value_deserializer_class: str = f"{_JSON_OBJECT}Deserializer"
@@ -164,7 +164,7 @@ def _kafka(config: InferenceConfiguration, environment: Mapping[str, str], docum
         "on_error": "drop",
     }
     if kafka.start_http_server_for_kafka:
-        service["control"] = {"listen": f"{kafka.http_kafka_host}:{kafka.http_kafka_port}"}
+        service["control"] = {"listen": f"{_host(kafka.http_kafka_host)}:{kafka.http_kafka_port}"}
     return service
 
 
@@ -178,7 +178,7 @@ def _overridden(kafka: KafkaConfiguration, environment: Mapping[str, str], docum
 
 
 def _bootstrap(config: InferenceConfiguration, environment: Mapping[str, str], document: Document) -> str:
-    return f"{config.host}:{_port(config, environment, document) or DEFAULT_PORT}"
+    return f"{_host(config.host)}:{_port(config, environment, document) or DEFAULT_PORT}"
 
 
 def _host(host: str) -> str:

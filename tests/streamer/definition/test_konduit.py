@@ -117,6 +117,22 @@ def test_the_health_port_becomes_the_control_port() -> None:
     assert found["control"] == {"listen": "0.0.0.0:8080"}
 
 
+def test_addresses_of_ipv6_are_written_as_addresses_with_a_port_are() -> None:
+    data = configuration(startHttpServerForKafka=True, httpKafkaHost="::1", httpKafkaPort=8080)
+    data["host"] = "fd00::5"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KonduitWarning)
+        service = loads(json.dumps(data), environment={})
+    assert service.control is not None
+    assert service.control.listen == "[::1]:8080"
+    assert translated(data)["source"]["bootstrap"] == translated(data)["sink"]["bootstrap"] == "[fd00::5]:9093"
+
+
+def test_a_health_port_that_is_no_port_is_an_error_at_its_own_key() -> None:
+    with pytest.raises(DefinitionError, match=r"k\.json:\d+: kafkaConfiguration\.httpKafkaPort: .*65535"):
+        translated(configuration(startHttpServerForKafka=True, httpKafkaPort=99999))
+
+
 def test_mqtt_makes_the_service_a_server_that_answers_its_clients() -> None:
     found = translated({**configuration(), "protocol": "MQTT", "host": "0.0.0.0", "port": 1884})
     assert found["source"] == {
