@@ -125,7 +125,7 @@ class Agent:
             if intake.down:
                 return f"source {intake.source.name}: {intake.down}"
         for route in self._assembly.all_routes:
-            if reason := route.sink.down():
+            if reason := route.down():
                 return f"sink {route.name}: {reason}"
         return self.live()
 

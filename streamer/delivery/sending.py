@@ -28,23 +28,27 @@ def messages_of(
 ) -> tuple[Messages, Failed]:
     """The messages of a route, as `SinkRoute.messages`, waiting while its codec lacks, for example, the schema.
 
-        `patience` is as in `send_all`. Raises `ServiceStopped` when no time is left, `ConnectorError` for an error that
-    waiting cannot mend.
+    Meanwhile the route is down. `patience` is as in `send_all`. Raises `ServiceStopped` when no time is left,
+    `ConnectorError` for an error that waiting cannot mend.
     """
     tries = 0
     while True:
         try:
-            return route.messages(selected)
+            messages = route.messages(selected)
         except ConnectorError as error:
             if not error.retriable:
                 raise
             left = patience()
             if left <= 0:
                 raise ServiceStopped(f"the sink {route.name} cannot write its results: {error}") from error
+            route.unwritable = str(error)
             if tries == 0:
-                log.warning("results cannot be written yet, waiting", sink=route.name, reason=str(error))
+                log.warning("results cannot be written yet, waiting", sink=route.name, reason=route.unwritable)
             time.sleep(min(pause(tries), left))
             tries += 1
+        else:
+            route.unwritable = None
+            return messages
 
 
 def send_all(

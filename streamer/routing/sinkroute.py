@@ -23,7 +23,7 @@ Failed = dict[int, Exception]
 """Row number to the error."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SinkRoute:
     """A sink with its codec, its selection of results, and the record metadata that its messages carry."""
 
@@ -36,6 +36,8 @@ class SinkRoute:
     record_headers: Mapping[str, str] = field(default_factory=dict)
     drops: bool = False
     """Whether messages are dropped while the sink is full; otherwise the service waits."""
+    unwritable: str | None = None
+    """Why the codec can write no result at present, such as a schema registry that is away; `None` if it can."""
 
     @classmethod
     def of(
@@ -59,6 +61,10 @@ class SinkRoute:
             return cls(name, sink, codec, chosen, drops=drops)
         stamped, headers, records = addressing.source_timestamp, addressing.headers, addressing.record_headers
         return cls(name, sink, codec, chosen, stamped, headers, records, drops)
+
+    def down(self) -> str | None:
+        """Why no result gets to the sink at present; `None` if they do."""
+        return self.unwritable or self.sink.down()
 
     def messages(self, selected: Selected) -> tuple[Messages, Failed]:
         """One message for each selected row, and the rows whose values the codec cannot write, which have none."""

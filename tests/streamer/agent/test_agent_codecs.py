@@ -88,6 +88,25 @@ def test_a_service_that_waits_for_it_can_be_stopped_and_its_records_come_again(
     assert (summary.ok, summary.dead, serving.source.acknowledged) == (0, 0, [0])
 
 
+def test_a_service_that_waits_to_write_its_results_says_so_in_ready_and_not_in_live(
+    use: Any, define: Any, serve: Any, eventually: Any
+) -> None:
+    away = [True]
+
+    class CannotWrite(NeedsAnother):
+        def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
+            return decode_rows(records, first, lambda payload: Data({"x": int(payload)}))
+
+    use(CannotWrite(lambda: _gone(True) if away else None))
+    serving = serve(define(_same))
+    serving.feed(1, 2, 3)
+    eventually(lambda: serving.agent.ready() == "sink memory: the registry does not answer")
+    assert serving.agent.live() is None
+    away.clear()
+    eventually(lambda: serving.agent.ready() is None)
+    eventually(lambda: serving.source.acknowledged == [3])
+
+
 def test_a_record_that_fails_beside_it_does_not_make_it_the_failure_of_records() -> None:
     class Odd(NeedsAnother):
         def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
