@@ -275,14 +275,16 @@ class _Download:
 
 @asynccontextmanager
 async def _answer(place: _Place) -> AsyncIterator[httpx2.Response]:
-    said = ""
+    said = sender = ""
 
     async def look(answer: httpx2.Response) -> None:
-        nonlocal said
+        nonlocal said, sender
         # The standard phrase of the status: the server's text may hold anything.
         said = f"{answer.status_code} {httpx2.codes.get_reason_phrase(answer.status_code)}".strip()
         if answer.has_redirect_location:
-            _check_redirect(place, str(answer.request.url), answer.headers["Location"])
+            target = urljoin(str(answer.request.url), answer.headers["Location"])
+            _check_redirect(place, str(answer.request.url), target)
+            sender = f"from {shortened(target)}, to which its server sends: "
             # Credentials are for the first server only.
             answer.request.headers.pop("Authorization", None)
 
@@ -305,11 +307,12 @@ async def _answer(place: _Place) -> AsyncIterator[httpx2.Response]:
         raise FetchError(f'{place}: this is no URL ({error}); check "modelUri"') from None
     except httpx2.TransportError as error:
         reason = str(error) or type(error).__name__
-        raise _PassingError(f"{place} cannot be fetched: {reason}; check the address and the network") from error
+        raise _PassingError(
+            f"{place} cannot be fetched: {sender}{reason}; check the address and the network"
+        ) from error
 
 
-def _check_redirect(place: _Place, before: str, location: str) -> None:
-    target = urljoin(before, location)
+def _check_redirect(place: _Place, before: str, target: str) -> None:
     schemes = before.partition(":")[0], target.partition(":")[0].lower()
     if schemes[1] not in HttpFetcher.schemes or schemes == ("https", "http") or "@" in urlsplit(target).netloc:
         raise FetchError(

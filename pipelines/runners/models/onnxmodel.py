@@ -121,7 +121,7 @@ def why_not_loaded(error: Exception, path: Path) -> str:
     """The reason for this error of onnxruntime in loading the model, or what the file is instead of one."""
     # onnxruntime begins with its own name, a number and the number's name.
     told = " ".join(str(error).rpartition("[ONNXRuntimeError] : ")[2].split())
-    reason = _PLACE.sub("", _CODE.sub("", told)) or type(error).__name__
+    reason = _PLACE.sub("", _CODE.sub("", told)).rstrip(".") or type(error).__name__
     if not _NO_MODEL.search(told):
         return reason
     with path.open("rb") as file:

@@ -223,6 +223,18 @@ def test_redirects_to_other_schemes_and_with_passwords_are_not_followed(server: 
     assert HTTP.cached(url) is None
 
 
+def test_a_server_that_a_redirect_leads_to_is_named_when_it_cannot_be_reached(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "_ATTEMPTS", 1)
+    url = server.gives(status(302, "http://127.0.0.1:1/storage/m.onnx?signature=abc"))
+    with pytest.raises(FetchError) as caught:
+        HTTP.fetch(url)
+    told = f"{url} cannot be fetched: from http://127.0.0.1:1/storage/m.onnx, to which its server sends: "
+    assert told in str(caught.value)
+    assert "signature" not in str(caught.value)
+
+
 def test_a_redirect_in_a_circle_is_an_error(server: Server) -> None:
     url = server.gives(status(302, server.url()))
     with pytest.raises(FetchError, match=r"302 Found again and again; check"):
