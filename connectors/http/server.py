@@ -72,6 +72,12 @@ class Answer:
     """Yields the body's pieces, in the server's thread, for as long as the client reads; `body` is not sent then."""
 
 
+def url_of(address: tuple[str, int]) -> str:
+    """The URL of a server at this host and port."""
+    host, port = address
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 class HttpServer:
     """Answers GET and HEAD, one request a connection."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from connectors.http.server import HttpServer
+from connectors.http.server import HttpServer, url_of
 from connectors.measures import Measure
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
@@ -51,7 +51,7 @@ class ViewSink(Sink):
             raise ConnectorError(
                 f'sink {self.name}: listen "{self._listen}": {error}; choose another address or port'
             ) from error
-        _log.info("sink %s shows results at http://%s:%d", self.name, *self._server.address)
+        _log.info("sink %s shows results at %s", self.name, url_of(self._server.address))
         self.board.start()
 
     def send(self, messages: Messages, deadline: float) -> Refused:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from connectors.http.server import url_of
 from connectors.records import Lane
 from pipelines.errors import StreamerError
 from streamer.agent.assembly import Assembly, build
@@ -157,7 +158,7 @@ class Agent:
         if self.service.control is not None:
             control = self.service.control
             self._endpoint = Endpoint.join(control.listen, self.service.name, self, control.token)
-            self._log.info("control", listen="http://{}:{}".format(*self._endpoint.address))
+            self._log.info("control", listen=url_of(self._endpoint.address))
         self._loop.open()
 
     def _tell_hot_paths(self) -> None:

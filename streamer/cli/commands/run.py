@@ -183,11 +183,13 @@ def _observed(services: list[Service], profile: Path | None, trace: bool) -> lis
 
 
 def _started(agent: Agent) -> str:
+    from connectors.http.server import url_of
+
     service = agent.service
     sources = ", ".join(map(described, service.sources))
     sinks = ", ".join(map(described, service.sinks))
     group = "".join(f", group {name}" for name in dict.fromkeys(service.groups.values()))
-    at = "" if agent.endpoint is None else ", metrics on http://{}:{}/metrics".format(*agent.endpoint)
+    at = "" if agent.endpoint is None else f", metrics on {url_of(agent.endpoint)}/metrics"
     return f"{service.name}: running, {sources} -> {sinks}{group}{at}"
 
 

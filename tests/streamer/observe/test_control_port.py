@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -243,7 +244,10 @@ def test_the_port_of_another_program_is_an_error(served: Any) -> None:
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
 def test_it_listens_on_ipv6_too(served: Any) -> None:
-    assert get(served(listen="[::1]:0"), "/live")[0] == 200
+    endpoint = served(listen="[::1]:0")
+    assert get(endpoint, "/live")[0] == 200
+    with urllib.request.urlopen(f"{httpserver.url_of(endpoint.address)}/live", timeout=60) as answer:
+        assert answer.status == 200
 
 
 def test_a_token_is_masked_and_an_empty_one_is_an_error(tmp_path: Path, cli: Any) -> None:
