@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -31,6 +32,10 @@ _REACHING = ("url", "version", "tls", "client")
 """The fields of the connection that a sink without a `url` takes from the service's source."""
 _LOGIN = ("username", "password", "token")
 """The same for the login; a sink that sets one of them has its own login."""
+
+
+_VALUE = re.compile(r"\{[^{}]*\}")
+_NO_NAME = re.compile("[+#{}]")
 
 
 class Announcement(BaseModel):
@@ -116,9 +121,21 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
     @field_validator("topic")
     @classmethod
     def _can_be_published_to(cls, topic: str) -> str:
-        if "{" not in topic and (reason := why_no_name(topic)):
+        # What stands in place of a value is known, and checked, with each result.
+        if reason := why_no_name(_VALUE.sub("x", topic)):
             raise ValueError(f'nothing can be published to "{topic[:100]}": {reason}')
         return topic
+
+    @field_validator("topics")
+    @classmethod
+    def _names_or_expressions(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
+        for topic in topics:
+            if not topic.startswith("^") and _NO_NAME.search(topic):
+                raise ValueError(
+                    f'"{topic[:100]}" is no name of a topic; write a regular expression that begins with ^, such as '
+                    "^factory/[^/]+/score$"
+                )
+        return topics
 
     @model_validator(mode="after")
     def _properties_that_can_be_written(self) -> Self:

@@ -639,6 +639,9 @@ def test_acknowledgements_cut_at_every_byte_are_read(server: PlayedServer, make:
     ("fields", "why"),
     [
         ({"topic": "a/+"}, "wildcards"),
+        ({"topic": "a/{device}/#", "topics": "^a/"}, 'published to "a/{device}/#": .* wildcards'),
+        ({"topic": "a/{device}", "topics": "a/+"}, r'"a/\+" is no name of a topic; write a regular expression'),
+        ({"topic": "a/{device}", "topics": ["^b", "a/{device}"]}, '"a/{device}" is no name of a topic'),
         ({"topic": ""}, "at least 1"),
         ({"user_properties": {"a": "\0"}}, "null character"),
         ({"birth": {"topic": "#"}}, "wildcards"),
