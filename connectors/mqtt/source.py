@@ -115,6 +115,7 @@ class MqttSource(Source):
         self._epoch = -1
         self._next_position = 0
         self._mark = 0
+        self._known = 0
         self._events: list[Event] = []
         self._told_down: str | None = None
         self._told_expiry = False
@@ -175,7 +176,7 @@ class MqttSource(Source):
             self._mark = max(self._mark, positions[self._lane])
             self._acknowledge_done(keep=wait)
             self._only_once.done(self._mark)
-        if wait and self.replays is Replays.SESSION:
+        if wait and self.replays is Replays.SESSION and self._is_unsure:
             self._wait_until_known()
 
     def rewind(self, lanes: Iterable[Lane]) -> None:
@@ -446,6 +447,13 @@ class MqttSource(Source):
             connection.write(write_acks(PacketType.PUBREC, done.qos_2, self._native))
         self.counts.acknowledged += len(done.qos_1) + len(done.qos_2)
 
+    @property
+    def _is_unsure(self) -> bool:
+        """Whether the broker may not have the acknowledgements of all finished records."""
+        return self.counts.acknowledged > self._known or any(
+            row.position < self._mark for row in self._unfinished.values()
+        )
+
     def _wait_until_known(self) -> None:
         """Return when the broker has the acknowledgements of all finished records.
 
@@ -458,6 +466,7 @@ class MqttSource(Source):
         finally:
             self._awaiting_answer = False
         self._window.confirmed()
+        self._known = self.counts.acknowledged
         # Records below the mark are dropped here: if the broker missed their acknowledgements, they would have come
         # before its answer.
         self._unfinished = {number: row for number, row in self._unfinished.items() if row.position >= self._mark}

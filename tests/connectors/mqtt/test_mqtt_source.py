@@ -335,6 +335,24 @@ class TestCuts:
             assert [event.down for event in reader.seen if isinstance(event, SourceDown)] == [True]
             assert not reader.source.starved()
 
+    def test_where_nothing_was_acknowledged_no_answer_is_waited_for(self, broker: FaultyMqtt) -> None:
+        """A service stops at once if its broker was never there, or has gone after the last answer."""
+        away = source(1)
+        away._connect_wait = 0.2
+        with Reader(away) as reader:
+            reader.source.acknowledge({}, wait=True)
+        with opened(broker) as reader:
+            feed(broker, 0, 2)
+            first, second = reader.take(2)
+            reader.acknowledge([first], wait=True)
+            broker.freeze()
+            began = time.monotonic()
+            reader.source.acknowledge({}, wait=True)
+            assert time.monotonic() - began < 5
+            broker.thaw()
+            reader.acknowledge([second], wait=True)
+            assert broker.in_flight(CLIENT) == 0
+
     def test_a_message_of_qos_2_comes_once_when_the_answer_to_it_was_lost(self, broker: FaultyMqtt) -> None:
         with opened(broker, qos=2) as reader:
             feed(broker, 0, 2, qos=2)
