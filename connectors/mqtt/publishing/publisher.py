@@ -70,6 +70,7 @@ class Publisher:
         self.again = 0
         """Messages that were published more than once."""
         self._name = name
+        self._client_id = settings.client_id
         self._style = style
         self._qos = style.qos
         self._window = window
@@ -308,6 +309,8 @@ class Publisher:
             return
         if of_publish(reason) is not Outcome.RETRIABLE:
             text = f"{reason.text}{f': {said}' if said else ''}"
+            if reason is ReasonCode.NOT_AUTHORIZED:
+                text += f'; allow client id "{self._client_id}" to publish to "{self._style.topic}"'
             self._lose(numbers, ConnectorError(f"sink {self._name}: the broker refuses the message: {text}"))
             return
         if time.monotonic() >= self._hold_until:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -333,6 +334,7 @@ def test_a_message_that_the_broker_refuses_is_lost_alone_and_named(server: Playe
     assert list(lost) == [11]
     assert not lost[11].retriable
     assert "not authorized (0x87): no such device" in str(lost[11])
+    assert re.search('; allow client id ".+" to publish to "out"$', str(lost[11]))
     assert told(sink) == [10, 12]
     assert sink.barrier(time.monotonic() + 10) == {}
 
