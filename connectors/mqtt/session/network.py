@@ -203,8 +203,13 @@ class NetworkSession(Session):
                 return False
         self._greeting = Greeting()
         hello = encode(self._connect(), self._version)
-        # paho makes the connection only here.
-        self._connect_step(lambda: transport.send(hello))
+        try:
+            self._connect_step(lambda: transport.send(hello))
+        except ConnectorError as error:
+            # paho makes the connection only here.
+            if not error.retriable or not isinstance(transport, Transport):
+                raise
+            raise self._ended_at_connect(error) from None
         self._greeting_until = time.monotonic() + _GREETING_WAIT
         self._state = _State.GREETING
         return True
@@ -251,13 +256,24 @@ class NetworkSession(Session):
                 connack = self._hear(transport)
         except TransportClosed as error:
             self._note_closed_at_greeting()
-            raise TransportClosed(f"{error} at the CONNECT of MQTT {_name(self._version)}") from None
+            raise self._ended_at_connect(error) from None
         if connack is None:
             if time.monotonic() >= self._greeting_until:
                 raise TransportClosed(f"{self._settings.address} does not answer CONNECT within {_GREETING_WAIT:.0f} s")
             return False
         self._accept(connack)
         return True
+
+    def _ended_at_connect(self, error: ConnectorError) -> TransportClosed:
+        """The connection ended before any answer: where none was ever given, what to look at."""
+        text = f"{error} at the CONNECT of MQTT {_name(self._version)}"
+        if not self.connection and not self._settings.address.websocket:
+            text += (
+                "; if this port speaks TLS, write mqtts://"
+                if self._settings.tls is None
+                else "; does the broker ask for a certificate of the client (tls.cert, tls.key)?"
+            )
+        return TransportClosed(text)
 
     def _hear(self, transport: Link) -> Connack | None:
         transport.flush()

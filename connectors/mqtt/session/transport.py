@@ -294,7 +294,7 @@ class Transport:
         except ssl.SSLError as error:
             raise no_tls(self._address, error) from None
         except OSError as error:
-            self._give_up(f"the TLS handshake failed: {_text(error)}")
+            self._give_up(f"the TLS handshake failed: {_text(error)}; does the broker speak TLS on this port?")
             return True
         self._up()
         return True

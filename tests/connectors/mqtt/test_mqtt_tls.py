@@ -135,10 +135,26 @@ def test_a_client_shows_the_certificate_that_the_broker_asks_for(made: Certifica
         try:
             unknown.open()
         except ConnectorError as error:
-            assert "certificate" in str(error)  # noqa: PT017 - told in the handshake or behind it
+            assert "tls.cert" in str(error)  # noqa: PT017 - told in the handshake or behind it
+        else:
+            assert "tls.cert" in str(unknown.down)
         assert not unknown.connected
         unknown.close()
         assert len(broker.connects) == 1
+
+
+def test_a_port_of_the_other_kind_is_said_to_be_one(broker: FaultyMqtt, made: Certificate) -> None:
+    with FaultyMqtt() as plain:
+        for port, scheme, words in ((broker.port, "mqtt", "write mqtts://"), (plain.port, "mqtts", "speak TLS")):
+            wrong = source(port, url=f"{scheme}://localhost:{port}")
+            wrong._connect_wait = 1.0
+            try:
+                wrong.open()
+            except ConnectorError as error:
+                assert words in str(error)  # noqa: PT017 - a TLS error of the other side ends it, an end does not
+            else:
+                assert words in str(wrong.down)
+            wrong.close()
 
 
 def test_certificates_that_are_renewed_while_the_service_runs_are_read_anew(tmp_path: Path) -> None:

@@ -220,8 +220,14 @@ def test_a_server_that_hangs_up_at_mqtt_5_is_tried_with_the_older_version(server
         server.accept()
         assert server.expect_one("Connect").version == V5  # type: ignore[union-attr]
         server.hang_up()
+    pair.until(lambda: "at the CONNECT of MQTT 5.0; if this port speaks TLS, write mqtts://" in str(pair.session.down))
     server.connect(version=V311)
     pair.until(lambda: pair.session.connected)
+    server.hang_up()
+    server.accept()
+    server.expect_one("Connect")
+    server.hang_up()
+    pair.until(lambda: str(pair.session.down).endswith("at the CONNECT of MQTT 3.1.1"))
     pair.close()
 
 
