@@ -83,7 +83,7 @@ class Allowed:
             return
         for position, topic in enumerate(topics):
             if topic in refused and position not in failures:
-                failures[position] = DataError(f"the topic {topic[:100]!r} is not among the sink's `topics`")
+                failures[position] = DataError(_why_not(topic))
 
     def allows(self, topic: str) -> bool:
         """Whether this is one of the names or matches one of the expressions."""
@@ -91,6 +91,16 @@ class Allowed:
             return True
         # `$` also matches before a line end, which no bus allows in a name.
         return topic.isprintable() and any(pattern.match(topic) for pattern in self.patterns)
+
+
+def _why_not(topic: str) -> str:
+    hidden = next((sign for sign in topic if not sign.isprintable()), None)
+    if hidden is None:
+        return f"the topic {topic[:100]!r} is not among the sink's `topics`"
+    return (
+        f"the topic {topic[:100]!r} holds U+{ord(hidden):04X}, which cannot be seen: no regular expression of the "
+        "sink's `topics` allows that"
+    )
 
 
 def allowed(topics: Sequence[str]) -> Allowed:
@@ -135,17 +145,23 @@ def _check_name(name: str, text: str, record_names: Iterable[str] | None) -> Non
 
 
 def _texts(made: Template, name: str, batch: Batch, failures: Failures) -> list[str]:
+    lacking = "which the result lacks"
     if name.startswith("record."):
+        lacking = "which the record lacks"
         column = record_column(batch, name.removeprefix("record."))
+    elif name in batch:
+        column = batch.column(name)
     else:
-        column = batch.column(name) if name in batch else Column.absent(batch.size)
+        column = Column.absent(batch.size)
+        if record_column(batch, name).present.any():
+            lacking += f"; that of the record is {{record.{name}}}"
     values = _values(column, failures)
     if {value.__class__ for value in values} == {str}:
         return values
     texts = []
     for position, value in enumerate(values):
         try:
-            texts.append(_text(made, name, value))
+            texts.append(_text(made, name, value, lacking))
         except DataError as error:
             failures.setdefault(position, error)
             texts.append("")
@@ -160,9 +176,9 @@ def _values(column: Column, failures: Failures) -> list[Any]:
         return [MISSING if position in failures else column[position] for position in range(len(column))]
 
 
-def _text(made: Template, name: str, value: Any) -> str:
+def _text(made: Template, name: str, value: Any, lacking: str) -> str:
     if value is MISSING:
-        raise DataError(f'"{made.text}" needs the value "{name}", which the result lacks')
+        raise DataError(f'"{made.text}" needs the value "{name}", {lacking}')
     plain = _plain(value)
     if isinstance(plain, (str, int)):
         return str(plain)

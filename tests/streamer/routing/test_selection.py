@@ -289,6 +289,18 @@ def test_a_topic_that_is_not_allowed_is_a_failed_record() -> None:
     assert isinstance(error, StepError)
     assert error.step == "box"
     assert "'__consumer_offsets' is not among the sink's `topics`" in str(error)
+    assert r"'dog-1\n' holds U+000A, which cannot be seen" in str(got.failed[103])
+
+
+def test_a_value_that_only_the_record_has_is_told_with_its_name() -> None:
+    batch = recorded(batch_of(x=[1]), [b"m1"])
+    for topic, words in (
+        ("t/{key}", 'needs the value "key", which the result lacks; that of the record is {record.key}'),
+        ("t/{other}", 'needs the value "other", which the result lacks'),
+        ("t/{record.headers.trace}", 'needs the value "record.headers.trace", which the record lacks'),
+    ):
+        (error,) = selection(BoxConfig(topic=topic, topics=("^t/",)), "box").apply(batch).failed.values()
+        assert str(error).endswith(words)
 
 
 def test_a_missing_or_unfit_value_in_a_topic_is_a_failed_record() -> None:
