@@ -487,7 +487,9 @@ class NetworkSession(Session):
         self._short_lived += 1
         if self._short_lived == 3:
             _log.warning(
-                '%s: three connections in a row ended at once (%s); perhaps another client has the client id "%s", too',
+                '%s: three connections in a row ended at once (%s); perhaps another client has the client id "%s", '
+                "too, or the broker refuses what it is sent and does not say so: a topic that is not allowed, a "
+                "message that is too large",
                 self._settings.name,
                 reason,
                 self._settings.client_id,
