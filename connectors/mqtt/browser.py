@@ -6,7 +6,9 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+from pydantic import ValidationError
 
 from connectors.browser import AT_ONCE, Browser, Mark, TopicReader
 from connectors.mqtt.client import MqttClientFields
@@ -20,7 +22,7 @@ from connectors.mqtt.source import MqttSource
 from connectors.records import Records
 from connectors.sink import Sink
 from connectors.units import Position
-from pipelines.errors import ConnectorError
+from pipelines.errors import ConnectorError, DefinitionError, nearest
 
 _WAIT = 5.0
 """Seconds within which a broker has to answer."""
@@ -48,7 +50,7 @@ class MqttBrowser(Browser):
     def __init__(self, login: Mapping[str, Any], config: MqttClientFields | None = None) -> None:
         self._login = dict(login)
         self._config = config
-        self._url = MqttSourceConfig.model_validate({**self._login, "topics": "#"}).url
+        self._url = _made(MqttSourceConfig, {**self._login, "topics": "#"}).url
 
     @property
     def address(self) -> str:
@@ -75,11 +77,11 @@ class MqttBrowser(Browser):
         from connectors.mqtt.sinkconfig import MqttSinkConfig
 
         fields = {**self._login, "topic": topic or "none", "client_id": _name(name), "name": name}
-        return MqttSinkConfig.model_validate(fields).build()
+        return _made(MqttSinkConfig, fields).build()
 
     def _source(self, purpose: str, topics: tuple[str, ...], qos: int) -> MqttSourceConfig:
         fields = {**self._login, "topics": topics, "qos": qos, "client_id": _name(purpose)}
-        return MqttSourceConfig.model_validate(fields)
+        return _made(MqttSourceConfig, fields)
 
     def _look(self, config: MqttSourceConfig, *, subscribe: bool) -> tuple[Granted, Grants]:
         """Connect, subscribe if asked, and disconnect without leaving a session."""
@@ -97,6 +99,21 @@ class MqttBrowser(Browser):
         finally:
             link.close()
         return told.granted, told.grants or {}
+
+
+_Made = TypeVar("_Made", bound=MqttClientFields)
+
+
+def _made(kind: type[_Made], fields: Mapping[str, Any]) -> _Made:
+    """The configuration with these fields. Raises `DefinitionError` that names the first wrong one."""
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or str(fields.get("url", kind.__name__))
+        if first["type"] == "extra_forbidden":
+            raise DefinitionError(f"{place}: no such field{nearest(place, kind.model_fields)}") from None
+        raise DefinitionError(f"{place}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
 class MqttTopicReader(TopicReader):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from connectors.compiledform import HasCompiledForm
 from connectors.config import ConnectorConfig, SourceConfig
@@ -233,12 +233,7 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
         """The broker at this URL; `client` are fields of a source, such as `username`, `password` and `tls.ca`."""
         from connectors.mqtt.browser import MqttBrowser
 
-        try:
-            return MqttBrowser({**fields_of(client), "url": address})
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise DefinitionError(f"{place or address}: {first['msg'].removeprefix('Value error, ')}") from None
+        return MqttBrowser({**fields_of(client), "url": address})
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same source; where it names no `client_id`, the names of the service and the source make it."""

@@ -68,6 +68,17 @@ def test_what_is_sent_arrives(broker: FaultyMqtt) -> None:
         assert [one.value for one in messages_of_records(reader.poll(10.0))] == [b"1"]
 
 
+def test_a_wrong_topic_or_field_is_told_in_one_line() -> None:
+    """`streamer send 'a/#' ...`, `streamer tap 'a/#/b'`, `-X user=me`."""
+    found = bus("mqtt://127.0.0.1:1", None)
+    with pytest.raises(DefinitionError, match=r'^topic: nothing can be published to "a/#": a topic name holds no wild'):
+        found.sink("a/#", "send")
+    with pytest.raises(DefinitionError, match=r"^topics: topic 'a/#/b': the wildcard # must be the whole last level$"):
+        found.reader("a/#/b", "tap")
+    with pytest.raises(DefinitionError, match=r'^usrname: no such field; did you mean "username"'):
+        bus("mqtt://127.0.0.1:1", ["usrname=me"])
+
+
 @pytest.mark.slow
 def test_a_broker_that_is_not_there_is_an_error_that_may_pass() -> None:
     with pytest.raises(ConnectorError, match="does not answer") as raised:
