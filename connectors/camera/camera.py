@@ -65,7 +65,7 @@ class Camera:
         self.settings = settings
         self.address = settings.address
         self.health = Health(settings.stall if settings.address.live else 0.0)
-        self.waiting = Waiting(settings.policy, settings.max_frames, settings.max_age, arrived, self.health.drop)
+        self.waiting = Waiting(settings.policy, settings.max_frames, settings.max_age, arrived, self._not_run)
         self.connection = 0
         """The number of the present connection; 0: there is none."""
         self.footage: Footage | None = None
@@ -110,6 +110,12 @@ class Camera:
         too."""
         with self._arrived:
             self.health.drop(cause, count)
+
+    def _not_run(self, cause: Cause, frame: Frame) -> None:
+        """A frame that waited was dropped. The lock is held."""
+        self.health.drop(cause)
+        if self.footage is not None:
+            self.footage.dropped(frame.facts.number)
 
     def _run(self) -> None:
         try:

@@ -158,6 +158,11 @@ class Footage:
             while self._unsettled and self._unsettled[0][0] < number:
                 self._unsettled.popleft()
 
+    def dropped(self, number: int) -> None:
+        """The picture of this number was not run, so it has no results."""
+        with self._lock:
+            self._unsettled = deque(one for one in self._unsettled if one[0] != number)
+
     def awaits(self, at: float) -> bool:
         """Whether pictures of a file at this time or before may still have results."""
         with self._lock:

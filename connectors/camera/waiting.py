@@ -25,13 +25,18 @@ class Waiting:
 
     `latest` keeps one frame, the newest. `fifo` keeps `max_frames`, and drops the oldest beyond them and those older
     than `max_age` seconds. `block` keeps `max_frames`, and makes the camera wait. `arrived` is the source's: callers of
-    any method but `put` hold it. `drop` is called for each dropped frame.
+    any method but `put` hold it. `drop` is called with each dropped frame and the cause.
 
     Frames of a file (`block`) are not urgent, so they are polled together: one batch instead of many.
     """
 
     def __init__(
-        self, policy: Policy, max_frames: int, max_age: float | None, arrived: Condition, drop: Callable[[Cause], None]
+        self,
+        policy: Policy,
+        max_frames: int,
+        max_age: float | None,
+        arrived: Condition,
+        drop: Callable[[Cause, Frame], None],
     ) -> None:
         self._policy = policy
         self._most = 1 if policy == "latest" else max_frames
@@ -78,11 +83,10 @@ class Waiting:
             while self._together and len(self._frames) >= self._most and not self.closed:
                 self._arrived.wait()
             if self.closed:
-                self._drop("closed")
+                self._drop("closed", frame)
                 return
             while len(self._frames) >= self._most:
-                self._frames.popleft()
-                self._drop("replaced" if self._policy == "latest" else "full")
+                self._drop("replaced" if self._policy == "latest" else "full", self._frames.popleft())
             self._frames.append(frame)
             if not self._together or self.full:
                 self._arrived.notify_all()
@@ -107,8 +111,7 @@ class Waiting:
         """Drop the frames that wait, and take no more."""
         self.closed = True
         while self._frames:
-            self._frames.popleft()
-            self._drop("closed")
+            self._drop("closed", self._frames.popleft())
         self._arrived.notify_all()
 
     def _drop_old(self) -> None:
@@ -116,5 +119,4 @@ class Waiting:
             return
         oldest = time.monotonic() - self._max_age
         while self._frames and self._frames[0].at < oldest:
-            self._frames.popleft()
-            self._drop("old")
+            self._drop("old", self._frames.popleft())

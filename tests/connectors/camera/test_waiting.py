@@ -27,7 +27,7 @@ def frame(number: int, age: float = 0.0) -> Frame:
 
 def waiting(policy: Any, max_frames: int = 3, max_age: float | None = None) -> tuple[Waiting, Counter[str]]:
     drops: Counter[str] = Counter()
-    return Waiting(policy, max_frames, max_age, threading.Condition(), lambda cause: drops.update([cause])), drops
+    return Waiting(policy, max_frames, max_age, threading.Condition(), lambda cause, _: drops.update([cause])), drops
 
 
 def put(found: Waiting, count: int) -> None:
