@@ -227,8 +227,12 @@ class Footage:
             now = time.monotonic()
         else:
             stamp = packet.dts if packet.dts is not None else packet.pts
-            base = packet.time_base
-            now = self._now if stamp is None or base is None else self._base + float(stamp * Fraction(base))
+            base = Fraction(packet.time_base or _MILLISECONDS)
+            if stamp is None:
+                # A film without times, such as a bare H.264 stream.
+                now = self._now + float((packet.duration or 0) * base)
+            else:
+                now = self._base + float(stamp * base)
         self._now = max(self._now, now)
         return self._now
 

@@ -10,14 +10,12 @@ from typing import Final
 
 from connectors.camera.address import Address
 from connectors.camera.upright import Upright
-from connectors.camera.video import Opening, Picture, Video, VideoError, check_size, decoder_options, pyav, reason
+from connectors.camera.video import RATE, Opening, Picture, Video, VideoError, check_size, decoder_options, pyav, reason
 
 _log = logging.getLogger(__name__)
 
 SUFFIXES: Final = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 """The suffixes of pictures' files."""
-RATE: Final = 25.0
-"""Pictures a second, from which the times in the stream are computed."""
 
 
 def pictures(folder: Path) -> list[Path]:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PATIENT: Final = {"analyzeduration": "5000000", "probesize": "5000000"}
+_SNAPSHOT: Final = "its URL gives one picture and ends: take the URL of its video stream"
+RATE: Final = 25.0
+"""Pictures a second of files that hold no times."""
 _REMEMBERED: Final = 64
 """The number of packets whose time of receipt is kept until the decoder outputs their picture."""
 
@@ -129,8 +132,7 @@ class Stream(Video):
         self._errors = pyav().FFmpegError, OSError, ValueError
         self._upright = Upright()
         self._container = _opened(address, opening, further)
-        # The demuxer of multipart HTTP makes up times: 25 pictures a second, at any real rate.
-        self._timed = self._container.format.name != "mpjpeg"
+        self._timed = not _makes_up_times(self._container.format, live=address.live)
         # Only RTCP has the camera's time. To look for it in each packet takes as long as all else in `read`.
         self._clocked = address.kind is Kind.RTSP
         try:
@@ -142,6 +144,7 @@ class Stream(Video):
             self.close()
             raise
         self._received: OrderedDict[int, tuple[float, float | None, float]] = OrderedDict()
+        self._count = 0
 
     def read(self) -> Sequence[Picture] | None:
         """As `Video.read`."""
@@ -149,11 +152,13 @@ class Stream(Video):
             packet = next(self._packets, None)
             failed = None
         except self._errors as error:
-            failed = reason(error, self._address, self._opening.silence, "data")
+            failed = self._broken(error)
         if failed is not None:
             # Not raised inside `except`: the error of libav, which holds the URL, would be kept as its context.
             raise failed
         if packet is None:
+            if self._is_snapshot:
+                raise VideoError(_SNAPSHOT)
             return None
         receipt = time.time()
         clock = _clock(packet) if self._clocked else None
@@ -174,8 +179,21 @@ class Stream(Video):
         with suppress(Exception):
             self._container.close()
 
+    @property
+    def _is_snapshot(self) -> bool:
+        """Whether the URL gave a picture's file, which libav shows as a video of one picture."""
+        return self._address.kind is Kind.HTTP and self._count == 1 and _is_pipe(self._container.format)
+
+    def _broken(self, error: Exception) -> VideoError:
+        failed = reason(error, self._address, self._opening.silence, "data")
+        return VideoError(_SNAPSHOT) if self._is_snapshot and not isinstance(failed, SilentError) else failed
+
     def _picture(self, frame: av.VideoFrame, receipt: float, clock: float | None, at: float) -> Picture:
         seconds = None if frame.pts is None or not self._timed else frame.time
+        if seconds is None and not self._address.live:
+            # A film without times, such as a bare H.264 stream, is played at the rate that libav assumes.
+            seconds = self._count / (self.rate or RATE)
+        self._count += 1
         if frame.pts is not None:
             receipt, clock, at = self._received.pop(frame.pts, (receipt, clock, at))
         # Not all decoders enforce `max_pixels`.
@@ -207,6 +225,23 @@ class Stream(Video):
         return stream
 
 
+def _makes_up_times(format: av.ContainerFormat, *, live: bool) -> bool:
+    """Whether libav makes up the times of such a stream: 25 pictures a second, at any real rate.
+
+    A film needs some times, and the made up ones of its format are as good as others.
+    """
+    from av.format import Flags
+
+    if format.name == "mpjpeg":
+        return True
+    return live and (Flags.no_timestamps in Flags(format.flags) or _is_pipe(format))
+
+
+def _is_pipe(format: av.ContainerFormat) -> bool:
+    """Whether libav reads pictures' files that follow each other, or a single one."""
+    return format.name.endswith("_pipe")
+
+
 def decoder_options(codec: str, opening: Opening, *, live: bool) -> dict[str, str]:
     """The options of a decoder: pictures have at most `max_pixels`, and a JPEG that is cut short is an error.
 
@@ -235,6 +270,8 @@ def _opened(address: Address, opening: Opening, further: Mapping[str, str]) -> A
         )
     if address.path is not None and not address.path.exists():
         raise VideoError(f"there is no file {address.shown}")
+    if address.path is not None and address.path.is_file() and not address.path.stat().st_size:
+        raise VideoError("the file is empty")
     try:
         return av.open(
             address.target,
@@ -280,12 +317,19 @@ def reason(error: Exception, address: Address, seconds: float, awaited: str) -> 
         return RefusedError("the camera forbids it to this user (403)")
     if getattr(error, "errno", None) == errno.EIO and address.host is not None and not _is_known(address.host):
         return VideoError(f'there is no host "{address.host}", or no name server that knows it')
+    if getattr(error, "errno", None) == errno.EIO and address.kind is Kind.HTTP:
+        # An answer that ends where libav expects more, and redirects without end.
+        return VideoError(
+            "the connection ended before a picture came: is this the URL of a video stream?"
+            if awaited == "answer"
+            else "the camera ended the stream"
+        )
     for kind, words in (
         (av.error.HTTPNotFoundError, "the camera has no such stream (404): is the path of the URL right?"),
         (ConnectionRefusedError, "nothing listens at this address: connection refused"),
         (PermissionError, "this process may not read it"),
         (FileNotFoundError, "it is not there"),
-        (av.error.InvalidDataError, "its data are no video that libav can read"),
+        (av.error.InvalidDataError, f"its data are no video that libav can read{_CAUSES.get(address.kind, '')}"),
         (
             av.error.ArgumentError,
             "libav refuses it: an unknown option, or a redirect to a protocol that is not allowed",
@@ -295,6 +339,14 @@ def reason(error: Exception, address: Address, seconds: float, awaited: str) -> 
             return VideoError(words)
     text = getattr(error, "strerror", None) or (str(error) if not isinstance(error, OSError) else type(error).__name__)
     return VideoError(address.scrubbed(str(text)))
+
+
+_CAUSES: Final[Mapping[Kind, str]] = {
+    Kind.RTSP: ": are the port and the path of the URL right?",
+    Kind.HTTP: ": is the path of the URL right? A camera that sends JPEG pictures may need `format: mjpeg`",
+    Kind.FILE: ": is the file cut short?",
+}
+"""What to look at when data are no video."""
 
 
 def _is_known(host: str) -> bool:

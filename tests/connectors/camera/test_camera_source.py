@@ -15,7 +15,7 @@ import PIL.Image
 import pytest
 from camerareader import CameraReader, reading, shown
 from httpcamera import HttpCamera
-from numberedpictures import jpeg, number_in, picture, video
+from numberedpictures import clip, jpeg, number_in, picture, video
 from pydantic import ValidationError
 from rtspcamera import RtspCamera
 
@@ -273,6 +273,31 @@ def test_a_jpeg_of_a_stream_that_is_cut_short_is_counted_and_one_without_an_end_
         assert reader.cameras.cameras()["gate"]["drops"] == {"corrupt": 1}
 
 
+def test_a_camera_without_times_gives_as_many_pictures_a_second_as_are_wanted() -> None:
+    # libav takes 25 pictures a second for granted here, of which this camera gives ten.
+    with HttpCamera(fps=10) as camera, reading({"dock": {"url": camera.url, "format": "mjpeg", "fps": 5}}) as reader:
+        found = reader.see("dock", 8)
+        assert not any("pts" in dict(one.message.headers) for one in found)
+        times = [dict(one.message.extras)["receipt"] for one in found]
+        assert times[-1] - times[0] < 2400
+
+
+@pytest.mark.parametrize("codec", ["h264", "h265"])
+def test_a_film_without_times_is_played_at_its_usual_rate(tmp_path: Path, codec: str) -> None:
+    units = [unit for shown in clip(codec).units for unit in shown]
+    film = tmp_path / f"film.{codec}"
+    film.write_bytes(b"".join(b"\0\0\0\1" + unit for unit in units))
+    began = time.monotonic()
+    cameras = {"fast": str(film), "slow": {"url": str(film), "real_time": True, "policy": "fifo", "max_frames": 100}}
+    with reading(cameras) as reader:
+        reader.to_the_end()
+        assert time.monotonic() - began > 0.7
+        for name in cameras:
+            assert [shown(one) for one in reader.of(name)] == list(range(20))
+            times = [one.message.timestamp or 0 for one in reader.of(name)]
+            assert 750 <= times[-1] - times[0] <= 770
+
+
 def test_hls_is_read(tmp_path: Path) -> None:
     video(str(tmp_path / "film.mp4"), frames=20)
     with av.open(str(tmp_path / "film.mp4")) as film, av.open(str(tmp_path / "live.m3u8"), "w", format="hls") as list_:
@@ -330,10 +355,23 @@ def test_a_rewind_begins_a_new_lane_and_brings_nothing_back() -> None:
 
 def test_a_file_that_is_no_video_ends_the_service(tmp_path: Path) -> None:
     (tmp_path / "text.mp4").write_text("no video")
-    source = CameraSourceConfig.model_validate({"cameras": {"a": str(tmp_path / "text.mp4")}}).build()
-    with CameraReader(source) as reader, pytest.raises(ConnectorError, match="a: its data are no video") as caught:
+    (tmp_path / "empty.mp4").touch()
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "text.jpg").write_text("no picture")
+    whole = tmp_path / "whole.mkv"
+    video(str(whole))
+    (tmp_path / "cut.mkv").write_bytes(whole.read_bytes()[:900])
+    cameras = {name.partition(".")[0]: str(tmp_path / name) for name in ("text.mp4", "empty.mp4", "photos", "cut.mkv")}
+    source = CameraSourceConfig.model_validate({"cameras": cameras}).build()
+    with CameraReader(source) as reader, pytest.raises(ConnectorError, match="nothing can be read") as caught:
         reader.listen(20)
-    assert "nothing can be read" in str(caught.value)
+    for words in (
+        "text: its data are no video that libav can read: is the file cut short?",
+        "empty: the file is empty",
+        "photos: it ended without a picture that can be decoded",
+        "cut: it ended without a picture that can be decoded",
+    ):
+        assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(

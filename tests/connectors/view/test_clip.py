@@ -188,6 +188,34 @@ def test_a_film_that_is_read_to_its_end_before_the_clip_begins_loses_nothing_of_
     assert numbers(path) == list(range(40))
 
 
+def test_the_last_pictures_of_a_film_keep_no_clip_open_if_they_were_dropped(recording: Any, tmp_path: Path) -> None:
+    video(str(tmp_path / "film.mp4"), frames=20, fps=10)
+    film = {"url": str(tmp_path / "film.mp4"), "policy": "fifo", "max_frames": 100, "max_age": "0.5s"}
+    with RtspCamera() as other:
+        clips, reader = recording({"film": film, "gate": other.url}, before="1s", after="3s")
+        reader.wait(lambda: reader.state("film") == "ended")
+        while not reader.of("film"):
+            reader.poll(max_records=1)
+        clips.event(reader.of("film")[0])
+        time.sleep(0.6)
+        reader.wait(lambda: reader.cameras.cameras()["film"]["drops"] == {"old": 20 - len(reader.of("film"))})
+        until(lambda: clips.sink.files == 1, reader)
+        assert numbers(clips.files()[0]) == list(range(20))
+
+
+@pytest.mark.parametrize("codec", ["h264", "h265"])
+def test_a_film_without_times_has_clips_of_the_right_length(recording: Any, tmp_path: Path, codec: str) -> None:
+    units = [unit for picture in encoded(codec).units for unit in picture]
+    (tmp_path / f"film.{codec}").write_bytes(b"".join(b"\0\0\0\1" + unit for unit in units))
+    clips, reader = recording({"film": str(tmp_path / f"film.{codec}")}, before=0.1, after=0.1)
+    clips.event(reader.see("film", 13)[-1])
+    until(lambda: clips.sink.files == 1, reader)
+    found = numbers(clips.files()[0])
+    assert 12 in found
+    assert 5 <= found[0] <= 10
+    assert 14 <= found[-1] <= 17
+
+
 def test_a_film_that_is_repeated_goes_on_in_a_file_of_its_own(recording: Any, tmp_path: Path) -> None:
     video(str(tmp_path / "film.mp4"), frames=20, fps=10)
     clips, reader = recording(
