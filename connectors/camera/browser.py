@@ -81,7 +81,8 @@ def _seen(settings: Settings) -> tuple[bool, str]:
     except VideoError as error:
         return False, str(error)
     if not pictures:
-        return False, f"it opens, but gives no picture within {time.monotonic() - began:.0f} s"
+        within = f" within {time.monotonic() - began:.0f} s" if camera else " that can be decoded"
+        return False, f"it opens, but gives no picture{within}"
     last = pictures[-1]
     rate = _rate(pictures) or announced
     said = [f"{codec} {last.frame.width}x{last.frame.height}", f"{rate:.0f} fps" if rate else "rate not known"]

@@ -140,9 +140,11 @@ class Camera:
                 trouble, refused = str(error), isinstance(error, RefusedError)
             except Exception as error:  # noqa: BLE001 - no error of one camera may disturb the others
                 trouble = self.address.scrubbed(f"{type(error).__name__}: {error}")
+            if not trouble and self.health.pictures == before and not self._stop.is_set():
+                trouble = "it ended without a picture that can be decoded"
             with self._arrived:
                 self.connection = 0
-            if not trouble and not (self.settings.loop and self.health.pictures > before):
+            if not trouble and not self.settings.loop:
                 self._becomes(State.ENDED)
                 return
             if trouble and not self.address.live:

@@ -91,7 +91,7 @@ class CameraFields(BaseModel):
     password: SecretStr | None = None
     """The password; any character may be in it, other than in a URL."""
     format: str | None = None
-    """The name of the format in libav, where libav cannot detect it or takes too long: mpjpeg begins a second earlier if a camera gives a picture a second; avfoundation and dshow are the cameras of other systems."""  # noqa: E501
+    """The name of the format in libav, where libav cannot detect it or takes too long: mpjpeg begins a second earlier if a camera gives a picture a second; mjpeg finds the pictures of HTTP cameras whose headers are wrong; avfoundation and dshow are the cameras of other systems."""  # noqa: E501
     transport: Literal["tcp", "udp"] = "tcp"
     """How RTSP sends pictures. UDP loses packets, and so parts of pictures."""
     policy: Literal["latest", "fifo", "block"] | None = None
@@ -125,7 +125,7 @@ class CameraFields(BaseModel):
     max_pixels: PositiveInt = 40_000_000
     """The largest picture that is accepted, width times height; larger ones are refused before they are decoded."""
     options: dict[str, Annotated[SecretStr, BeforeValidator(_as_text)]] = {}
-    """Options of libav that have no field of their own: rtsp_flags, user_agent, headers, framerate of a device, ... They override ours. Their values are not shown."""  # noqa: E501
+    """Options of libav that have no field of their own: rtsp_flags, user_agent, headers, framerate of a device, ... They override ours. libav says nothing of names that it does not know, so look twice. Their values are not shown."""  # noqa: E501
 
     _address: Address = PrivateAttr()
 

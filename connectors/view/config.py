@@ -168,9 +168,9 @@ class ClipSinkConfig(SinkConfig):
     memory: Size = 32 * 2**20
     """The most memory for the packets of each camera: those of the last `before` and ten seconds more, as results come later than pictures; of a file, those before the first picture without its result."""  # noqa: E501
     max_files: PositiveInt = 1000
-    """How many files are kept; the oldest ones whose names match `name` are deleted."""
+    """How many files are kept; the oldest ones whose names match `file_name` are deleted."""
     max_size: Size = 10 * 2**30
-    """The largest size of all files whose names match `name`; the oldest ones are deleted."""
+    """The largest size of all files whose names match `file_name`; the oldest ones are deleted."""
 
     @field_validator("file_name")
     @classmethod

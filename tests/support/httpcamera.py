@@ -33,6 +33,8 @@ class HttpCamera:
         self.fps = fps
         self.stalled = False
         """Sends nothing, and keeps the connection."""
+        self.part_type = "image/jpeg"
+        """The content type of each picture."""
         self.connections = 0
         """Requests that were answered."""
         self.pictures: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -104,7 +106,8 @@ class HttpCamera:
                 self.pictures.put(file)
                 return
             number += 1
-            answer.wfile.write(b"--next\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n" % len(file))
+            head = f"--next\r\nContent-Type: {self.part_type}\r\nContent-Length: {len(file)}\r\n\r\n"
+            answer.wfile.write(head.encode())
             answer.wfile.write(file + b"\r\n")
 
     def _next(self, number: int) -> bytes | None:

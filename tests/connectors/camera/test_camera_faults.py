@@ -17,7 +17,7 @@ import psutil
 import pytest
 from camerareader import CameraReader, reading, shown
 from httpcamera import HttpCamera
-from numberedpictures import clip, video
+from numberedpictures import clip, jpeg, video
 from rtspcamera import RtspCamera
 
 from connectors.source import LaneEnded
@@ -199,7 +199,7 @@ def test_every_trouble_is_told_without_a_login_and_the_other_cameras_go_on(
             "rtsp": (f"rtsp://admin:wr0ngpass@127.0.0.1:{rtsp.port}/live", "another user name and password (401)"),
             "http": (f"http://admin:wr0ngpass@127.0.0.1:{http.port}/", "another user name and password (401)"),
             "sound": (sound.url, "no video in it, only audio"),
-            "refusing": (refusing.url.replace("//", "//admin:wr0ngpass@"), "no video that libav can read"),
+            "refusing": (refusing.url.replace("//", "//admin:wr0ngpass@"), "are the port and the path of the URL"),
             "redirecting": (redirecting.url, "a redirect to a protocol that is not allowed"),
             "redirecting_rtsp": (redirecting_rtsp.url, "a redirect to a protocol that is not allowed"),
             "endless": (endless.url, ""),
@@ -219,6 +219,24 @@ def test_every_trouble_is_told_without_a_login_and_the_other_cameras_go_on(
             said = caplog.text + repr(reader.cameras.cameras()) + repr(reader.seen) + repr(reader.source.metrics())
             assert "wr0ngpass" not in said
             assert "another user name and password" in said
+
+
+def test_an_answer_that_is_no_video_is_told_with_what_to_look_at(tmp_path: Path) -> None:
+    (tmp_path / "login.html").write_text("<html>Please log in.")
+    (tmp_path / "snapshot.jpg").write_bytes(jpeg(1))
+    with HttpCamera(folder=tmp_path) as files, HttpCamera() as odd:
+        odd.part_type = "image/jpg"
+        urls = {name: files.url.replace("live.mjpeg", name) for name in ("login.html", "snapshot.jpg")}
+        wanted = {
+            "login.html": "the connection ended before a picture came: is this the URL of a video stream?",
+            "snapshot.jpg": "its URL gives one picture and ends: take the URL of its video stream",
+            "odd": "A camera that sends JPEG pictures may need `format: mjpeg`",
+        }
+        as_told = {"url": odd.url, "format": "mjpeg"}
+        with reading({**urls, "odd": odd.url, "as-told": as_told}) as reader:
+            reader.see("as-told")
+            for name, reason in wanted.items():
+                reader.wait(lambda name=name, reason=reason: reason in reader.reason(name), reason)  # type: ignore[misc]
 
 
 def test_a_refused_login_is_not_tried_again_soon_as_cameras_lock_such_guests_out(
