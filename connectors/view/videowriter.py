@@ -201,9 +201,21 @@ class VideoWriter:
         # Times in the video have to rise, even if the clock goes back.
         self._last = max(stamp - self._began, self._last + 1)
         frame.pts, frame.time_base = self._last, _MILLISECONDS
-        for packet in self._stream.encode(frame):
+        for packet in self._encoded(self._stream, frame):
             self._container.mux(packet)
         self.written += 1
+
+    def _encoded(self, stream: VideoStream, frame: Any) -> list[Any]:
+        """The packets of a frame; the first one opens the encoder."""
+        try:
+            return list(stream.encode(frame))
+        except _pyav().error.ArgumentError:
+            encoding = self._encoding
+            options = ", ".join(f"{name}: {value}" for name, value in encoding.options.items())
+        raise ConnectorError(
+            f'the encoder "{encoding.encoder}" refuses pictures of {stream.width} x {stream.height} with the options '
+            f"{{{options}}}; change `options` or `encoder` of the sink"
+        )
 
     def _lost(self, error: OSError) -> None:
         reason = _told(error)

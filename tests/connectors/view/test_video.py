@@ -183,6 +183,13 @@ def test_an_encoder_that_is_not_there_is_named(writing: Any) -> None:
         sink.barrier(soon())
 
 
+def test_an_encoder_that_refuses_its_options_is_told_with_them(writing: Any) -> None:
+    sink = writing(options={"preset": "fats"})
+    deliver(sink, at(0))
+    with pytest.raises(ConnectorError, match=r'"libx264" refuses .* with the options {preset: fats}; change `options`'):
+        sink.barrier(soon())
+
+
 def test_a_server_that_is_away_is_passed_over_and_its_login_is_told_to_nobody(
     writing: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
