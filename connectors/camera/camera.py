@@ -16,7 +16,7 @@ from connectors.camera.footage import Footage
 from connectors.camera.frame import Facts, Frame
 from connectors.camera.health import Health, State
 from connectors.camera.rate import Rate
-from connectors.camera.video import Opening, Picture, RefusedError, SilentError, Video, VideoError, open_video
+from connectors.camera.video import RATE, Opening, Picture, RefusedError, SilentError, Video, VideoError, open_video
 from connectors.camera.waiting import Cause, Policy, Waiting
 from connectors.camera.watch import Watch
 
@@ -77,6 +77,10 @@ class Camera:
         self._number = int(time.time() * 1000) if settings.address.live else 0
         self._backoff = Backoff(_LEAST_WAIT, _MOST_WAIT)
         self.rate = None if settings.fps is None else Rate(settings.fps)
+        self.played = 0.0
+        """Seconds of a file that were read so far, over all repetitions. For the camera's thread."""
+        self.began: float | None = None
+        """When a file that is read in real time would have begun, on `time.monotonic`. For the camera's thread."""
         self._thread = threading.Thread(target=self._run, name=f"camera {name}", daemon=True)
 
     def start(self) -> None:
@@ -217,7 +221,9 @@ class _Taker:
         self._video = video
         self._paced = paced
         self._stamps = Stamps(camera.health, camera.settings.clock_tolerance, live=camera.address.live)
-        self._began: float | None = None
+        self._period = 1.0 / (video.rate or RATE)
+        self._before = camera.played
+        self._first: float | None = None
         self._scaler: object | None = None
         self._measured: tuple[int, int, str] | None = None
         self._byte_count = 0
@@ -226,15 +232,15 @@ class _Taker:
         """Queue the picture for the source, if it is wanted; a file that is read in real time waits for the picture's
         time."""
         camera = self._camera
-        if self._paced and picture.seconds is not None:
-            self._wait(picture.seconds, stop)
+        seconds = self._seconds(picture)
+        if self._paced and seconds is not None:
+            self._wait(seconds, stop)
             picture = picture._replace(receipt=time.time())
         camera.health.picture()
         camera.health.size = self._video.size
         number = camera.next_number()
         timestamp = self._stamps.of(picture)
-        seconds = time.monotonic() if picture.seconds is None else picture.seconds
-        if camera.rate is not None and not camera.rate.wants(seconds):
+        if camera.rate is not None and not camera.rate.wants(time.monotonic() if seconds is None else seconds):
             camera.drop("rate")
             return
         if camera.footage is not None:
@@ -255,12 +261,22 @@ class _Taker:
             )
         )
 
+    def _seconds(self, picture: Picture) -> float | None:
+        """The time of the picture in the stream; of a file that is repeated it goes on with each repetition."""
+        if self._camera.address.live or picture.seconds is None:
+            return picture.seconds
+        if self._first is None:
+            self._first = picture.seconds
+        seconds = self._before + picture.seconds - self._first
+        self._camera.played = max(self._camera.played, seconds + self._period)
+        return seconds
+
     def _wait(self, seconds: float, stop: threading.Event) -> None:
-        now = time.monotonic()
-        if self._began is None or now - (self._began + seconds) > 1.0:
+        camera, now = self._camera, time.monotonic()
+        if camera.began is None or now - (camera.began + seconds) > 1.0:
             # A reader that has fallen behind goes on at the normal rate from here, and does not rush to catch up.
-            self._began = now - seconds
-        stop.wait(max(0.0, self._began + seconds - now))
+            camera.began = now - seconds
+        stop.wait(max(0.0, camera.began + seconds - now))
 
     def _bytes_of(self, frame: av.VideoFrame) -> int:
         """Bytes of the picture in memory; the same for pictures of one size and format."""

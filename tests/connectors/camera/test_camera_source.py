@@ -273,6 +273,21 @@ def test_a_jpeg_of_a_stream_that_is_cut_short_is_counted_and_one_without_an_end_
         assert reader.cameras.cameras()["gate"]["drops"] == {"corrupt": 1}
 
 
+@pytest.mark.parametrize("photos", [1, 3])
+def test_a_short_film_that_is_repeated_is_played_on_at_its_rate(tmp_path: Path, photos: int) -> None:
+    for number in range(photos):
+        (tmp_path / f"{number}.jpg").write_bytes(jpeg(number, 160, 96))
+    fields = {"url": str(tmp_path), "loop": True, "real_time": True, "policy": "fifo", "max_frames": 100}
+    with reading({"all": fields, "some": {**fields, "fps": 5}}) as reader:
+        began = time.monotonic()
+        reader.see("some", 8)
+        assert 1.2 < time.monotonic() - began < 6
+        told = reader.cameras.cameras()
+        # Of 25 pictures a second, five.
+        assert 3 < told["some"]["pictures"] / told["some"]["delivered"] < 6
+        assert told["all"]["pictures"] < 26 * (time.monotonic() - began + 2.5)
+
+
 def test_a_camera_without_times_gives_as_many_pictures_a_second_as_are_wanted() -> None:
     # libav takes 25 pictures a second for granted here, of which this camera gives ten.
     with HttpCamera(fps=10) as camera, reading({"dock": {"url": camera.url, "format": "mjpeg", "fps": 5}}) as reader:
