@@ -144,11 +144,12 @@ class Camera:
                 trouble, refused = str(error), isinstance(error, RefusedError)
             except Exception as error:  # noqa: BLE001 - no error of one camera may disturb the others
                 trouble = self.address.scrubbed(f"{type(error).__name__}: {error}")
-            if not trouble and self.health.pictures == before and not self._stop.is_set():
+            gave_nothing = self.health.pictures == before and not self._stop.is_set()
+            if not trouble and gave_nothing and self.address.kind is Kind.FILE:
                 trouble = "it ended without a picture that can be decoded"
             with self._arrived:
                 self.connection = 0
-            if not trouble and not self.settings.loop:
+            if not trouble and not (self.settings.loop and self.health.pictures > before):
                 self._becomes(State.ENDED)
                 return
             if trouble and not self.address.live:

@@ -371,19 +371,16 @@ def test_a_rewind_begins_a_new_lane_and_brings_nothing_back() -> None:
 def test_a_file_that_is_no_video_ends_the_service(tmp_path: Path) -> None:
     (tmp_path / "text.mp4").write_text("no video")
     (tmp_path / "empty.mp4").touch()
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "text.jpg").write_text("no picture")
     whole = tmp_path / "whole.mkv"
     video(str(whole))
     (tmp_path / "cut.mkv").write_bytes(whole.read_bytes()[:900])
-    cameras = {name.partition(".")[0]: str(tmp_path / name) for name in ("text.mp4", "empty.mp4", "photos", "cut.mkv")}
+    cameras = {name.partition(".")[0]: str(tmp_path / name) for name in ("text.mp4", "empty.mp4", "cut.mkv")}
     source = CameraSourceConfig.model_validate({"cameras": cameras}).build()
     with CameraReader(source) as reader, pytest.raises(ConnectorError, match="nothing can be read") as caught:
         reader.listen(20)
     for words in (
         "text: its data are no video that libav can read: is the file cut short?",
         "empty: the file is empty",
-        "photos: it ended without a picture that can be decoded",
         "cut: it ended without a picture that can be decoded",
     ):
         assert words in str(caught.value)
