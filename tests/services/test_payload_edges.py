@@ -158,7 +158,7 @@ def test_a_value_that_is_missing_odd_or_huge_is_told_in_its_record_alone(
     [
         (b'{"id": 1}', 'Value not found for key "x"; there are id; the model\'s input'),
         (b'{"x": "hot"}', 'but key "x" holds STRING; an array, numbers or lists of numbers are needed'),
-        (b'{"x": [1]}', 'but key "x" holds float64 [1]; axis 1 must have the length 2'),
+        (b'{"x": [1]}', 'but key "x" holds int64 [1]; axis 1 must have the length 2'),
         (b'{"x": [[1, 2], [3]]}', 'The lists of key "x" have different lengths and make no array'),
         (b'{"x": ["1", "2"]}', 'Can\'t convert type STRING to an NDArray (key "x")'),
         (b'{"x": {"a": 1}}', 'but key "x" holds DATA; an array, numbers or lists of numbers are needed'),

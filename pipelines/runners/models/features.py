@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.data.batch import Batch
-from pipelines.data.columns import MISSING, Column, DenseColumn, Mask
+from pipelines.data.columns import MISSING, Column, DenseColumn, Mask, ObjectColumn
 from pipelines.data.listscolumn import ListsColumn
 from pipelines.data.result import Result
 from pipelines.errors import DataError, RowsFailed, StreamerError, WrongTypeError, nearest
@@ -204,7 +204,7 @@ class FeatureStack:
         column = _column(feature, batch)
         if column is None:
             return np.full(batch.size, feature.default)
-        if column.type is ValueType.LIST and (not isinstance(column, ListsColumn) or column.has_empty):
+        if _has_lists(column):
             raise WrongTypeError(f'the lists of "{feature.field}" are looked at one by one')
         if feature.default is None:
             return column.array
@@ -251,6 +251,15 @@ def _column(feature: Feature, batch: Batch) -> Column | None:
             raise RowsFailed({row: errors[_hint(value)] for row, value in cells})
         return column
     return None
+
+
+def _has_lists(column: Column) -> bool:
+    """Whether there are lists that are no array yet: one of each has to be made, and empty ones refused."""
+    if isinstance(column, ListsColumn):
+        return column.has_empty
+    if isinstance(column, ObjectColumn) and column.type is None:
+        return any(isinstance(value, list) for value in column.objects)
+    return column.type is ValueType.LIST
 
 
 def _is_default(feature: Feature, batch: Batch) -> bool:

@@ -235,9 +235,10 @@ class ModelInput:
             if any(type(one) is not wanted for one in array.flat):
                 raise self._refused("a list", f"lists of equal lengths with {wanted.__name__} elements are needed")
             return array.astype(dtype)
-        # Konduit Serving makes float32 of lists; a model with a wider type gets all digits.
+        # Konduit Serving makes float32 of lists. Here the model's type decides: a wider one gets all digits, and a
+        # narrower one refuses what it cannot hold.
         try:
-            return list_to_array(values, self.key, exact=dtype.kind in "iu" or dtype == np.float64)
+            return list_to_array(values, self.key, exact=dtype.kind in "iuf")
         except DataError as error:
             raise type(error)(f'input "{self.port.name}" takes {self.port}: {error}') from None
 

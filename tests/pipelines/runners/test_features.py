@@ -215,6 +215,13 @@ def test_what_is_no_number_is_told_by_what_it_is(value: Any, told: str, at: int)
     assert told in arrays(Features(["a"]), {"a": value})[0]
 
 
+def test_an_empty_list_fails_also_when_its_neighbours_have_failed_before_it() -> None:
+    step = Features(["x", {"field": "z", "default": 0.5}], output="X")
+    (empty, lacking) = arrays(step, {"x": 0, "z": []}, {"z": 0})
+    assert 'Key "z" holds an empty list' in empty
+    assert 'Value not found for key "x"' in lacking
+
+
 @given(st.lists(st.tuples(st.integers(-(2**53), 2**53), st.floats(allow_nan=False)), min_size=1, max_size=30))
 def test_any_numbers_come_out_as_numpy_stacks_them(rows: list[tuple[int, float]]) -> None:
     found = arrays(Features(["a", "b"], dtype="DOUBLE"), *({"a": a, "b": b} for a, b in rows))
