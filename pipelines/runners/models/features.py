@@ -206,9 +206,10 @@ class FeatureStack:
             return np.full(batch.size, feature.default)
         if _has_lists(column):
             raise WrongTypeError(f'the lists of "{feature.field}" are looked at one by one')
-        if feature.default is None:
+        if feature.default is None or column.mask is None:
+            # A default that nobody needs must not change the type of the others, and so their digits.
             return column.array
-        if column.mask is not None and not column.empty and column.type in (ValueType.NDARRAY, ValueType.LIST):
+        if not column.empty and column.type in (ValueType.NDARRAY, ValueType.LIST):
             # How long the arrays of other records are says nothing about one without.
             raise WrongTypeError(f'records lack the array "{feature.field}"')
         whole = feature.default.is_integer()

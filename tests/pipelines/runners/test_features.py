@@ -215,6 +215,13 @@ def test_what_is_no_number_is_told_by_what_it_is(value: Any, told: str, at: int)
     assert told in arrays(Features(["a"]), {"a": value})[0]
 
 
+def test_a_default_with_a_fraction_fails_no_large_integer_and_no_neighbour_of_one() -> None:
+    step = Features(["x", {"field": "z", "default": 0.5}], output="X", dtype="DOUBLE")
+    large = {"x": 0, "z": 2**53 + 1}
+    assert arrays(step, large, {"x": 0, "z": 1}) == [[0.0, float(2**53)], [0.0, 1.0]]
+    assert arrays(step, {"x": 0}, large, {"x": 0, "z": 1}) == [[0.0, 0.5], [0.0, float(2**53)], [0.0, 1.0]]
+
+
 def test_an_empty_list_fails_also_when_its_neighbours_have_failed_before_it() -> None:
     step = Features(["x", {"field": "z", "default": 0.5}], output="X")
     (empty, lacking) = arrays(step, {"x": 0, "z": []}, {"z": 0})
