@@ -13,10 +13,11 @@ from pipelines.runners.draw.canvas import canvas, check_scale, draw_box, scaled
 from pipelines.runners.images.colors import LIME, RED, color
 from pipelines.runners.images.cropped import box_in_image, region_of
 from pipelines.runners.images.fields import boxes_key, image_key, listed
+from pipelines.runners.images.homography import FARTHEST
 from pipelines.runners.images.opencv import opencv
 from pipelines.runners.models.arrays import only_array_of
 from pipelines.runners.runner import OpenContext, RowRunner
-from pipelines.runners.video.boxrows import FARTHEST, corners_of
+from pipelines.runners.video.boxrows import corners_of
 from pipelines.steps.draw.draw import DrawFaceKeyPoints
 from pipelines.values import Image
 

@@ -9,7 +9,7 @@ from pipelines.errors import DataError, DefinitionError, WrongTypeError
 from pipelines.runners.draw.canvas import Size
 from pipelines.runners.images.cropped import point_in_pixels, region_of
 from pipelines.runners.images.fields import holds, listed
-from pipelines.runners.video.boxrows import FARTHEST
+from pipelines.runners.images.homography import FARTHEST
 from pipelines.steps.images.imagetondarray import ImageToNDArrayConfig
 from pipelines.values import Point, ValueType, type_of
 

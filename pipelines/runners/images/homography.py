@@ -14,7 +14,7 @@ from pipelines.values import Point
 Corners: TypeAlias = npt.NDArray[np.float64]
 """`(4, 2)`: x and y of the top left, top right, bottom left, bottom right corner."""
 FARTHEST: Final = 1e9
-"""How far from 0 a coordinate may be: pixels are counted in 32 bits."""
+"""How far from 0 a coordinate may be: pixels are counted in 32 bits, and areas and products are still exact enough."""
 Matrix: TypeAlias = npt.NDArray[np.float64]
 
 

@@ -9,14 +9,12 @@ import numpy as np
 from pipelines.data.data import Data
 from pipelines.errors import DataError, WrongTypeError
 from pipelines.runners.images.fields import boxes_key, listed
+from pipelines.runners.images.homography import FARTHEST
 from pipelines.runners.video.kalman import Doubles
 from pipelines.values import BoundingBox
 
 MOST_BOXES: Final = 1000
 """Boxes of a frame at most: comparing each with each takes time and memory that grow with their square."""
-
-FARTHEST: Final = 1e9
-"""How far from 0 a number of a box may be: areas and products of such numbers are still exact enough."""
 
 
 def boxes_of(data: Data, key: str | None, ids_name: str | None = None) -> tuple[str, list[BoundingBox]]:
