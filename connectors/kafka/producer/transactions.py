@@ -87,7 +87,9 @@ class Transactions(ProducerClient):
         """When the client began to add positions to the transaction, on `time.monotonic`; `None`: it does not add
         any."""
         self._given_up: Producer | None = None
-        """The client that hung and was given up; `None` if there is none."""
+        """The client that hung and was given up, until it is replaced; `None` if there is none."""
+        self._hangs = False
+        """Whether that client hangs still, so that it cannot be closed yet."""
         self._fenced: deque[float] = deque(maxlen=_MOST_FENCED)
 
     def limits(self, topic: str) -> TopicLimits | None:
@@ -290,10 +292,15 @@ class Transactions(ProducerClient):
             added = True
         finally:
             with self.lock:
-                given_up = producer is self._given_up or producer is not self.producer
+                # A client that was given up is served until it is replaced, and closed then: here only if that has
+                # happened.
+                replaced = producer is not self.producer
+                given_up = replaced or producer is self._given_up
                 if not given_up:
                     self._has_offsets, self._adding_since = added, None
-            if given_up:
+                elif not replaced:
+                    self._hangs = False
+            if replaced:
                 close(producer)
         return not given_up
 
@@ -307,7 +314,7 @@ class Transactions(ProducerClient):
         with self.lock:
             if self._adding_since is None or time.monotonic() - self._adding_since < HUNG:
                 return False
-            self._given_up, self._adding_since = self.producer, None
+            self._given_up, self._adding_since, self._hangs = self.producer, None, True
         self._running = ResumableCalls()
         return True
 
@@ -361,12 +368,13 @@ class Transactions(ProducerClient):
     def _replace(self) -> None:
         self._stop_watching()
         with self.lock:
-            old, given_up = self.producer, self._given_up
+            old, hangs = self.producer, self._hangs
             self._make()
             self._admitted = self.has_gap = self._has_offsets = False
             self.fatal = self._given_up = None
+            self._hangs = False
         self._watch()
-        if old is not given_up:
+        if not hangs:
             close(old)
 
     def _admit(self, until: float) -> None:

@@ -240,6 +240,38 @@ def test_a_client_that_hangs_where_it_adds_positions_is_replaced(
     assert place.committed() == 4
 
 
+def test_a_client_that_goes_on_after_it_was_given_up_is_served_until_it_is_replaced(
+    place: Place, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that stood still, for one, finds that its client has hung for longer than it may, and the answer of the
+    brokers comes a moment later."""
+    monkeypatch.setattr("connectors.kafka.producer.transactions.HUNG", 1.0)
+    write(place.bootstrap, place.records, numbers(0, 4))
+    sink = place.sink()
+    sink.open()
+    with Reader(place.source().build(), PATIENCE, commits=False) as reader:
+        received = reader.take(4)
+        sink.begin(soon())
+        send(sink, received)
+        hanging = Hanging(sink._transactions.producer)
+        sink._transactions.producer = hanging  # type: ignore[assignment]
+        with pytest.raises(Voided, match="hangs"):
+            eventually(lambda: commit(sink, received, reader, soon(0.3), ahead=True))
+        hanging.goes_on.set()
+        assert hanging.has_returned.wait(PATIENCE)
+        assert not hanging.is_closed.wait(0.5)
+        assert sink.barrier(soon()) == {}
+        eventually(lambda: sink.abort(soon()))
+        assert hanging.is_closed.wait(PATIENCE)
+        again = rewound(reader, received)
+        sink.begin(soon())
+        send(sink, again)
+        commit(sink, again, reader)
+    sink.close()
+    assert place.read(4) == numbers(0, 4)
+    assert place.committed() == 4
+
+
 def test_positions_that_were_added_ahead_are_added_once(place: Place, write: Write) -> None:
     write(place.bootstrap, place.records, numbers(0, 4))
     sink = place.sink()
@@ -280,7 +312,7 @@ class Hanging:
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
-        self.goes_on, self.is_closed = threading.Event(), threading.Event()
+        self.goes_on, self.has_returned, self.is_closed = threading.Event(), threading.Event(), threading.Event()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._producer, name)
@@ -290,7 +322,10 @@ class Hanging:
 
     def send_offsets_to_transaction(self, *arguments: Any) -> None:
         self.goes_on.wait()
-        self._producer.send_offsets_to_transaction(*arguments)
+        try:
+            self._producer.send_offsets_to_transaction(*arguments)
+        finally:
+            self.has_returned.set()
 
     def close(self) -> None:
         try:
