@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import stamina
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -301,18 +302,37 @@ class KafkaSource(Source):
         records = self._reading.take(self.name, max_records, max_bytes, self._lane_of)
         if len(records):
             self._mean_size = max(1.0, records.byte_count / len(records))
+        repeated: list[tuple[int, int]] = []
         now = time.monotonic()
         for topic, partition, span in zip(records.topics, records.partitions, records.spans, strict=True):
             progress = self._lanes.places[topic, partition]
-            progress.delivered = int(records.positions[span.stop - 1]) + 1
+            positions = records.positions[span.start : span.stop]
+            if positions[0] < progress.delivered:
+                repeated.append((span.start, span.start + int(np.searchsorted(positions, progress.delivered))))
+            progress.delivered = max(progress.delivered, int(positions[-1]) + 1)
             progress.heard_at = now
-        return records
+        return self._without(repeated, records) if repeated else records
+
+    def _without(self, repeated: list[tuple[int, int]], records: Records) -> Records:
+        """The records without those between these rows, which the client has delivered before. Such faults of
+        librdkafka are known (its issues 4261 and 4636): run again, the results of these records would be repeated."""
+        rows = np.ones(len(records), bool)
+        for start, stop in repeated:
+            rows[start:stop] = False
+            _log.warning(
+                "source %s: the client delivered %d records of %s again; they are passed over",
+                self.name,
+                stop - start,
+                records.topic_of(start),
+            )
+        kept = np.flatnonzero(rows)
+        return records.take(kept) if len(kept) else Records.empty(self.name)
 
     def _lane_of(self, place: Place, first: int) -> Lane | None:
         progress = self._lanes.places.get(place)
         if progress is None:
             return None
-        if first < progress.delivered:
+        if first < progress.delivered and self._config.out_of_range != "stop":
             # The topic was created again or truncated, and `out_of_range` says to go on: a new lane.
             self._lanes.next_epoch()
             progress = self._begin(place, first, -1, progress.metadata)

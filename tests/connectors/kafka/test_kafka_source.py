@@ -164,6 +164,23 @@ def test_a_topic_made_anew_begins_another_life_of_its_lane(
     assert committed(kafka.bootstrap, topic, topic) == 5
 
 
+def test_records_that_the_client_delivers_again_by_itself_are_passed_over(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 10))
+    with Reader(source(kafka.bootstrap, topic, topic)) as reader:
+        received = reader.take(10)
+        # As a client with a fault does: the source has not asked for it.
+        reader.source._consumer.seek(TopicPartition(topic, 0, 4))  # type: ignore[attr-defined]
+        write(kafka.bootstrap, topic, numbers(10, 13))
+        new = reader.take(3)
+        assert values(new) == numbers(10, 13)
+        assert {one.lane for one in new} == {one.lane for one in received}
+        assert reader.listen(0.3) == []
+    assert f"records of {topic} again; they are passed over" in caplog.text
+
+
 @pytest.mark.parametrize("fields", [{}, {"assignor": "consumer"}])
 def test_an_unknown_topic_is_an_error_that_names_the_nearest(
     kafka: Broker, topics: Topics, fields: Any, source: MakeSource
