@@ -26,6 +26,9 @@ from streamer.devbroker import create_topics
 ANSWER = 60.0
 """Seconds that a broker on a busy machine may take for an answer."""
 
+_SHOWN = 12_000
+"""Characters of a member's output that are shown."""
+
 STEPS = '''
 """The pipeline of the service under test."""
 import os, time
@@ -173,7 +176,8 @@ class KeyLedger:
                     assert data["crc"] == crc(key, seq)
                     assert message.key() == key.encode()
                     found.append((partition, offset, key, seq))
-            return found
+            # A message that the reader's own client delivered twice is one result.
+            return sorted(set(found))
         finally:
             consumer.close()
 
@@ -198,7 +202,26 @@ class KeyLedger:
                         f"offset {offset} of partition {partition} was committed before its result was there"
                     )
                 checked[partition] = max(checked[partition], position)
+        if len(results) > self.total():
+            self._tell_repeats({record: len(places) for record, places in where.items()})
         return len(results) / self.total() - 1
+
+    def _tell_repeats(self, times: dict[tuple[str, int], int]) -> None:
+        """Print which records have more than one result, and which committed positions went back: pytest shows it if
+        the test fails."""
+        again: dict[int, list[int]] = defaultdict(list)
+        for (partition, offset), record in self.by_offset.items():
+            if times[record] > 1:
+                again[partition].append(offset)
+        for partition, offsets in sorted(again.items()):
+            print(f"partition {partition}: {len(offsets)} repeated, offsets {min(offsets)} to {max(offsets)}")
+        highest: dict[int, int] = defaultdict(int)
+        for number, (committed, _) in enumerate(self.sampled):
+            print(f"sample {number}: {committed}")
+            for partition, position in committed.items():
+                if position < highest[partition]:
+                    print(f"partition {partition}: committed {position} after {highest[partition]}")
+                highest[partition] = max(highest[partition], position)
 
 
 def crc(key: str, seq: int) -> int:
@@ -295,6 +318,8 @@ sink: {{type: kafka, topic: {ledger.sink}, {sink}}}
         for member in made.members:
             if member.process.poll() is None:
                 member.kill()
+            # Shown if the test fails.
+            print(f"{member.log.name}:\n{member.text()[-_SHOWN:]}")
 
 
 @pytest.fixture
