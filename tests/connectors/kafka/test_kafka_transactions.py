@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -211,10 +212,14 @@ def test_a_transaction_that_brokers_gave_up_waiting_for_is_aborted_and_begun_ane
     assert place.read(5) == [b"later", *numbers(0, 4)]
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-def test_a_client_that_hangs_where_it_adds_positions_is_replaced(
-    place: Place, write: Write, monkeypatch: pytest.MonkeyPatch, ahead: bool
-) -> None:
+@contextmanager
+def given_up(
+    place: Place, write: Write, monkeypatch: pytest.MonkeyPatch, *, ahead: bool
+) -> Iterator[tuple[KafkaTransactionalSink, Reader, list[Received], Hanging]]:
+    """A sink whose client hangs where it adds positions, and was given up; in the end all results must be there once.
+
+    `ahead`: see `commit`.
+    """
     monkeypatch.setattr("connectors.kafka.producer.transactions.HUNG", 1.0)
     write(place.bootstrap, place.records, numbers(0, 4))
     sink = place.sink()
@@ -227,6 +232,17 @@ def test_a_client_that_hangs_where_it_adds_positions_is_replaced(
         sink._transactions.producer = hanging  # type: ignore[assignment]
         with pytest.raises(Voided, match="hangs"):
             eventually(lambda: commit(sink, received, reader, soon(0.3), ahead=ahead))
+        yield sink, reader, received, hanging
+    sink.close()
+    assert place.read(4) == numbers(0, 4)
+    assert place.committed() == 4
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_client_that_hangs_where_it_adds_positions_is_replaced(
+    place: Place, write: Write, monkeypatch: pytest.MonkeyPatch, ahead: bool
+) -> None:
+    with given_up(place, write, monkeypatch, ahead=ahead) as (sink, reader, received, hanging):
         eventually(lambda: sink.abort(soon()))
         again = rewound(reader, received)
         sink.begin(soon())
@@ -235,9 +251,6 @@ def test_a_client_that_hangs_where_it_adds_positions_is_replaced(
         hanging.goes_on.set()
         assert hanging.is_closed.wait(PATIENCE)
         commit(sink, again, reader)
-    sink.close()
-    assert place.read(4) == numbers(0, 4)
-    assert place.committed() == 4
 
 
 def test_a_client_that_goes_on_after_it_was_given_up_is_served_until_it_is_replaced(
@@ -245,18 +258,7 @@ def test_a_client_that_goes_on_after_it_was_given_up_is_served_until_it_is_repla
 ) -> None:
     """A process that stood still, for one, finds that its client has hung for longer than it may, and the answer of the
     brokers comes a moment later."""
-    monkeypatch.setattr("connectors.kafka.producer.transactions.HUNG", 1.0)
-    write(place.bootstrap, place.records, numbers(0, 4))
-    sink = place.sink()
-    sink.open()
-    with Reader(place.source().build(), PATIENCE, commits=False) as reader:
-        received = reader.take(4)
-        sink.begin(soon())
-        send(sink, received)
-        hanging = Hanging(sink._transactions.producer)
-        sink._transactions.producer = hanging  # type: ignore[assignment]
-        with pytest.raises(Voided, match="hangs"):
-            eventually(lambda: commit(sink, received, reader, soon(0.3), ahead=True))
+    with given_up(place, write, monkeypatch, ahead=True) as (sink, reader, received, hanging):
         hanging.goes_on.set()
         assert hanging.has_returned.wait(PATIENCE)
         assert not hanging.is_closed.wait(0.5)
@@ -267,9 +269,6 @@ def test_a_client_that_goes_on_after_it_was_given_up_is_served_until_it_is_repla
         sink.begin(soon())
         send(sink, again)
         commit(sink, again, reader)
-    sink.close()
-    assert place.read(4) == numbers(0, 4)
-    assert place.committed() == 4
 
 
 def test_positions_that_were_added_ahead_are_added_once(place: Place, write: Write) -> None:
