@@ -108,15 +108,13 @@ class Fire:
         self.until(self.written, 600)
         for member in list(self.members):
             self.stop(member)
-        repeated = self.ledger.check()
+        repeated = self.ledger.check(once=self.made.members if self.delivery == "exactly_once" else None)
         took = time.monotonic() - self.began
         print(
             f"\n{self.name}, {self.delivery}: {self.written} records, 0 lost, "
             f"{round(repeated * self.ledger.total())} repeated ({repeated:.2%}), {took:.0f} s",
             flush=True,
         )
-        if self.delivery == "exactly_once":
-            assert repeated == 0, "results were repeated"
 
 
 @pytest.fixture(params=DELIVERIES)
