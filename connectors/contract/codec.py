@@ -53,7 +53,7 @@ class CodecContract:
         """A record that it can write and read."""
         raise NotImplementedError(f"{type(self).__name__} has no fixture `record`")
 
-    def test_what_is_written_is_read(self, codec: Codec, record: Data) -> None:
+    def test_a_codec_reads_the_records_that_it_wrote(self, codec: Codec, record: Data) -> None:
         """One record, and many, with the headers that the codec sets."""
         for count in (1, 50):
             encoded = Guarded(codec, "codec").encode(Batch.of([record] * count))

@@ -18,7 +18,7 @@ class DeliveryContract(Contract):
     """Acknowledging, restarting, rewinding, losing lanes. Part of `SourceContract`."""
 
     @needs("restart")
-    def test_what_was_not_acknowledged_comes_back_after_a_restart(self, bus: SourceBus) -> None:
+    def test_unacknowledged_records_come_again_in_order_after_a_restart(self, bus: SourceBus) -> None:
         """Checkpoint capture: A and B acknowledged, C, D and E not; the next process gets exactly C, D, E in order."""
         sent = [Message(bus.payload(number), bus.key(number), partition=0) for number in range(5)]
         bus.feed(sent)
@@ -50,7 +50,7 @@ class DeliveryContract(Contract):
             assert sorted(_values(reader.take(20))) == sorted(_values(first))
 
     @needs("restart")
-    def test_what_was_acknowledged_never_comes_back(self, bus: SourceBus) -> None:
+    def test_acknowledged_records_never_come_again_after_a_restart(self, bus: SourceBus) -> None:
         """After all records were acknowledged a restart delivers only new ones."""
         sent = numbered(bus, 21)
         bus.feed(sent[:20])
@@ -157,7 +157,7 @@ class DeliveryContract(Contract):
         assert len({one.message.value for one in received}) == count
 
     @needs("held")
-    def test_it_holds_a_bounded_amount_while_nobody_polls(self, bus: SourceBus) -> None:
+    def test_a_source_holds_a_bounded_number_of_bytes_while_nobody_polls(self, bus: SourceBus) -> None:
         """Memory: a backlog of three times the bound is not fetched into memory at once, and still arrives complete."""
         size = 20_000
         count = 3 * bus.held_at_most // size + 10

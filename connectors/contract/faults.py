@@ -48,7 +48,7 @@ class FaultContract(Contract):
         sink.close()
 
     @needs("read", "lose")
-    def test_what_was_lost_is_named_by_the_barrier(self, bus: SinkBus) -> None:
+    def test_the_next_barrier_names_the_rows_of_lost_messages_once(self, bus: SinkBus) -> None:
         """Lossy: the next barrier names the rows of messages that the sink accepted and then lost; the others
         arrive."""
         sink = bus.sink()
@@ -147,7 +147,7 @@ class FaultContract(Contract):
         assert [m.value for m in bus.read_back(count)] == [m.value for m in waiting]
 
     @needs("cut")
-    def test_closing_does_not_wait_for_what_is_not_confirmed(self, bus: SinkBus) -> None:
+    def test_closing_does_not_wait_for_unconfirmed_messages(self, bus: SinkBus) -> None:
         """A service can stop while its peer is away."""
         sink = bus.sink()
         sink.open()
@@ -159,7 +159,7 @@ class FaultContract(Contract):
         bus.mend()
 
     @needs("cut", "waits")
-    def test_it_says_why_its_peer_is_away_until_it_is_back(self, bus: SinkBus) -> None:
+    def test_a_sink_says_why_its_peer_is_away_until_it_is_back(self, bus: SinkBus) -> None:
         """`down` returns the reason, for logs and metrics, and `None` when all is well."""
         sink = bus.sink()
         sink.open()

@@ -35,7 +35,7 @@ class SinkContract(FaultContract):
             sink.close()
 
     @needs("read")
-    def test_what_a_barrier_confirmed_has_arrived(self, bus: SinkBus) -> None:
+    def test_messages_sent_one_by_one_have_arrived_in_order_after_a_barrier(self, bus: SinkBus) -> None:
         """Output only, sequential: messages sent one by one have arrived after the barrier, complete and in order."""
         sent = _numbered(bus, 20)
         sink = _open(bus)
@@ -146,7 +146,7 @@ class SinkContract(FaultContract):
         assert sorted(m.value for m in bus.read_back(3)) == sorted(m.value for m in sent)
 
     @needs("read", "bytes")
-    def test_what_is_left_of_a_dead_letter_is_always_taken(self, bus: SinkBus) -> None:
+    def test_a_shortened_dead_letter_is_always_accepted(self, bus: SinkBus) -> None:
         """Last resort: every sink accepts a key, headers and a line of JSON, 9 KB together, so that no record stops a
         service."""
         text = json.dumps({"streamer-topic": "images", "streamer-text": "\u00fc" * 2200}, ensure_ascii=False).encode()
@@ -217,7 +217,7 @@ class SinkContract(FaultContract):
         sink.close()
 
     @needs("read", "confirmed")
-    def test_what_is_confirmed_has_arrived(self, bus: SinkBus) -> None:
+    def test_confirmed_messages_have_arrived(self, bus: SinkBus) -> None:
         """Messages confirmed before a barrier have arrived; else an acknowledgement would lose records."""
         sink = _open(bus)
         assert sink.send(block_of(_numbered(bus, 20)), _soon(bus)) == {}

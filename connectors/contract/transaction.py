@@ -49,7 +49,7 @@ class TransactionContract(Contract):
         """The connector's own `TransactionBus`, fresh for each test."""
         raise NotImplementedError(f"{type(self).__name__} has no fixture `bus`")
 
-    def test_it_accepts_a_source_of_its_own_bus(self, bus: TransactionBus) -> None:
+    def test_a_transactional_sink_accepts_a_source_of_its_own_bus(self, bus: TransactionBus) -> None:
         """Whether exactly-once is possible is known before a service runs."""
         assert bus.sink().accepts(bus.source()) is None
 
@@ -180,7 +180,7 @@ class TransactionContract(Contract):
             sink.send(block_of([Message(bus.payload(0), bus.key(0))]), _soon(bus))
         sink.close()
 
-    def test_what_an_aborted_transaction_confirmed_or_lost_is_forgotten(self, bus: TransactionBus) -> None:
+    def test_a_transaction_does_not_confirm_messages_of_the_aborted_one_before_it(self, bus: TransactionBus) -> None:
         """The next transaction confirms its own messages alone."""
         sink = _opened(bus, 2)
         sink.begin(_soon(bus))
@@ -257,7 +257,7 @@ class TransactionContract(Contract):
         sink.close()
 
     @needs("late")
-    def test_what_the_bus_refuses_late_is_named_and_voids_the_transaction(self, bus: TransactionBus) -> None:
+    def test_a_message_that_the_bus_refuses_late_is_named_and_voids_the_transaction(self, bus: TransactionBus) -> None:
         """The barrier names its row as lost for good, and perhaps those of other messages in the same request.
 
         Its neighbour goes through without it.

@@ -164,7 +164,7 @@ class TestMqttEndpointSink(SinkContract):
         "lose": "each message is acknowledged, or its client is gone",
     }
 
-    def test_what_is_left_of_a_dead_letter_is_always_taken(self, bus: SinkBus) -> None:
+    def test_a_shortened_dead_letter_is_always_accepted(self, bus: SinkBus) -> None:
         """It sends failures to clients, or drops them if there is no client; it refuses none."""
         assert isinstance(bus, AnswersBus)
         letters = MqttEndpointSinkConfig().for_dead_letters().in_service("", [bus.config]).build()
