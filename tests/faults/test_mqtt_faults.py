@@ -374,7 +374,7 @@ class TestSinks:
         assert proxy.connections == 1
         assert left_at(broker, "proof") == []
 
-    def test_what_waits_in_an_outbox_is_acknowledged_and_leaves_in_order(
+    def test_records_are_acknowledged_while_their_results_wait_in_an_outbox_and_leave_in_order(
         self, ours: FaultyMqtt, mqtt_broker: Any, name: str, tmp_path: Path
     ) -> None:
         sink_is_away(ours, mqtt_broker, name, tmp_path, 2000, 0)
@@ -432,7 +432,7 @@ class Process:
 
 
 class TestProcesses:
-    def test_a_kill_between_the_sink_and_the_acknowledgement_repeats_just_that(
+    def test_a_kill_between_sink_and_acknowledgement_repeats_only_unacknowledged_messages(
         self, start_mqtt: StartMqtt, tmp_path: Path
     ) -> None:
         broker = start_mqtt(window=100)

@@ -123,7 +123,7 @@ def all_kinds() -> list[Message]:
     ]
 
 
-def test_what_is_null_empty_or_has_headers_of_its_own_comes_as_it_was_sent(
+def test_null_and_empty_keys_and_payloads_and_all_headers_come_as_they_were_sent(
     kafka: Broker, topics: Topics, hot_path: HotPath
 ) -> None:
     topic = topics(1, retention_ms="-1")
@@ -185,7 +185,7 @@ def test_a_source_that_reads_no_headers_gives_records_without_them(
 
 
 @pytest.mark.parametrize("as_columns", [False, True])
-def test_what_is_null_empty_or_has_headers_of_its_own_goes_out_as_it_was_given(
+def test_null_and_empty_keys_and_payloads_and_all_headers_go_out_as_they_were_given(
     kafka: Broker, topics: Topics, hot_path: HotPath, as_columns: bool
 ) -> None:
     topic = topics(1, retention_ms="-1")
@@ -207,7 +207,7 @@ def test_what_is_null_empty_or_has_headers_of_its_own_goes_out_as_it_was_given(
     assert read(kafka.bootstrap, topic, len(all_kinds())) == all_kinds()
 
 
-def test_a_name_of_a_header_that_is_no_text_stops_nobody(
+def test_a_header_name_that_is_no_utf_8_stops_no_record(
     kafka: Broker, topics: Topics, native: ModuleType, hot_path: HotPath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = topics(1)
@@ -358,7 +358,7 @@ polled.wait()
     assert ended.returncode == 0, ended.stderr
 
 
-def test_what_is_closed_raises(kafka: Broker, topics: Topics, native: ModuleType) -> None:
+def test_a_closed_consumer_or_producer_raises(kafka: Broker, topics: Topics, native: ModuleType) -> None:
     topic = topics(1)
     with Assigned(kafka.bootstrap, topic, "native") as assigned:
         pass

@@ -161,7 +161,7 @@ def test_a_message_with_headers_that_is_lost_takes_no_other_with_it(kafka: Broke
     assert [one.value for one in read(kafka.bootstrap, topic)] == [b"a", b"b", b"c"]
 
 
-def test_of_messages_that_differ_only_in_headers_none_that_is_lost_is_taken_for_another(
+def test_a_lost_message_is_told_from_others_that_differ_only_in_the_value_of_a_header(
     kafka: Broker, topics: Topics
 ) -> None:
     topic = topics(1, max_message_bytes="500")
@@ -328,7 +328,7 @@ def test_a_message_that_the_topic_does_not_take_is_told_from_its_neighbours(kafk
     assert [one.value for one in read(kafka.bootstrap, topic)] == [b"0", b"2"]
 
 
-def test_a_topic_that_is_not_there_is_of_the_record(kafka: Broker, topics: Topics) -> None:
+def test_a_missing_topic_is_the_failure_of_its_message_alone(kafka: Broker, topics: Topics) -> None:
     topic = topics(1)
     sink = opened(kafka.bootstrap, topic)
     block = block_of([Message(b"0"), Message(b"1", topic="no such topic!"), Message(b"2")], 0)
@@ -376,7 +376,9 @@ def test_a_tombstone_that_its_topic_does_not_take_takes_no_other_with_it(kafka: 
 
 @pytest.mark.parametrize("name", ["nul\0name", "x" * 600])
 @pytest.mark.parametrize("others", [0, 1])
-def test_a_name_that_can_be_no_topic_is_of_the_record(kafka: Broker, topics: Topics, name: str, others: int) -> None:
+def test_an_invalid_topic_name_is_the_failure_of_its_message_alone(
+    kafka: Broker, topics: Topics, name: str, others: int
+) -> None:
     topic = topics(1)
     sink = opened(kafka.bootstrap, "{t}", topics=[".*"])
     names = [name] + [topic] * others
@@ -453,7 +455,9 @@ def test_a_login_that_is_refused_is_an_error_without_the_password(kafka: Broker)
     ],
     ids=["at the start", "under way"],
 )
-def test_what_is_fatal_for_the_client_is_the_sinks_error(errors: dict[int, list[int]], reason: str) -> None:
+def test_a_fatal_error_of_the_client_is_raised_by_every_later_call_of_the_sink(
+    errors: dict[int, list[int]], reason: str
+) -> None:
     with brokers_that_fail(errors) as bootstrap:
         sink = opened(bootstrap, "topic")
         deadline = soon()
@@ -476,7 +480,7 @@ def test_what_is_fatal_for_the_client_is_the_sinks_error(errors: dict[int, list[
 
 
 @pytest.mark.parametrize("calls", ["send", "push"])
-def test_what_is_fatal_while_nobody_waits_is_raised_by_the_next_call(calls: str) -> None:
+def test_a_fatal_error_of_the_client_between_calls_is_raised_by_the_next_call(calls: str) -> None:
     with brokers_that_fail({0: [KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER] * 5}) as bootstrap:
         sink = opened(bootstrap, "topic", linger="1ms")
         deadline = soon()
@@ -529,7 +533,7 @@ def test_a_topic_made_from_values_is_not_looked_for_when_opening(kafka: Broker, 
     assert [one.value for one in read(kafka.bootstrap, topic)] == [b"v"]
 
 
-def test_it_also_writes_to_the_clients_own_mock_cluster(mock_kafka: MockKafka, topic_name: Name) -> None:
+def test_the_sink_also_writes_to_the_clients_own_mock_cluster(mock_kafka: MockKafka, topic_name: Name) -> None:
     topic = topic_name()
     create_topics(mock_kafka.bootstrap, {topic: 4})
     sink = opened(mock_kafka.bootstrap, topic)

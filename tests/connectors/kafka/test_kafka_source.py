@@ -91,7 +91,7 @@ def test_a_group_that_committed_nothing_begins_at_the_time_it_is_told(
     assert began == {0: 1, 1: 1}
 
 
-def test_what_is_fetched_ahead_while_nobody_polls_does_not_fill_the_memory(
+def test_records_fetched_ahead_while_nobody_polls_do_not_fill_the_memory(
     kafka: Broker, topics: Topics, source: MakeSource
 ) -> None:
     topic = topics(4)
@@ -269,7 +269,7 @@ def test_lag_is_the_distance_to_the_end(kafka: Broker, topics: Topics, source: M
         assert reader.source.lag() == {(topic, 0): 0}
 
 
-def test_it_also_reads_from_the_clients_own_mock_cluster(
+def test_the_source_also_reads_from_the_clients_own_mock_cluster(
     mock_kafka: MockKafka, topic_name: Name, source: MakeSource, write: Write, committed: Committed
 ) -> None:
     topic = topic_name()

@@ -503,7 +503,9 @@ def test_there_is_no_lag_at_the_end_of_a_topic_that_transactions_wrote(place: Pl
 
 
 @pytest.mark.timeout(240)
-def test_what_access_rules_forbid_is_named(start_kafka: Callable[..., Any], topic_name: Name, write: Write) -> None:
+def test_errors_name_the_right_that_access_rules_deny(
+    start_kafka: Callable[..., Any], topic_name: Name, write: Write
+) -> None:
     rules = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     kafka = start_kafka(authorizer_class_name=rules, allow_everyone_if_no_acl_found="true")
     place = Place(kafka.bootstrap, topic_name(), topic_name("results"))

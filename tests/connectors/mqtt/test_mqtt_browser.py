@@ -55,7 +55,7 @@ def test_a_topic_has_no_beginning_and_nobody_commits(broker: FaultyMqtt) -> None
                 ask()
 
 
-def test_what_is_sent_arrives(broker: FaultyMqtt) -> None:
+def test_a_message_of_the_browsers_sink_arrives_at_its_reader(broker: FaultyMqtt) -> None:
     browser = at(broker)
     assert browser.topics() == {}
     assert not browser.lists_topics

@@ -113,7 +113,7 @@ def _sender(broker: LocalMosquitto, ca: Path) -> Settings:
 
 
 @pytest.mark.slow
-def test_a_certificate_that_is_not_believed_stops_it(start_mosquitto: StartMosquitto, tmp_path: Path) -> None:
+def test_an_untrusted_certificate_stops_the_source(start_mosquitto: StartMosquitto, tmp_path: Path) -> None:
     made = certificate_in(tmp_path)
     broker = start_mosquitto(certfile=str(made.certificate), keyfile=str(made.key))
     with pytest.raises(ConnectorError, match=r"certificate is not trusted.*tls\.ca"):
@@ -136,7 +136,7 @@ def test_a_websocket_has_the_path_of_the_url(mqtt_broker: MqttBroker, path: str,
 
 
 @pytest.mark.slow
-def test_what_is_no_websocket_is_tried_again(mqtt_broker: MqttBroker) -> None:
+def test_a_source_opens_and_says_that_its_port_speaks_no_websocket(mqtt_broker: MqttBroker) -> None:
     source = built(f"ws://127.0.0.1:{mqtt_broker.port}")
     source.open()
     assert not source.connected
@@ -146,7 +146,7 @@ def test_what_is_no_websocket_is_tried_again(mqtt_broker: MqttBroker) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["auto", "3.1.1"])
-def test_a_login_that_is_refused_stops_it(start_mosquitto: StartMosquitto, version: str) -> None:
+def test_a_refused_login_stops_the_source(start_mosquitto: StartMosquitto, version: str) -> None:
     broker = start_mosquitto(allow_anonymous="false")
     source = built(f"mqtt://{broker.host}:{broker.port}", username="me", password="wrong", version=version)
     with pytest.raises(ConnectorError, match="check username and password"):
@@ -179,7 +179,7 @@ def test_qos_2_is_refused(mqtt_broker: MqttBroker) -> None:
 
 
 @pytest.mark.slow
-def test_what_paho_would_silently_leave_out_is_refused(mqtt_broker: MqttBroker, tmp_path: Path) -> None:
+def test_settings_that_paho_would_silently_ignore_are_refused(mqtt_broker: MqttBroker, tmp_path: Path) -> None:
     url = f"{mqtt_broker.host}:{mqtt_broker.port}"
     with pytest.raises(ConnectorError, match="add username"):
         built(url, version="5", password="secret").open()

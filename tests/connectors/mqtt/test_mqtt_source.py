@@ -188,7 +188,7 @@ class TestAcknowledgements:
 
 
 class TestCuts:
-    def test_what_comes_again_after_a_cut_is_not_delivered_again_and_is_acknowledged_on_the_new_connection(
+    def test_messages_sent_again_after_a_cut_are_delivered_once_and_acknowledged_on_the_new_connection(
         self, broker: FaultyMqtt
     ) -> None:
         with opened(broker) as reader:
@@ -366,7 +366,7 @@ class TestCuts:
 
 
 class TestGaps:
-    def test_what_came_at_qos_0_and_is_lost_by_a_rewind_is_counted(self, broker: FaultyMqtt) -> None:
+    def test_unfinished_qos_0_messages_that_a_rewind_loses_are_counted(self, broker: FaultyMqtt) -> None:
         """Finished ones are not counted; messages of QoS 1 come again."""
         with opened(broker) as reader:
             for number in range(6):
@@ -381,9 +381,7 @@ class TestGaps:
             assert broker.in_flight(CLIENT) == 0
             assert measured(reader, "gaps") == 0
 
-    def test_what_came_at_qos_0_and_was_not_polled_when_the_source_was_rewound_is_counted_too(
-        self, broker: FaultyMqtt
-    ) -> None:
+    def test_qos_0_messages_that_were_not_polled_before_a_rewind_are_counted_as_lost(self, broker: FaultyMqtt) -> None:
         with opened(broker) as reader:
             feed(broker, 0, 10, qos=0)
             assert len(reader.take(1, max_records=1)) == 1
@@ -618,7 +616,7 @@ class TestMosquitto:
 
 
 class TestLargeMessages:
-    def test_what_is_too_large_is_passed_over_on_3_1_1_and_does_not_come_for_ever(
+    def test_a_message_beyond_max_message_is_passed_over_on_3_1_1_and_does_not_come_again(
         self, broker: FaultyMqtt, caplog: pytest.LogCaptureFixture
     ) -> None:
         with caplog.at_level(logging.WARNING), opened(broker, version="3.1.1", max_message=1000) as reader:
@@ -633,7 +631,9 @@ class TestLargeMessages:
         assert "max_message" in caplog.text
 
     @pytest.mark.parametrize("qos", [0, 1, 2])
-    def test_what_is_too_large_is_thrown_away_as_it_comes_on_3_1_1(self, broker: FaultyMqtt, qos: int) -> None:
+    def test_a_message_of_megabytes_beyond_max_message_is_discarded_as_it_comes_on_3_1_1(
+        self, broker: FaultyMqtt, qos: int
+    ) -> None:
         """However large it is, no more memory is used, and it is acknowledged in its turn."""
         with opened(broker, version="3.1.1", max_message=1000, qos=qos) as reader:
             most = 0
@@ -757,7 +757,7 @@ class TestCanary:
             assert numbers(reader.take(1)) == [0]
             assert source_of(reader).down is None
 
-    def test_it_is_never_delivered_even_where_the_topics_match_it(self, broker: FaultyMqtt) -> None:
+    def test_the_canary_is_never_delivered_even_where_the_topics_match_it(self, broker: FaultyMqtt) -> None:
         with opened(broker, topics="#", canary={"every": 1}) as reader:
             feed(broker, 0, 1)
             assert numbers(reader.take(1)) == [0]

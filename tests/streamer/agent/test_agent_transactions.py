@@ -143,7 +143,7 @@ def test_a_message_that_is_lost_voids_the_transaction_and_its_records_come_again
     await_that(lambda: serving.agent.meters.total("ok") == 50)
 
 
-def test_what_the_bus_refuses_late_becomes_a_dead_letter_alone(world: World) -> None:
+def test_a_message_that_the_bus_refuses_late_becomes_a_dead_letter_alone(world: World) -> None:
     world.output.faults.refuse_late = lambda message: (
         "too large" if Data.from_bytes(message.value)["y"] in (20, 60) else None
     )
@@ -200,7 +200,7 @@ def test_suspects_are_tried_alone_also_in_batches_of_an_exact_size(world: World)
 
 @pytest.mark.usefixtures("hot_path")
 @pytest.mark.parametrize("bad", [0, 21, 63], ids=str)
-def test_one_record_among_many_that_the_bus_refuses_with_it_is_found_by_halves(world: World, bad: int) -> None:
+def test_a_bad_record_among_many_that_the_bus_refuses_with_it_is_found_by_halves(world: World, bad: int) -> None:
     world.output.faults.refuse_late = lambda message: "too large" if result_of(message) == 2 * bad else None
     world.feed(*range(64))
     serving = world.run(transaction=LONG)

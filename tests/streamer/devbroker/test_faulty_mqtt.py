@@ -72,7 +72,7 @@ def test_acknowledgements_out_of_order_end_the_connection_where_the_broker_is_st
     assert third.mid not in broker.acknowledgements
 
 
-def test_what_is_delivered_again_may_look_new(broker: FaultyMqtt) -> None:
+def test_messages_that_the_broker_delivers_again_may_look_new(broker: FaultyMqtt) -> None:
     broker.faults.redeliver_as_new = True
     with client(broker, clean=False, manual=True) as reader:
         reader.subscribe("t", 1)

@@ -163,7 +163,7 @@ def test_a_session_ends_when_it_expires(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_what_was_not_acknowledged_comes_again_in_order_marked_as_a_duplicate(
+def test_unacknowledged_messages_come_again_in_order_marked_as_duplicates(
     qos: int, broker: Broker, version: int
 ) -> None:
     reader = client(broker, "reader", version=version, clean=False, manual=True)

@@ -222,7 +222,7 @@ def test_properties_become_metadata(serve: Serve) -> None:
         assert found.context(0).headers == (("a", b"1"), ("a", b"2"))
 
 
-def test_who_does_not_know_the_password_is_turned_away(serve: Serve) -> None:
+def test_a_client_without_the_right_login_is_refused(serve: Serve) -> None:
     _, source = serve(users={"me": "secret"})
     for login in (None, ("me", "wrong"), ("you", "secret"), ("", "")):
         with pytest.raises(ConnectionError, match=r"(?i)bad user ?name"):
@@ -336,7 +336,7 @@ def test_a_client_that_floods_does_not_keep_others_waiting(serve: Serve) -> None
         assert b"y" in [one.message.value for one in reader.poll(max_records=20)]
 
 
-def test_what_is_rewound_comes_again_and_is_acknowledged_then(serve: Serve) -> None:
+def test_a_message_comes_again_after_a_rewind_and_is_acknowledged_then(serve: Serve) -> None:
     reader, source = serve()
     with client(source) as device:
         sent = device.client.publish("t", b"x", 1)

@@ -166,7 +166,7 @@ CASES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("role", "version", "raw", "code"), CASES)
-def test_what_breaks_the_rules_is_refused_with_the_right_code(
+def test_bytes_that_break_the_protocol_are_refused_with_the_right_reason_code(
     role: Role, version: Version | None, raw: str, code: ReasonCode
 ) -> None:
     assert refused(bytes.fromhex(raw), role, version).reason is code
@@ -181,7 +181,7 @@ def test_a_failure_that_the_standard_lists_elsewhere_is_a_failure_all_the_same()
     assert list(Reader(Role.CLIENT, V5).feed(bytes.fromhex("4003000195")))
 
 
-def test_what_is_valid_comes_before_the_error_and_the_error_stays() -> None:
+def test_valid_packets_come_before_the_error_and_the_error_stays() -> None:
     reader = Reader(Role.CLIENT, V311)
     packets = reader.feed(encode(Publish("a"), V311) + b"\0\0")
     assert next(packets) == Publish("a")

@@ -75,7 +75,7 @@ def test_received_messages_do_not_change_while_more_arrive() -> None:
     assert packets_of(found) == list(sent)
 
 
-def test_what_was_given_outlives_the_connection_and_the_blocks_of_others() -> None:
+def test_received_payloads_outlive_their_connection_and_the_reuse_of_memory() -> None:
     kept = []
     for number in range(40):
         raw = encode(Publish("a", bytes([number]) * 200_000), V311)

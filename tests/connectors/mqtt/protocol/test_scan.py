@@ -81,7 +81,7 @@ def alike(raw: bytes, role: Role, version: Version, most: int = 100) -> None:
 @pytest.mark.parametrize("role", Role)
 @settings(max_examples=examples(40))
 @given(data=st.data())
-def test_what_is_scanned_is_what_is_read(version: Version, role: Role, data: st.DataObject) -> None:
+def test_scanning_and_reading_give_the_same_packets(version: Version, role: Role, data: st.DataObject) -> None:
     anything = publishes(version, role) | packets(version, role)
     raw = b"".join(encode(packet, version) for packet in data.draw(st.lists(anything, max_size=6)))
     alike(raw, role, version, data.draw(st.sampled_from([1, 2, 100])))
@@ -91,7 +91,7 @@ def test_what_is_scanned_is_what_is_read(version: Version, role: Role, data: st.
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=examples(10))
 @given(data=st.data())
-def test_it_does_not_matter_where_the_bytes_are_cut(version: Version, data: st.DataObject) -> None:
+def test_messages_are_the_same_wherever_the_bytes_are_cut(version: Version, data: st.DataObject) -> None:
     sent = data.draw(st.lists(publishes(version), min_size=1, max_size=3))
     raw = b"".join(encode(packet, version) for packet in sent)
     for cut in range(len(raw) + 1):
@@ -233,6 +233,6 @@ def test_a_message_that_is_too_large_is_refused_by_its_header() -> None:
     assert caught.value.reason is ReasonCode.PACKET_TOO_LARGE
 
 
-def test_nothing_is_scanned_of_nothing() -> None:
+def test_an_empty_buffer_holds_no_message() -> None:
     found = Scanner(V5).scan(array(b""))
     assert (len(found), found.consumed, found.stopped, found.needed) == (0, 0, Stopped.NEED_MORE, 0)

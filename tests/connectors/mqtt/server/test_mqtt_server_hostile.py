@@ -94,7 +94,7 @@ class Stranger:
         pytest.param(b"\xf0\x00", 0x82, id="AUTH without an authentication method in CONNECT"),
     ],
 )
-def test_what_breaks_the_rules_ends_the_connection_with_the_code_of_the_standard(
+def test_a_packet_that_breaks_the_protocol_ends_the_connection_with_the_standards_code(
     data: bytes, reason: int, server: DevelopmentBroker
 ) -> None:
     stranger = Stranger(server)
@@ -123,7 +123,7 @@ def test_a_client_of_3_1_1_is_disconnected_without_a_word(server: DevelopmentBro
         pytest.param(b"\x10\xff\xff\xff\x7f", b"", id="an endless CONNECT"),
     ],
 )
-def test_who_does_not_begin_with_a_connect_is_disconnected(
+def test_a_client_that_does_not_begin_with_a_connect_is_disconnected(
     data: bytes, answer: bytes, server: DevelopmentBroker
 ) -> None:
     stranger = Stranger(server, None)
@@ -132,7 +132,9 @@ def test_who_does_not_begin_with_a_connect_is_disconnected(
 
 
 @pytest.mark.parametrize("data", [b"", b"\x10", encode(Connect("slow", version=V5), V5)[:-1]])
-def test_who_takes_too_long_to_introduce_itself_is_disconnected(data: bytes, server: DevelopmentBroker) -> None:
+def test_a_client_that_takes_too_long_to_send_its_connect_is_disconnected(
+    data: bytes, server: DevelopmentBroker
+) -> None:
     stranger = Stranger(server, None)
     stranger.socket.sendall(data)
     assert stranger.rest() == b""
@@ -174,7 +176,7 @@ def test_small_unfinished_packets_count_beside_large_ones(server: DevelopmentBro
     assert all(b"\xe0" in one.rest() for one in strangers)
 
 
-def test_who_never_reads_is_disconnected_before_the_memory_is_full(server: DevelopmentBroker) -> None:
+def test_a_client_that_sends_and_never_reads_is_disconnected(server: DevelopmentBroker) -> None:
     stranger = Stranger(server, V311)
 
     def little_is_buffered_below() -> None:

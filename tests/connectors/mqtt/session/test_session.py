@@ -46,7 +46,7 @@ NOT_PAHO = {
     "test_nobody_is_given_up_for_silence_while_nothing_is_read": "it sends UNSUBSCRIBE instead of PINGREQ",
     "test_a_ping_is_answered_behind_what_was_sent_before": "it sends UNSUBSCRIBE instead of PINGREQ",
     "test_malformed_packets_end_the_connection_with_the_reason": "it ends the connection without a reason",
-    "test_a_port_that_speaks_something_else_is_said_to": "it does not report bytes that are no MQTT",
+    "test_a_port_that_speaks_tls_is_told_with_a_hint_at_mqtts": "it does not report bytes that are no MQTT",
 }
 
 
@@ -140,7 +140,7 @@ def test_the_connect_packet_has_the_settings(server: PlayedServer) -> None:
     pair.close()
 
 
-def test_what_the_server_says_of_itself_is_known(server: PlayedServer) -> None:
+def test_the_limits_in_the_servers_connack_are_known(server: PlayedServer) -> None:
     pair = Pair(server)
     server.connect(
         properties=Properties(
@@ -251,7 +251,7 @@ def test_a_filter_that_is_refused_is_named(server: PlayedServer) -> None:
         pair.session.turn(0.0)
 
 
-def test_qos_0_instead_of_1_ends_it(server: PlayedServer) -> None:
+def test_qos_0_instead_of_1_ends_the_session(server: PlayedServer) -> None:
     pair = Pair(server)
     server.connect(grants=(0,))
     error = pair.failure()
@@ -274,7 +274,9 @@ def test_qos_1_instead_of_2_is_enough(server: PlayedServer) -> None:
         (Properties(session_expiry_interval=0), "keeps no session"),
     ],
 )
-def test_a_server_without_what_is_needed_ends_it(server: PlayedServer, properties: Properties, words: str) -> None:
+def test_a_server_without_a_needed_feature_ends_the_session(
+    server: PlayedServer, properties: Properties, words: str
+) -> None:
     pair = Pair(server, subscriptions=(Subscription("$share/g/factory/+/raw", 1),))
     server.accept()
     server.expect_one("Connect")
@@ -296,7 +298,7 @@ def test_a_refused_filter_later_is_tried_again(server: PlayedServer) -> None:
     pair.close()
 
 
-def test_a_refused_login_ends_it_at_the_start(server: PlayedServer) -> None:
+def test_a_refused_login_at_the_start_ends_the_session(server: PlayedServer) -> None:
     pair = Pair(server, login=Login("ann", "wrong-secret"))
     server.accept()
     server.expect_one("Connect")
@@ -332,7 +334,7 @@ def test_a_token_is_asked_for_once_more_when_it_is_refused(server: PlayedServer)
     pair.close()
 
 
-def test_a_token_that_is_refused_twice_ends_it(server: PlayedServer) -> None:
+def test_a_token_that_is_refused_twice_ends_the_session(server: PlayedServer) -> None:
     pair = Pair(server, login=Login("ann", token=lambda setting: ("never", 0.0)))
     for _ in range(2):
         server.accept()
@@ -341,7 +343,7 @@ def test_a_token_that_is_refused_twice_ends_it(server: PlayedServer) -> None:
     assert "not authorized" in str(pair.failure())
 
 
-def test_a_session_that_was_taken_over_ends_it_and_does_not_fight(server: PlayedServer) -> None:
+def test_a_session_that_another_client_took_over_ends_and_does_not_fight(server: PlayedServer) -> None:
     pair = Pair(server)
     server.connect()
     pair.until(lambda: pair.session.connected)
@@ -505,7 +507,7 @@ def test_a_wrong_suback_breaks_the_rules(server: PlayedServer) -> None:
     pair.close()
 
 
-def test_a_port_that_speaks_something_else_is_said_to(server: PlayedServer) -> None:
+def test_a_port_that_speaks_tls_is_told_with_a_hint_at_mqtts(server: PlayedServer) -> None:
     pair = Pair(server)
     server.accept()
     server.expect_one("Connect")
