@@ -57,13 +57,13 @@ def test_sizes_are_whole_bytes(text: Any, expected: int) -> None:
 @pytest.mark.parametrize(
     "text", ["5", "5 minutes", "5MS", "-1s", "ms", "1e3s", "1m30s", "", "nan", True, None, [1], -1, float("inf")]
 )
-def test_what_is_no_duration_is_refused(text: Any) -> None:
+def test_a_value_that_is_no_duration_is_refused(text: Any) -> None:
     with pytest.raises(ValidationError):
         DURATION.validate_python(text)
 
 
 @pytest.mark.parametrize("text", ["64", "64K", "1MIB", "-1B", "KiB", "", True, None, -1, 1.5])
-def test_what_is_no_size_is_refused(text: Any) -> None:
+def test_a_value_that_is_no_size_is_refused(text: Any) -> None:
     with pytest.raises(ValidationError):
         SIZE.validate_python(text)
 

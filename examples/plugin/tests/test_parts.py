@@ -38,7 +38,7 @@ def test_an_array_becomes_a_file_that_numpy_reads_and_back():
 
 
 @pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x09\x00", Npy.of(np.zeros(9)).content[:-1]])
-def test_what_is_no_such_file_is_an_error(content):
+def test_bytes_that_are_no_npy_file_are_an_error(content):
     with pytest.raises(DataError):
         Npy(content).array()
 

@@ -80,7 +80,7 @@ def test_a_login_of_its_own_may_have_any_character() -> None:
         ("lavfi:testsrc2;movie=x", "lavfi: makes test pictures"),
     ],
 )
-def test_what_is_no_camera_is_refused_without_showing_it(url: str, text: str) -> None:
+def test_a_wrong_camera_url_is_refused_without_showing_its_password(url: str, text: str) -> None:
     if url.startswith("concat"):
         # A path like any other: libav's protocols that open further files are not reached.
         assert address(url).kind is Kind.FILE

@@ -261,7 +261,7 @@ def test_a_format_that_libav_has_not_is_told_with_the_nearest_one() -> None:
         assert 'format: libav has no "mpjeg"; did you mean "mpjpeg"?' in reader.reason("gate")
 
 
-def test_what_one_camera_does_wrong_costs_the_others_nothing() -> None:
+def test_two_lost_cameras_cost_a_third_one_no_picture() -> None:
     with RtspCamera() as first, RtspCamera() as second, RtspCamera() as third:
         urls = {"first": first.url, "second": second.url, "third": third.url}
         with reading(urls, stall="1s", policy="fifo", max_frames=1000) as reader:

@@ -420,7 +420,7 @@ def test_fields_that_cannot_be_right_are_told(fields: dict[str, Any], text: str)
         ("5", "a.yaml:1: each: a camera is a URL"),
     ],
 )
-def test_what_is_wrong_with_the_fields_of_all_cameras_is_told_once_and_there(each: str, message: str) -> None:
+def test_a_mistake_in_the_fields_of_all_cameras_is_told_once_at_its_place(each: str, message: str) -> None:
     document = parse_document(f'{{each: {each}, cameras: {{a: "rtsp://h/x", b: {{url: "rtsp://h/y"}}}}}}', "a.yaml")
     with pytest.raises(DefinitionError) as caught:
         validated(CameraSourceConfig, document)
@@ -453,7 +453,7 @@ def test_a_look_at_many_cameras_tells_first_what_is_wrong(tmp_path: Path) -> Non
     )
 
 
-def test_files_and_folders_are_relative_to_the_service_file_and_told_to_those_who_allow_files(tmp_path: Path) -> None:
+def test_files_and_folders_are_relative_to_the_service_file_and_reported_as_files_that_it_reads(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     cameras = {"film": "film.mp4", "photos": {"url": "photos"}, "gate": "rtsp://h/x", "test": "lavfi:testsrc2"}
     config = CameraSourceConfig.model_validate({"cameras": cameras}, context={"base": tmp_path})

@@ -85,7 +85,7 @@ class TestStructuredBytes(CodecContract):
 @pytest.mark.parametrize("codec", ["json", "protodata", "text", {"type": "compressed", "codec": "json"}])
 @pytest.mark.parametrize("mode", ["structured", "binary"])
 @pytest.mark.parametrize("prefix", ["ce_", ""])
-def test_what_is_written_in_either_mode_is_read_by_the_same_codec(
+def test_events_written_in_either_mode_are_read_by_the_same_codec(
     codec: Any, mode: str, prefix: str, block: Block
 ) -> None:
     same = codec_of(
@@ -131,7 +131,7 @@ def test_events_in_both_modes_and_without_data_stand_side_by_side(block: Block) 
     assert str(found.failed[15]) == "the payload is no CloudEvent: it lacks specversion, id, source, type"
 
 
-def test_headers_that_make_an_event_are_its_records_no_more(block: Block) -> None:
+def test_headers_of_the_event_are_removed_from_the_headers_of_its_record(block: Block) -> None:
     headers = [*HEADERS, ("content-type", b"application/json"), ("trace", b"1")]
     origin = read(block, b"{}", headers).batch.origin
     assert isinstance(origin, RecordsOrigin)
@@ -160,7 +160,7 @@ def test_a_bad_event_says_what_is_wrong(payload: bytes, headers: Any, told: str,
         raise read(block, payload, headers).failed[0]
 
 
-def test_data_are_what_their_type_says(block: Block) -> None:
+def test_event_data_become_a_payload_by_their_datacontenttype(block: Block) -> None:
     found = [
         read(block, payload, codec="raw").batch.row(0)["bytes"]
         for payload in (
@@ -320,7 +320,7 @@ JSON = st.recursive(
 @given(
     document=st.dictionaries(st.sampled_from([*BARE, "data", "data_base64", "time", "x"]), JSON), whole=st.booleans()
 )
-def test_whatever_json_comes_is_an_event_or_refused(document: dict[str, Any], whole: bool) -> None:
+def test_any_json_object_is_an_event_or_refused(document: dict[str, Any], whole: bool) -> None:
     payload = json.dumps({**BARE, **document} if whole else document).encode()
     try:
         found = structured(payload)
@@ -330,7 +330,7 @@ def test_whatever_json_comes_is_an_event_or_refused(document: dict[str, Any], wh
 
 
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=8)), st.binary(max_size=20))
-def test_whatever_headers_come_make_an_event_or_are_refused(more: dict[str, str], payload: bytes) -> None:
+def test_any_headers_make_an_event_or_are_refused(more: dict[str, str], payload: bytes) -> None:
     try:
         assert binary({**BARE, **more}, None, payload).data == (payload or None)
     except WireError:

@@ -246,7 +246,7 @@ def records_of(values: Sequence[bytes | None]) -> Records:
 
 @pytest.mark.parametrize("kind", [Careless, CarelessByRow])
 @pytest.mark.parametrize("error", ERRORS, ids=lambda one: type(one).__name__)
-def test_whatever_a_codec_raises_fails_its_record_with_topic_and_offset(
+def test_any_exception_of_a_codec_fails_its_record_with_topic_and_offset(
     kind: type[Careless | CarelessByRow], error: Exception
 ) -> None:
     codec = Guarded(kind(error), "careless")
@@ -273,7 +273,7 @@ def test_whatever_a_codec_raises_fails_its_record_with_topic_and_offset(
     assert str(codec.encode(batch).failed[4]) == told
 
 
-def test_what_a_codec_says_of_a_record_on_purpose_stays_as_it_is() -> None:
+def test_a_data_error_that_a_codec_raises_on_purpose_stays_as_it_is() -> None:
     for error in (WireError("no such file"), DataError("too large")):
         found = Guarded(CarelessByRow(error), "careless").decode(records_of([b"bad", b"good"]), None)
         assert found.failed == {0: error}

@@ -71,7 +71,7 @@ EVERY: list[tuple[str | dict[str, Any], Data]] = [
 
 
 @pytest.mark.parametrize(("setting", "data"), EVERY)
-def test_what_a_codec_writes_it_reads(setting: str | dict[str, Any], data: Data) -> None:
+def test_every_codec_reads_the_payloads_that_it_wrote(setting: str | dict[str, Any], data: Data) -> None:
     codec = codec_of(setting)
     payloads = sent(codec, data, data)
     assert decoded(codec, payloads).batch.to_list() == [data, data]
@@ -319,7 +319,7 @@ class TestImagesInMessages:
         assert self.written(codec, image).encoded == jpeg
         assert self.written(codec, [image, image])[1].encoded == jpeg
 
-    def test_what_a_step_has_drawn_goes_out_as_png(self, codec: str) -> None:
+    def test_an_image_that_a_step_has_drawn_goes_out_as_png(self, codec: str) -> None:
         found = self.written(codec, noise())
         assert found.format == "PNG"
         assert found == noise()
@@ -343,7 +343,7 @@ class TestImagesInMessages:
         with pytest.raises(DefinitionError, match="image_quality is for JPEG"):
             codec_of({"type": codec, "image_quality": 5})
 
-    def test_values_that_are_no_images_are_as_ever(self, codec: str) -> None:
+    def test_values_that_are_no_images_are_written_as_without_the_setting(self, codec: str) -> None:
         for value in ("x", [1, 2], [], Data({"a": [1.5]}), np.arange(3.0), [np.arange(2)]):
             rows = Batch.of([Data({"k": value}), Data({"n": 1})])
             plain = codec_of(codec).encode(rows)
@@ -356,7 +356,7 @@ class TestImagesInMessages:
         assert 'key "k" cannot be written' in str(encoded.failed[1])
         assert [value is None for value in encoded.values] == [False, True, False, False]
 
-    def test_images_that_no_step_reads_are_written_so_too(self, codec: str, png: bytes) -> None:
+    def test_images_that_no_step_reads_are_written_in_the_format_asked_for_too(self, codec: str, png: bytes) -> None:
         sent = codec_of(codec).encode(Batch.of([Data({"k": Image(png), "n": 1})]))
         found = decoded(codec_of(codec), [sent.values[0] or b""])
         (again,) = codec_of({"type": codec, "images": "jpeg"}).encode(found.batch).values

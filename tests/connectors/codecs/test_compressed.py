@@ -315,7 +315,7 @@ def test_editors_know_the_codecs_inside() -> None:
         assert inside["description"]
 
 
-def test_what_a_codec_says_of_its_payloads_comes_instead_of_what_the_record_says() -> None:
+def test_the_content_encoding_of_the_codec_replaces_that_of_the_record() -> None:
     codec = codec_of({"type": "compressed", "codec": "text", "by": "headers"})
     route = SinkRoute.of(MemorySinkConfig(topic="out"), MemorySinkConfig(topic="out").build(), codec, "out")
     origin = RecordsOrigin(records_of([b"a", b"b"], [[("Content-Encoding", b"br"), ("trace", b"1")], None]), 0)

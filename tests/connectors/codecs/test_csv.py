@@ -57,7 +57,7 @@ def test_an_example_shows_the_types() -> None:
     ]
 
 
-def test_an_empty_field_is_an_absent_number_and_an_emptystr() -> None:
+def test_an_empty_field_is_an_absent_number_and_an_empty_text() -> None:
     config = {"type": "csv", "names": ["id", "temp"], "types": {"temp": "number"}}
     assert read(config, b",", b'"", ') == [Data({"id": ""}), Data({"id": ""})]
 
@@ -92,7 +92,7 @@ def test_a_byte_order_mark_and_ends_of_lines_of_any_kind_are_read() -> None:
     )
 
 
-def test_what_is_too_large_is_refused() -> None:
+def test_rows_beyond_max_bytes_or_max_keys_are_refused() -> None:
     assert "raise max_bytes" in str(read({"type": "csv", "names": ["a"], "max_bytes": 10}, b"a" * 11)[0])
     assert "max_keys" in str(read({"type": "csv", "max_keys": 2}, b"a,b,c\n1,2,3")[0])
 
@@ -191,7 +191,7 @@ def test_a_service_reads_rows_of_a_table() -> None:
     assert 'the field "temp"' in report.dead[0].error
 
 
-def test_a_number_beyond_the_largest_is_none_and_infinity_is_one() -> None:
+def test_a_number_beyond_the_largest_double_fails_and_infinity_is_read() -> None:
     codec = CsvConfig(names=("x",), types={"x": "number"}).build()
     decoded = codec.decode(records_of([Message(b"1e400"), Message(b"-inf"), Message(b"1e300")], "csv"), None)
     assert [data["x"] for data in decoded.batch.to_list()] == [-math.inf, 1e300]

@@ -203,7 +203,7 @@ NO_VALUES = [
 
 
 @pytest.mark.parametrize("odd", NO_VALUES)
-def test_what_is_no_value_fails_its_record_only_if_a_step_asks_for_it(odd: str) -> None:
+def test_a_json_value_that_data_cannot_hold_fails_its_record_only_if_a_step_asks_for_it(odd: str) -> None:
     payloads = [b'{"v": 1, "n": 1}', f'{{"v": {odd}, "n": 2}}'.encode(), b'{"v": 3, "n": 3}'] * 3
     for spans in (False, True):
         asked = decoded(payloads, ["v"], 10, spans=spans)
@@ -219,7 +219,7 @@ def test_what_is_no_value_fails_its_record_only_if_a_step_asks_for_it(odd: str) 
         assert sorted(raised.value.failures) == [1, 4, 7]
 
 
-def test_what_nobody_asks_for_goes_out_as_the_bytes_that_came_in() -> None:
+def test_values_that_no_step_reads_go_out_as_the_bytes_that_came_in() -> None:
     inner, large = '{"x" : [1,\t2.50,null], "x": 1e2}', "1" + "0" * 20
     record = f'{{"a": 1.10, "b": {inner}, "s": "\\u0041é", "@type": "Sensor", "c": {large}}}'
     for wanted in (None, ["a"], ["zzz"]):
@@ -287,7 +287,7 @@ NO_JSON = [
 
 
 @pytest.mark.parametrize("wanted", [None, ["a"], ["b"]])
-def test_what_is_no_json_object_fails_alone(wanted: list[str] | None) -> None:
+def test_a_payload_that_is_no_json_object_fails_alone(wanted: list[str] | None) -> None:
     for bad in NO_JSON:
         found = decoded([b'{"b": 1}', bad, None, b'{"b": 2}'], wanted, 5)
         assert list(found.failed) == [6], bad
@@ -469,7 +469,7 @@ def test_values_are_written_as_everybody_reads_them() -> None:
     assert json.loads(image)["i"]["format"] == "png"
 
 
-def test_what_a_row_lacks_is_not_written() -> None:
+def test_a_key_that_a_row_lacks_is_not_written() -> None:
     batch = Batch.of([Data({"a": 1, "x": np.zeros(2)}), Data({"b": 1.5, "s": "t"}), Data()], first=0)
     assert written(batch) == ['{"a":1,"x":[0.0,0.0]}', '{"b":1.5,"s":"t"}', "{}"]
     assert written(batch, pretty=True)[2] == "{}"
@@ -494,13 +494,13 @@ def test_pretty_is_for_people() -> None:
     assert text == json.dumps({"a": 1, "l": [1, 2], "inner": {"s": "x\ny"}}, indent=2)
 
 
-def test_a_text_that_is_none_fails_its_row() -> None:
+def test_a_lone_surrogate_in_a_text_or_key_fails_its_row() -> None:
     encoded = codec_of("json").encode(Batch.of([Data({"s": "\ud800"}), Data({"s": "é"}), Data({"\udfff": 1})]))
     assert sorted(encoded.failed) == [0, 2]
     assert encoded.values[1] == '{"s":"é"}'.encode()
 
 
-def test_what_passes_through_can_go_to_another_form() -> None:
+def test_unread_json_values_are_written_as_protodata_where_it_can_hold_them() -> None:
     batch = decoded([b'{"a": [1, 2], "o": {"k": null, "v": 1}}', b'{"a": [1, null]}']).batch
     encoded = codec_of("protodata").encode(batch)
     assert list(encoded.failed) == [1]
@@ -556,7 +556,7 @@ keys = st.one_of(st.sampled_from(["a", "b", "c", "@type", "é", ""]), st.text(ma
     ascii=st.booleans(),
     indent=st.sampled_from([None, 1]),
 )
-def test_whatever_is_not_asked_for_is_what_python_reads(
+def test_values_that_no_step_reads_are_written_unchanged_for_any_json(
     records: list[dict[str, Any]], wanted: set[str], ascii: bool, indent: int | None
 ) -> None:
     payloads = [json.dumps(one, ensure_ascii=ascii, indent=indent).encode() for one in records]

@@ -61,7 +61,7 @@ def test_timestamps_are_milliseconds_wherever_they_stand() -> None:
     ]
 
 
-def test_what_cannot_be_a_value_fails_only_if_it_is_asked_for() -> None:
+def test_a_msgpack_value_that_data_cannot_hold_fails_only_if_it_is_asked_for() -> None:
     odd = msgpack.packb({"a": 1, "mixed": [1, "x"], "large": 2**64 - 1, "own": msgpack.ExtType(5, b"abc")})
     codec = codec_of("msgpack")
     decoded = codec.decode(block([odd]), frozenset(["a"]))
@@ -129,7 +129,7 @@ def test_any_bytes_are_a_record_or_the_failure_of_one(raw: bytes, as_map: bool) 
         (b"\xc1", "it has a byte that means nothing"),
     ],
 )
-def test_what_is_wrong_with_a_payload_is_told_in_plain_words(payload: bytes, told: str) -> None:
+def test_a_payload_that_is_no_msgpack_is_told_in_plain_words(payload: bytes, told: str) -> None:
     decoded = codec_of("msgpack").decode(block([payload]), None)
     assert str(decoded.failed[0]) == f"the payload is no MessagePack: {told}"
 

@@ -155,7 +155,7 @@ def test_a_gap_in_the_sequence_asks_for_a_birth_too_and_without_the_field_nobody
 
 
 @pytest.mark.slow
-def test_who_sends_under_ever_new_names_has_few_births_asked_for(block: Block) -> None:
+def test_thousands_of_new_node_names_cause_only_a_hundred_requests_for_births(block: Block) -> None:
     codec = SparkplugConfig.model_validate({"rebirth": "60s"}).build()
     for start in range(0, 12_000, 1000):
         read(codec, block, *((f"spBv1.0/plant/NDATA/{node}", data(1, 1.0)) for node in range(start, start + 1000)))
@@ -180,7 +180,7 @@ def test_a_birth_of_the_node_ends_the_aliases_of_all_its_devices_and_of_no_other
     assert found.batch.to_list()[-2:] == [Data({"new": 2.0}), Data({"c": 3.0})]
 
 
-def test_an_alias_of_0_is_one_and_no_alias_is_none(block: Block) -> None:
+def test_alias_0_is_an_alias_and_a_metric_without_name_and_alias_fails(block: Block) -> None:
     codec = SparkplugConfig().build()
     found = read(
         codec,
@@ -470,7 +470,7 @@ def test_topics_of_records_that_a_bridge_took_to_kafka(block: Block) -> None:
         codec_of({"type": "sparkplug", "topic": "value"})
 
 
-def test_what_is_kept_of_births_is_bounded_and_the_silent_are_forgotten_first(block: Block) -> None:
+def test_kept_births_are_bounded_and_the_longest_silent_nodes_are_forgotten_first(block: Block) -> None:
     codec = SparkplugConfig(max_aliases=20).build()
     node = "spBv1.0/plant/{}/{}".format
     sent = [(node("NBIRTH", number), birth("a")) for number in range(6)]
@@ -542,7 +542,7 @@ WRITABLE = st.one_of(st.integers(-(1 << 63), (1 << 63) - 1), st.floats(), st.boo
 
 
 @given(content=st.dictionaries(st.text("abc/", min_size=1, max_size=8), WRITABLE, max_size=6))
-def test_what_is_written_is_read(content: dict[str, Any]) -> None:
+def test_a_written_sparkplug_payload_is_read(content: dict[str, Any]) -> None:
     codec = SparkplugConfig().build()
     (payload,) = codec.encode(Batch.of([Data(content)])).values
     found = codec.decode(records_of([payload], ["x"]), None)

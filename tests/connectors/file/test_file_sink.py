@@ -121,7 +121,7 @@ def test_a_block_that_finds_no_room_is_refused_to_be_tried_again_and_leaves_noth
     assert read(path, "protodata", 2) == [b"before", b"after"]
 
 
-def test_what_a_file_cannot_hold_is_refused_alone(tmp_path: Path) -> None:
+def test_a_message_that_the_file_cannot_hold_is_refused_alone(tmp_path: Path) -> None:
     refused = write(FileSink(tmp_path / "a", max_record=10), b"good", Message(None), bytes(11), b"also good")
     assert {index: error.retriable for index, error in refused.items()} == {1: False, 2: False}
     refused = write(FileSink(tmp_path / "b", "jsonl"), b"[1]", b"", b"[1,\n2]", b"[2]")

@@ -320,7 +320,7 @@ def test_a_large_file_is_not_held_in_memory(tmp_path: Path) -> None:
             assert source.held_bytes <= 2 * CHUNK
 
 
-def test_what_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_missing_file_an_unknown_format_and_an_unopened_source_are_errors(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", tmp_path, tmp_path / "*.bin"):
         with pytest.raises(ConnectorError, match="there is no file"):
             FileSource(path).open()

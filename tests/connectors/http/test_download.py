@@ -346,7 +346,9 @@ def test_attempts_share_the_time_that_there_is(server: Server, monkeypatch: pyte
         HTTP.fetch(server.gives(content()))
 
 
-def test_what_was_given_up_leaves_nothing_behind(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_download_that_was_given_up_leaves_no_file_and_no_thread(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(download, "_WINDOW", 0.2)
     before = set(threading.enumerate())
     with pytest.raises(FetchError, match="too slowly"):
@@ -374,7 +376,7 @@ def test_blanks_and_letters_of_other_alphabets_in_a_url_are_quoted(server: Serve
     "wrong",
     ["http://[::1/m", "http://h:port/m", "http://h:99999/m", "http://a b/m", "http://:80/m", "http://ex\u2100a/m"],
 )
-def test_what_is_no_url_is_an_error_at_once(wrong: str, server: Server) -> None:
+def test_a_malformed_url_is_an_error_that_shows_no_password(wrong: str, server: Server) -> None:
     with pytest.raises(FetchError, match='"modelUri"') as caught:
         HTTP.fetch(wrong.replace("//", "//user:hunter2@"))
     assert "hunter2" not in str(caught.value)
@@ -389,7 +391,7 @@ def test_a_user_without_a_home_is_told_where_to_put_the_cache(monkeypatch: pytes
         cache_folder()
 
 
-def test_what_a_server_says_of_a_failure_is_not_repeated(server: Server) -> None:
+def test_the_reason_phrase_of_a_server_is_not_repeated_in_the_error(server: Server) -> None:
     url = server.gives(lambda request: request.send_error(404, "\x1b[31mred"))
     with pytest.raises(FetchError) as caught:
         HTTP.fetch(url)
@@ -429,7 +431,7 @@ def test_many_at_once_get_the_same_whole_file(server: Server) -> None:
     assert parts() == []
 
 
-def test_what_dead_processes_left_is_removed_and_what_others_write_is_not(server: Server) -> None:
+def test_old_partial_downloads_are_removed_and_recent_ones_are_kept(server: Server) -> None:
     url = server.gives(content())
     folder = HTTP.fetch(url).parent
     old, young = folder / "old.part", folder / "young.part"

@@ -86,7 +86,7 @@ def values(start: int, stop: int) -> list[bytes]:
     return [b"%06d" % number for number in range(start, stop)]
 
 
-def test_what_is_left_is_sent_first_by_the_next_process_in_order(place: Place) -> None:
+def test_messages_left_in_the_outbox_are_sent_first_and_in_order_by_the_next_process(place: Place) -> None:
     place.topic.faults.cut()
     first = place.opened()
     for start in range(0, 1000, 100):
@@ -186,7 +186,7 @@ def refusing(place: Place) -> OutboxSink:
     return sink
 
 
-def test_what_was_refused_is_seen_and_sent_again_by_the_next_process(place: Place) -> None:
+def test_refused_messages_are_listed_forgotten_or_sent_again_by_the_next_process(place: Place) -> None:
     sink = refusing(place)
     assert [one.number for one in refusals(place.path)] == [7, 17, 27], "a service may use it meanwhile"
     with pytest.raises(ConnectorError, match="while no service uses it"):
@@ -234,7 +234,9 @@ def test_a_refused_message_whose_block_is_still_there_is_not_sent_twice(place: P
 
 
 @pytest.mark.parametrize("what", [refusals, resend, forget])
-def test_what_is_no_outbox_has_nothing_that_was_refused(what: Callable[[Path], object], tmp_path: Path) -> None:
+def test_a_missing_file_a_foreign_file_and_an_unknown_number_are_errors(
+    what: Callable[[Path], object], tmp_path: Path
+) -> None:
     with pytest.raises(ConnectorError, match="no such file"):
         what(tmp_path / "none")
     assert list(tmp_path.iterdir()) == []
@@ -247,7 +249,9 @@ def test_what_is_no_outbox_has_nothing_that_was_refused(what: Callable[[Path], o
             what(tmp_path / "good", [8])  # type: ignore[call-arg]
 
 
-def test_with_on_refused_stop_such_a_message_ends_the_service_and_is_sent_after_it_is_mended(place: Place) -> None:
+def test_with_on_refused_stop_a_refused_message_ends_the_service_and_is_sent_once_the_sink_takes_it(
+    place: Place,
+) -> None:
     place.topic.faults.refuse = lambda message: "poison" if message.value == b"000003" else None
     sink = place.opened(on_refused="stop")
     send(sink, numbered(0, 5))
@@ -542,7 +546,7 @@ def test_an_empty_file_gives_its_room_back(place: Place) -> None:
     assert place.path.stat().st_size < 1_000_000
 
 
-def test_what_waits_is_seen_from_outside_while_it_is_used(place: Place) -> None:
+def test_waiting_messages_are_counted_from_outside_while_the_outbox_is_in_use(place: Place) -> None:
     assert contents(place.path) == "nothing is in it yet"
     place.topic.faults.cut()
     sink = place.opened()

@@ -138,13 +138,13 @@ def world() -> World:
     return World()
 
 
-def test_what_confluents_serializer_wrote_is_read(world: World) -> None:
+def test_a_payload_of_confluents_serializer_is_read(world: World) -> None:
     payload = world.written(READING, RECORD)
     assert payload[0] == 0
     assert read(world.setting(), payload) == [READ]
 
 
-def test_what_we_write_is_read_by_confluents_deserializer(world: World) -> None:
+def test_our_payloads_are_read_by_confluents_deserializer(world: World) -> None:
     world.client.register_schema("out-value", ConfluentSchema(json.dumps(READING), "AVRO"))
     codec = codec_of(world.setting(), topic="out")
     encoded = codec.encode(Batch.of([Data(RECORD), Data({**RECORD, "count": 1})]))

@@ -111,7 +111,9 @@ LISTS = {"type": "array", "items": "string"}
     ],
     ids=str,
 )
-def test_what_avro_cannot_have_is_told_in_plain_words(type: Any, value: Any, told: str, hot_path: HotPath) -> None:
+def test_a_value_that_does_not_fit_its_avro_type_is_told_in_plain_words(
+    type: Any, value: Any, told: str, hot_path: HotPath
+) -> None:
     good: dict[str, Any] = {"id": 1}
     row = as_data(good if value is None else {**good, "y": value})
     schema = avro(("y", type), ("id", "long"))
@@ -169,7 +171,7 @@ def test_an_array_of_one_element_is_written_where_protobuf_has_one_value(protobu
     ],
     ids=str,
 )
-def test_what_protobuf_cannot_have_is_told_in_plain_words(
+def test_a_value_that_does_not_fit_its_protobuf_type_is_told_in_plain_words(
     protobuf: tuple[Codec, Any], values: dict[str, Any], told: str
 ) -> None:
     assert told in str(protobuf[0].encode(Batch.of([as_data(values)])).failed[0])
@@ -183,7 +185,7 @@ def test_csv_writes_an_array_of_one_element_as_that_element() -> None:
     assert '"a" is float32[1, 2]' in str(error)
 
 
-def test_json_schema_checks_what_is_written_and_says_what_a_list_of_one_is() -> None:
+def test_json_schema_checks_results_and_says_that_a_list_has_one_element() -> None:
     schema = {"type": "object", "properties": {"y": {"type": "number"}}}
     codec = codec_of({"type": "json-schema", "schema": json.loads(json.dumps(schema)), "validate": True})
     encoded = codec.encode(Batch.of([Data({"y": np.array([1.5])}), Data({"y": 1.5}), Data({"y": "a"})]))

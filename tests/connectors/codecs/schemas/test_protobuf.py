@@ -197,7 +197,7 @@ def test_a_value_of_an_enum_that_is_not_known_is_its_number(own: dict[str, Any])
     assert read(own, codec_of(own).encode(Batch.of([found])).values[0]) == [found]
 
 
-def test_what_cannot_be_written_is_named(own: dict[str, Any]) -> None:
+def test_a_value_that_protobuf_cannot_write_fails_with_the_reason(own: dict[str, Any]) -> None:
     for values, told in (
         ({"tmep": 1.0}, 'no field "tmep"; did you mean "temp"?'),
         ({"kind": "PAMP"}, 'Kind has no "PAMP"; did you mean "PUMP"?'),
