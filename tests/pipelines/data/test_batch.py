@@ -122,7 +122,7 @@ def test_a_row_of_several_records_carries_the_numbers_of_all() -> None:
     assert [joined.parents(row).tolist() for row in range(4)] == [[7, 8], [9], [9], [20]]
 
 
-def test_what_is_no_column_is_refused_with_what_to_give() -> None:
+def test_a_list_or_array_in_place_of_a_column_is_refused_with_a_hint() -> None:
     batch = Batch.of([Data({"a": 1})])
     with pytest.raises(WrongTypeError, match=r'column "b" is a ndarray, not a Column: give DenseColumn\(...\)'):
         batch.with_columns({"b": np.zeros(1)})  # type: ignore[dict-item]

@@ -1,4 +1,4 @@
-"""`Data`: what may be put, what comes out, and what is said when it cannot."""
+"""`Data`: the keys and values that it takes and gives back, and the errors for others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_value_is_kept_as_it_is_and_its_getter_gives_it_back(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", EVERY_TYPE)
-def test_every_other_getter_refuses_it_and_says_which_type_it_is(name: str) -> None:
+def test_a_getter_of_another_type_refuses_a_value_and_names_both_types(name: str) -> None:
     value, value_type, own = EVERY_TYPE[name]
     data = Data({"k": value})
     for _, requested, getter in EVERY_TYPE.values():
@@ -120,7 +120,7 @@ def test_the_largest_integers_are_kept(value: int) -> None:
         {1: 2},
     ],
 )
-def test_what_the_wire_has_no_type_for_is_refused_when_it_is_put(value: object) -> None:
+def test_a_value_that_the_wire_has_no_type_for_is_refused_when_it_is_put(value: object) -> None:
     data = Data({"there": 1})
     with pytest.raises(WrongTypeError):
         data["k"] = value
@@ -163,7 +163,7 @@ def test_a_missing_key_is_named_with_the_nearest_one_there_is() -> None:
         data.pop("zzz")
 
 
-def test_it_is_a_mapping_in_the_order_of_putting() -> None:
+def test_data_is_a_mapping_that_keeps_the_order_of_insertion() -> None:
     data = Data([("b", 1), ("a", 2)])
     data["c"] = 3
     data["b"] = 4
@@ -271,7 +271,7 @@ def test_a_copy_keeps_metadata_and_record_and_is_independent(copied: object) -> 
     assert list(data.metadata) == ["m"]
 
 
-def test_it_can_be_pickled_with_all_its_values() -> None:
+def test_data_can_be_pickled_with_all_its_values() -> None:
     data = Data({name: value for name, (value, _, _) in EVERY_TYPE.items()}, metadata={"m": 1})
     data["empty"] = TypedList(ValueType.POINT)
     other = pickle.loads(pickle.dumps(data))
@@ -332,7 +332,7 @@ def test_a_notebook_shows_a_table_with_escaped_text() -> None:
     assert "metadata" in page
 
 
-def test_its_text_form_is_short_for_large_values() -> None:
+def test_the_repr_of_data_is_short_for_large_values() -> None:
     text = repr(Data({"x": np.zeros((1000, 1000)), "s": "x" * 1000, "l": list(range(1000))}))
     assert "float64[1000, 1000]" in text
     assert "list of 1000 INT64" in text

@@ -373,6 +373,8 @@ def test_numbers_are_put_into_the_type_that_a_column_says(array: Any, kind: Valu
         (np.array(["1"]), ValueType.DOUBLE),
     ],
 )
-def test_what_is_no_column_of_that_type_is_refused_where_it_is_made(array: Any, kind: ValueType) -> None:
+def test_an_array_that_does_not_fit_the_type_of_its_column_is_refused_when_it_is_made(
+    array: Any, kind: ValueType
+) -> None:
     with pytest.raises(WrongTypeError):
         DenseColumn(array, kind)

@@ -61,7 +61,7 @@ def test_joined_spans_copy_only_their_own_bytes() -> None:
     assert list(Spans.of(large)[::-2].compact()) == [b"b", b"a"]
 
 
-def test_what_came_into_one_block_at_different_times_is_put_together_without_copying_it() -> None:
+def test_spans_of_a_block_that_grew_in_between_are_put_together_without_a_copy() -> None:
     block = np.frombuffer(b"abcdef", np.uint8)
     early = Spans(block[:3], np.array([0, 1]), np.array([1, 2]))
     late = Spans(block[:6], np.array([3]), np.array([3]))

@@ -173,7 +173,7 @@ def test_a_branch_does_not_see_what_another_writes_into_values_that_came_undecod
         assert list(encode_columns(batch).messages) == [message, message]
 
 
-def test_what_a_step_wrote_into_an_undecoded_value_goes_out_written() -> None:
+def test_an_undecoded_value_that_a_step_changed_goes_out_changed() -> None:
     decoded = decode_columns([fresh().to_bytes()] * 2, frozenset())
     with pipelines.Sequence([write]).open() as executor:
         result = executor.run_batch(Batch(decoded.columns, 2, metadata=decoded.metadata))
@@ -181,7 +181,7 @@ def test_what_a_step_wrote_into_an_undecoded_value_goes_out_written() -> None:
     assert [Data.from_bytes(message or b"") for message in messages] == [written()] * 2
 
 
-def test_a_branch_of_a_switch_and_a_merge_of_all_do_not_see_it_either() -> None:
+def test_a_switch_branch_and_a_merge_do_not_see_what_another_branch_writes() -> None:
     def even(data: Data) -> int:
         return int(data["n"] % 2)
 
@@ -231,7 +231,7 @@ def test_results_do_not_share_what_is_written_into_them() -> None:
     assert found == [written(), fresh()]
 
 
-def test_what_the_caller_writes_later_is_in_no_result() -> None:
+def test_later_changes_of_the_callers_input_are_in_no_result() -> None:
     given = fresh()
     (found,) = run(pipelines.Sequence([same]), [given])
     write(given)
@@ -272,7 +272,7 @@ class HoldStep(pipelines.Step):
     type_name = "HOLD"
 
 
-def test_what_the_caller_writes_later_is_in_no_record_that_a_step_holds() -> None:
+def test_later_changes_of_the_callers_input_are_in_no_record_that_a_step_holds() -> None:
     registry = pipelines.Registry()
     registry.add_step(HoldStep)
     registry.add_runner(pipelines.RunnerFactory("HOLD", "hold", f"{__name__}:Hold"))
@@ -294,7 +294,7 @@ def test_clients_of_a_trigger_do_not_share_the_result() -> None:
         assert executor.run(Data()) == fresh()
 
 
-def test_arrays_of_unequal_shape_cannot_be_written_either() -> None:
+def test_arrays_of_unequal_shape_and_nested_arrays_are_read_only_in_a_step() -> None:
     def writing(data: Data) -> Data:
         data["x"][0] = 9
         return data
@@ -334,7 +334,7 @@ def copies_of(function: Callable[..., Any], data: Data) -> int:
     return Counted.copies
 
 
-def test_what_nobody_asks_for_is_not_copied() -> None:
+def test_lists_that_no_function_reads_are_not_copied() -> None:
     data = Data({"l": [1]})
     data["l"] = Counted([1, 2])
 

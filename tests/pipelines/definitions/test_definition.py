@@ -114,7 +114,7 @@ def test_text_is_json_or_yaml_by_its_content_and_starts_at_the_given_folder(tmp_
         ("steps:\n- '@type': FUNCTION", "2: steps[0].function: is required"),
     ],
 )
-def test_what_is_wrong_is_said_with_line_and_key(text: str, message: str) -> None:
+def test_a_mistake_in_a_definition_is_told_with_its_line_and_key(text: str, message: str) -> None:
     assert failure(text).startswith(f"<text>:{message}")
 
 
@@ -149,7 +149,7 @@ def test_a_part_of_a_service_file_is_read_with_the_files_lines() -> None:
         read_pipeline(document.at("pipeline"))
 
 
-def test_what_is_written_loads_equal() -> None:
+def test_a_written_pipeline_loads_equal() -> None:
     pipeline = Sequence(
         [
             Onnx("m.onnx", input_names={"x": "image"}, warm_up=True, name="net"),
@@ -191,7 +191,7 @@ def test_steps_are_named_by_place_and_type_unless_they_have_a_name() -> None:
         ([Logging(), Logging(name="0:LOGGING")], "have the same name"),
     ],
 )
-def test_what_is_no_step_is_an_error(steps: Any, message: str) -> None:
+def test_a_sequence_with_a_wrong_step_or_two_equal_names_is_an_error(steps: Any, message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         Sequence(steps)
 
@@ -224,7 +224,7 @@ def test_the_schema_describes_every_step_type() -> None:
     json.dumps(schema)
 
 
-def test_opening_hands_the_runners_what_they_may_use(tmp_path: Path) -> None:
+def test_opening_gives_runners_the_base_folder_the_pool_and_whether_code_is_allowed(tmp_path: Path) -> None:
     seen: list[pipelines.OpenContext] = []
 
     class Probe(pipelines.RowRunner):

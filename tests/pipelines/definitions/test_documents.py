@@ -188,7 +188,7 @@ def test_a_byte_order_mark_is_skipped() -> None:
         ("a: \ud800", "a.yaml: not valid YAML: "),
     ],
 )
-def test_what_is_wrong_is_said_with_file_and_line(text: str | bytes, message: str) -> None:
+def test_a_mistake_in_json_or_yaml_text_is_told_with_file_and_line(text: str | bytes, message: str) -> None:
     assert failure(text).startswith(message)
 
 
@@ -279,14 +279,14 @@ def test_a_number_beyond_the_largest_is_refused(form: str, number: str) -> None:
 
 
 @pytest.mark.parametrize("constant", ["Infinity", "-Infinity", "NaN"])
-def test_what_is_no_number_in_json_is_no_text_either(constant: str) -> None:
+def test_nan_and_infinity_are_refused_in_json_and_not_taken_for_yaml_texts(constant: str) -> None:
     with pytest.raises(DefinitionError, match=r"f\.json:2: .* is no JSON number"):
         parse_document('{"a":\n' + constant + "}", "f.json")
     # YAML begins with a brace too, and words may begin like a number.
     assert parse_document('{"a": Infinity War, b: 1}').data == {"a": "Infinity War", "b": 1}
 
 
-def test_yaml_has_its_own_words_for_what_is_not_finite() -> None:
+def test_yaml_has_its_own_words_for_nan_and_infinity() -> None:
     assert parse_document("[.inf, -.inf, 1.7e308]").data == [math.inf, -math.inf, 1.7e308]
     with pytest.raises(DefinitionError, match="beyond the largest number"):
         parse_document("!!float 1" + "0" * 400)

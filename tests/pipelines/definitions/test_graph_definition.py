@@ -176,7 +176,7 @@ LOG = step("log", "LOGGING", "input")
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_line_and_step(text: str, message: str) -> None:
+def test_a_mistake_in_a_graph_is_told_with_its_line_and_step(text: str, message: str) -> None:
     assert failure(text).startswith(f"<text>:{message}")
 
 
@@ -192,7 +192,7 @@ def test_what_is_wrong_is_said_with_line_and_step(text: str, message: str) -> No
         ({"": (Logging(), "input")}, None, 'step "": a step needs a name'),
     ],
 )
-def test_what_is_wrong_with_a_graph_made_in_python_is_said_with_its_step(
+def test_a_mistake_in_a_graph_made_in_python_is_told_with_its_step(
     steps: dict[str, Any], output: str | None, message: str
 ) -> None:
     with pytest.raises(DefinitionError, match=message):
@@ -326,7 +326,7 @@ def test_a_pipeline_inside_may_be_a_file_with_a_folder_of_its_own(tmp_path: Path
         graph.open(allow_code=False)
 
 
-def test_what_is_wrong_with_a_pipeline_inside_is_said_where_it_is(tmp_path: Path) -> None:
+def test_a_mistake_in_a_nested_pipeline_is_told_with_its_own_file_and_line(tmp_path: Path) -> None:
     inline = "steps:\n- '@type': PIPELINE\n  pipeline:\n    steps:\n    - '@type': LOGGIN"
     assert failure(inline).startswith('<text>:5: steps[0].pipeline.steps[0].@type: no such step type: "LOGGIN"')
     (tmp_path / "inner.yaml").write_text("steps:\n- '@type': LOGGIN")
@@ -364,7 +364,7 @@ def test_switch_functions_graph_steps_and_triggers_can_be_added() -> None:
     assert "EVEN" not in registry.steps
 
 
-def test_the_schema_takes_graphs_and_triggers_and_tells_what_is_none() -> None:
+def test_the_schema_accepts_graphs_and_triggers_and_rejects_invalid_ones() -> None:
     schema = jsonschema.Draft202012Validator(pipelines.pipeline_schema())
     trigger = {"@type": "TIME_LOOP_TRIGGER", "frequencyMs": 5}
     graph = pipelines.loads(SWITCH).to_dict()
@@ -393,7 +393,7 @@ def test_importing_the_core_starts_no_thread_and_loads_no_executor_of_graphs() -
 
 
 @pytest.mark.slow
-def test_what_graphs_are_made_of_is_data_and_loads_what_runs_it_when_it_is_opened() -> None:
+def test_parts_of_graphs_load_no_executor_before_they_are_opened() -> None:
     code = """
 import sys
 from pipelines.steps import CachingTrigger, IntSwitch, Merge, Switch
@@ -410,7 +410,7 @@ assert loaded()
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_every_mistake_of_a_graph_and_of_what_stands_in_its_steps_is_told() -> None:
+def test_every_mistake_of_a_graph_and_of_the_fields_of_its_steps_is_told() -> None:
     text = """
 steps:
   a: {"@type": LOGING, "@input": input}

@@ -85,7 +85,7 @@ def test_a_cached_pipeline_fails_the_record_that_fails_in_the_name_of_its_step()
     assert str(found) == "0:FUNCTION: ValueError: boom"
 
 
-def test_what_a_triggered_pipeline_drops_or_multiplies_is_so_for_each_record() -> None:
+def test_a_triggered_pipeline_that_drops_or_multiplies_does_so_for_each_record() -> None:
     for made, wanted in ((None, []), ([Data({"a": 1}), Data({"a": 2})], [0, 0, 1, 1])):
         with Async(Sequence([lambda data, made=made: made]), SimpleLoopTrigger(frequency_ms=10_000)).open() as executor:
             result = executor.run_batch(Batch.of([Data(), Data()]))

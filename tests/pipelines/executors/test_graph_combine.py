@@ -113,7 +113,7 @@ def test_an_ensemble_of_records_that_differ_in_shape_takes_each_on_its_own() -> 
         ({"a": np.array([True]), "b": 1.0}, 'best: WrongTypeError: "v" is bool; numbers and arrays of numbers'),
     ],
 )
-def test_what_cannot_be_averaged_fails_its_record(given: dict[str, Any], message: str) -> None:
+def test_a_value_that_cannot_be_averaged_fails_its_record(given: dict[str, Any], message: str) -> None:
     found = run(combined(Ensemble(field_names=["v"]), *keys("a", "b")), given, {"a": 1.0, "b": 3.0})
     assert str(found[0]).startswith(message)
     assert found[1]["v"] == 2.0

@@ -303,7 +303,7 @@ def test_records_that_were_multiplied_take_their_branches_one_by_one_and_all_arr
     assert result.batch["by"].values() == ["left", "right", "left"] * 2
 
 
-def test_what_was_made_of_a_record_is_merged_with_that_record() -> None:
+def test_rows_made_of_a_record_are_merged_with_that_record() -> None:
     builder = GraphBuilder()
     parts = builder.input.then("split", lambda data: [Data({"copy": copy}) for copy in range(data["n"])])
     with builder.build(builder.merge(parts, builder.input)).open() as executor:

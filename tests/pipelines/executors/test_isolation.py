@@ -1,4 +1,4 @@
-"""Rows to blame: each row that can be run is run, and what always raises ends soon."""
+"""Rows to blame: each row that can be run is run, and a function that always raises ends soon."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_one_bad_row_among_many_is_found_by_halves() -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_run_again_fails_whole_and_named_rows_alone() -> None:
+def test_a_batch_that_cannot_be_run_again_fails_whole_unless_errors_name_the_bad_rows() -> None:
     found, failed = isolated(4, Work(4, {1}), pure=False)
     assert not found
     assert len(failed) == 4
@@ -138,7 +138,7 @@ def test_naming_rows_that_are_not_there_is_the_fault_of_the_program(named: dict[
         isolated(2, run)
 
 
-def test_what_no_record_can_be_blamed_for_is_raised() -> None:
+def test_an_error_that_no_record_can_be_blamed_for_is_raised() -> None:
     for error in (ContractError("broken"), KeyboardInterrupt()):
 
         def run(rows: Rows | None, error: BaseException = error) -> None:

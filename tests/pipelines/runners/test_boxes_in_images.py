@@ -206,7 +206,7 @@ def test_a_list_of_boxes_gives_a_list_of_parts() -> None:
     assert list(found) == ["parts"]
 
 
-def test_what_lies_outside_of_the_image_is_black() -> None:
+def test_the_part_of_a_box_outside_of_the_image_is_black() -> None:
     # The reference fails here, although its documentation allows it.
     found = run(ExtractBoundingBox(), {"image": numbered(10, 10), "box": BoundingBox(x1=-0.2, x2=0.3, y1=0.8, y2=1.2)})
 

@@ -126,7 +126,7 @@ def test_a_pdf_as_html_has_a_division_for_each_piece_of_text() -> None:
 
 
 @pytest.mark.parametrize("parser", ["pdfbox", "tika"])
-def test_fields_of_tables_in_a_pdf_are_what_follows_their_names(parser: str) -> None:
+def test_fields_of_tables_in_a_pdf_are_the_texts_after_their_names(parser: str) -> None:
     found = tables(
         INVOICE,
         parser_types=[parser],
@@ -140,7 +140,7 @@ def test_fields_of_tables_in_a_pdf_are_what_follows_their_names(parser: str) -> 
     }
 
 
-def test_what_a_form_draws_is_not_lost_and_leaves_cells_apart() -> None:
+def test_text_drawn_by_a_form_of_a_pdf_is_read_and_table_cells_stay_apart() -> None:
     page = text_at(50, 700, "Name") + text_at(250, 700, "Ada") + "/X0 Do\n"
     found = tables(
         pdf(page, form=text_at(50, 600, "Stamp: paid")),

@@ -62,7 +62,7 @@ def test_a_colour_has_a_name_or_numbers(text: str | None, bgr: tuple[int, int, i
 
 
 @pytest.mark.parametrize("text", ["pink", "#12345", "rgb(1, 2, 3)", "rgb(256,0,0)", "FF0000", ""])
-def test_what_is_no_colour_is_refused_by_name(text: str) -> None:
+def test_an_invalid_colour_is_refused_by_name(text: str) -> None:
     with pytest.raises(DefinitionError, match=f'Invalid color: "{text}"'.replace("(", r"\(").replace(")", r"\)")):
         color(text, LIME)
 

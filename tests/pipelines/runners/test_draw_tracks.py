@@ -75,7 +75,7 @@ def test_zones_of_other_cameras_are_not_drawn() -> None:
     assert drawn({}, zones=only, camera="dock").any()
 
 
-def test_what_does_not_fit_is_told() -> None:
+def test_ids_and_counts_that_are_missing_or_do_not_fit_are_told() -> None:
     boxes = [box(0.5, 0.5)]
     given: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({"boxes": boxes}, {"ids_name": "ids"}, '"ids"'),

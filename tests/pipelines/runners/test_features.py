@@ -206,7 +206,7 @@ def test_a_value_that_the_element_type_cannot_hold_fails_its_record() -> None:
     ],
 )
 @pytest.mark.parametrize("at", [0, 998])
-def test_what_is_no_number_is_told_by_what_it_is(value: Any, told: str, at: int) -> None:
+def test_a_value_that_is_no_number_is_told_with_its_type(value: Any, told: str, at: int) -> None:
     records: list[dict[str, Any]] = [{"a": float(i)} for i in range(999)]
     records[at]["a"] = value
     found = arrays(Features(["a"]), *records)

@@ -184,7 +184,7 @@ def test_a_value_that_no_record_can_have_fails_that_record_alone() -> None:
     assert "there is no null; leave the key out" in str(result.failed[11])
 
 
-def test_what_is_no_record_fails_that_record_alone() -> None:
+def test_a_returned_value_that_is_no_record_fails_its_record_alone() -> None:
     result = opened(lambda data: [{"n": 1}, 2] if data["n"] == 2 else data).run_batch(batch_of(1, 2, 3))
     assert result.rows.tolist() == [10, 12]
     assert "return a Data" in str(result.failed[11])

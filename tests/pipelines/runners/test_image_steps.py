@@ -111,7 +111,7 @@ def test_an_image_of_the_right_size_is_not_even_decoded() -> None:
     assert ran(ImageResize(width=2, height=2), Data({"a": broken}))["a"] is broken
 
 
-def test_what_cannot_be_resized_is_told() -> None:
+def test_a_resize_that_cannot_work_is_told_with_the_reason() -> None:
     assert 'needs "height", "width" or both' in cannot_open(ImageResize())
     assert "no image and no list of images" in failure(ImageResize(width=2), Data({"n": 1}))
     step = ImageResize(width=2, input_names=["phoot"])
@@ -180,7 +180,7 @@ def test_each_record_has_its_own_rectangle_and_a_list_is_cropped_one_by_one() ->
     assert values(result_of(third)["a"][0]) == [[6], [10]]
 
 
-def test_what_cannot_be_cropped_is_told() -> None:
+def test_a_crop_that_cannot_work_is_told_with_the_reason() -> None:
     assert '"cropBox", "cropPoints" or "cropName"' in cannot_open(ImageCrop())
     assert "not a list of 1" in cannot_open(ImageCrop(crop_points=[Point([1, 2])]))
     box = BoundingBox.corners(0, 1, 0, 1)

@@ -75,7 +75,7 @@ def test_boxes_are_where_something_moves() -> None:
     assert (box.y1, box.y2) == pytest.approx((40 / 90, 56 / 90), abs=0.06)
 
 
-def test_what_is_too_small_is_no_motion() -> None:
+def test_a_moving_object_below_min_area_is_no_motion() -> None:
     given = frames(*[scene()] * 3, scene(80, size=4))
     assert boxes(given, min_area=0.01)[3] == []
     assert len(boxes(given, min_area=0.0005)[3]) == 1

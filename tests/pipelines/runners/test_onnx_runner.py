@@ -452,7 +452,7 @@ def test_an_output_without_a_batch_axis_belongs_to_its_record(opened: Made, out:
     assert [data["y"].tolist() for data in results_of(found)] == [2.0, 3.0]
 
 
-def test_outputs_as_long_as_what_was_found_in_a_record_stay_with_it(opened: Made) -> None:
+def test_outputs_whose_length_depends_on_the_record_stay_with_it(opened: Made) -> None:
     # Like a detector: as many outputs as values that are not zero, for a whole batch.
     node = helper.make_node("NonZero", ["x"], ["t"])
     turned = helper.make_node("Transpose", ["t"], ["y"])
@@ -655,7 +655,9 @@ def test_a_file_that_is_no_model_is_an_error_that_names_file_and_reason(tmp_path
         (b"\x89HDF\r\n\x1a\n" + bytes(50), "use the step KERAS"),
     ],
 )
-def test_what_a_file_is_instead_of_a_model_is_said(tmp_path: Path, content: bytes, told: str) -> None:
+def test_the_error_for_a_file_that_is_no_onnx_model_says_what_the_file_is(
+    tmp_path: Path, content: bytes, told: str
+) -> None:
     (tmp_path / "m.onnx").write_bytes(content)
     message = opening(tmp_path, model_uri="m.onnx")
     assert told in message

@@ -211,7 +211,7 @@ def test_without_outputs_the_result_is_empty() -> None:
         ("import numpy\ny = numpy.array(['a'])", {"python_type": "numpy.ndarray"}, ['"y"', "list of strings"]),
     ],
 )
-def test_a_wrong_output_is_told_by_its_name_what_is_needed_and_what_it_is(
+def test_a_wrong_output_is_told_with_its_name_the_needed_type_and_its_own(
     code: str, io: dict[str, Any], said: list[str]
 ) -> None:
     message = failure(code, {"y": io})
@@ -271,7 +271,7 @@ def test_imports_run_once_and_state_survives_from_record_to_record() -> None:
         "def add():\n    global count\n    count = globals().get('count', 0) + 1\nadd()",
     ],
 )
-def test_what_the_code_assigns_survives_without_import_code_too(code: str) -> None:
+def test_variables_that_the_code_assigns_survive_without_import_code_too(code: str) -> None:
     with Sequence([step(code, {"count": {"python_type": "int"}})]).open() as executor:
         assert [result_of(executor.run(Data()))["count"] for _ in range(3)] == [1, 2, 3]
 
@@ -392,7 +392,7 @@ def test_a_result_does_not_change_when_the_code_writes_to_its_variable_later() -
         (step("pass", {"y": {"python_type": "list", "type": "DATA"}}), ['"y" of type list', "LIST"]),
     ],
 )
-def test_what_cannot_run_is_told_when_it_opens(made: Python, said: list[str]) -> None:
+def test_a_python_step_that_cannot_run_is_told_when_it_opens(made: Python, said: list[str]) -> None:
     message = unopened(made)
     assert all(word in message for word in said), message
 
@@ -407,7 +407,7 @@ def test_code_is_refused_where_it_is_not_allowed() -> None:
     assert "not allowed" in unopened(step("pass"), allow_code=False)
 
 
-def test_what_has_no_effect_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_python_settings_without_effect_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pipelines.python")
     conda: dict[str, Any] = {"python_config_type": "CONDA", "environment_name": "base", "python_path": "1"}
     with Sequence([step("pass", **conda)]).open() as executor:

@@ -100,7 +100,7 @@ def test_the_old_spelling_of_a_key_is_read_and_the_new_one_written() -> None:
         (Function, {"function": 5}),
     ],
 )
-def test_what_a_field_cannot_be_is_an_error_that_names_it(step: type[Step], fields: dict[str, Any]) -> None:
+def test_a_wrong_value_of_a_field_is_an_error_that_names_the_field(step: type[Step], fields: dict[str, Any]) -> None:
     assert next(iter(fields), "function") in wrong(step, **fields)
 
 

@@ -82,7 +82,7 @@ def test_a_frozen_graph_runs_by_the_names_of_its_operations(run: Run, tmp_path: 
 
 
 @needs_tensorflow
-def test_without_names_placeholders_go_in_and_what_nothing_reads_comes_out(run: Run, tmp_path: Path) -> None:
+def test_without_names_placeholders_are_inputs_and_unread_tensors_are_outputs(run: Run, tmp_path: Path) -> None:
     frozen(tmp_path / "m.pb")
     (found,) = run(Nd4jTensorFlow("m.pb"), Data({"anything": f4(0, 0, 7)}))
     assert {key: found[key].tolist() for key in found} == {"top": [8.0], "top:1": [2]}
@@ -148,7 +148,7 @@ def test_a_saved_models_file_alone_runs_if_it_needs_no_variables(run: Run, tmp_p
 
 
 @needs_tensorflow
-def test_what_is_wrong_with_a_graph_is_said_when_it_opens(tmp_path: Path) -> None:
+def test_a_missing_or_broken_graph_and_wrong_tensor_names_are_told_when_it_opens(tmp_path: Path) -> None:
     frozen(tmp_path / "m.pb")
     (tmp_path / "no.pb").write_bytes(b"no graph")
     (tmp_path / "empty").mkdir()
@@ -291,7 +291,7 @@ def test_python_code_in_a_file_of_keras_2_is_not_run_either(tmp_path: Path) -> N
 
 
 @needs_keras_2
-def test_what_only_keras_2_reads_is_refused_where_code_is_not_allowed(tmp_path: Path) -> None:
+def test_a_file_that_only_keras_2_reads_is_refused_where_code_is_not_allowed(tmp_path: Path) -> None:
     import tensorflow as tf
     import tf_keras
 

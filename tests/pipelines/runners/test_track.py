@@ -64,7 +64,7 @@ def test_ids_lie_beside_the_boxes_in_their_order_and_all_else_stays() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["SORT", "BYTE_TRACK"])
-def test_what_the_detector_misses_keeps_its_id(algorithm: str) -> None:
+def test_an_object_that_the_detector_misses_for_some_frames_keeps_its_id(algorithm: str) -> None:
     given = frames(walk(12))
     for missed in (5, 6, 9):
         given[missed]["boxes"] = []

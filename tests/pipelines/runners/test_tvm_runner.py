@@ -86,7 +86,9 @@ def test_names_that_are_too_few_are_an_error(library: Path) -> None:
 
 
 @needs_tvm
-def test_what_is_no_compiled_model_is_an_error_when_it_opens(library: Path, tmp_path: Path) -> None:
+def test_a_missing_or_broken_library_and_a_wrong_function_are_errors_when_it_opens(
+    library: Path, tmp_path: Path
+) -> None:
     (tmp_path / "m.so").write_bytes(b"no library")
     for step, text in (
         (Tvm("m.so"), r"m\.so cannot be loaded"),

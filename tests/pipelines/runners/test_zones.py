@@ -79,7 +79,7 @@ def test_a_box_that_trembles_on_an_edge_is_counted_once() -> None:
     assert len(flat(events(at(0.8, *trembling, 0.2), lines=DOOR, margin=0.0))) == 19
 
 
-def test_who_goes_around_a_line_does_not_cross_it() -> None:
+def test_an_object_that_goes_around_a_line_does_not_cross_it() -> None:
     around = [(0.8, 0.5), (0.8, 0.1), (0.2, 0.1), (0.2, 0.5)]
     records = [frame({"boxes": [box(*one)], "ids": [1]}, number / 10) for number, one in enumerate(around)]
     assert flat(events(records, lines=DOOR)) == []
@@ -93,7 +93,7 @@ def test_a_track_that_is_not_confirmed_never_counts() -> None:
     assert flat(events([*at(0.8, 0.6, 0.45, track=0), *at(0.4, 0.2, start=0.3)], lines=DOOR)) == []
 
 
-def test_what_the_detector_misses_does_not_leave_until_it_is_lost() -> None:
+def test_an_object_that_the_detector_misses_leaves_its_zone_only_once_it_is_lost() -> None:
     given = at(0.5, None, None, 0.5, *[None] * 30)
     found = events(given, zones=YARD)
     assert found[:10] == [["enter"]] + [[]] * 9
@@ -218,7 +218,7 @@ def test_rows_that_cannot_be_used_fail_alone() -> None:
         {"zones": {"a": {"points": [[0, 0], [1, 1], [float("nan"), 0]]}}},
     ],
 )
-def test_places_that_are_none_are_refused(fields: dict[str, Any]) -> None:
+def test_invalid_zones_and_lines_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Zones(**fields)
 

@@ -35,7 +35,7 @@ def test_elements_go_over_the_first_axis_and_scalars_over_a_row() -> None:
         rows.get()
 
 
-def test_what_has_no_first_axis_has_no_elements() -> None:
+def test_a_scalar_has_no_elements_and_only_rank_1_has_scalars() -> None:
     """T-09."""
     scalar = tensors.view(np.array(1.0))
     with pytest.raises(RankError, match=r"elements\(\) goes over the first axis"):

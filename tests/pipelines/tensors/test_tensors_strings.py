@@ -132,7 +132,7 @@ def test_offsets_that_do_not_fit_are_refused(offsets: list[int], shape: list[int
     [["a", 1], [["a"], ["b", "c"]], ["a", ["b"]], [None], 5, np.zeros(3), ["\ud800"]],
     ids=["number", "lengths", "depths", "null", "no list", "numbers", "half a character"],
 )
-def test_what_is_no_tensor_of_strings_is_refused(values: Any) -> None:
+def test_values_that_are_no_tensor_of_strings_are_refused(values: Any) -> None:
     with pytest.raises(DataError):
         tensors.strings(values)
 

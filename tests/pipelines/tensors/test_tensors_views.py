@@ -88,7 +88,7 @@ def test_nobody_can_make_the_array_of_a_view_writable(dtype: str) -> None:
             array.flags.writeable = True
 
 
-def test_what_an_initialiser_kept_writes_no_more() -> None:
+def test_views_that_an_initialiser_kept_are_read_only_afterwards() -> None:
     """T-02."""
     kept: list[Any] = []
 
@@ -186,7 +186,7 @@ def test_all_elements_are_written_at_once_from(source: str) -> None:
     assert view.array.tolist() == ([[0, 0, 0], [0, 0, 0]] if "endless" in source else [[0, 1, 2], [3, 4, 5]])
 
 
-def test_a_longer_iterator_keeps_what_was_not_needed() -> None:
+def test_a_longer_iterator_keeps_the_values_that_were_not_needed() -> None:
     """T-04."""
     values = iter(range(10))
     tensors.writable(np.zeros(4)).copy_from(values)
@@ -354,7 +354,7 @@ def test_an_index_beyond_its_axis_is_refused() -> None:
         mod(0)
 
 
-def test_indices_of_indices_are_those_of_what_was_shown() -> None:
+def test_indices_of_a_sliced_view_count_the_elements_that_it_shows() -> None:
     """T-06."""
     memory = counted(10_000)
     shown = np.delete(memory, [3, 4_000, 9_999])
@@ -610,7 +610,7 @@ def test_a_view_is_an_array_to_numpy() -> None:
 
 
 @pytest.mark.parametrize("wrong", [True, False, np.True_, 1.0, "1", None])
-def test_what_is_no_integer_is_no_index_of_an_element(wrong: Any) -> None:
+def test_an_index_that_is_no_integer_is_refused(wrong: Any) -> None:
     view = tensors.writable(np.zeros((2, 3)))
     sparse = tensors.sparse([2, 3], np.float32, 1, lambda data: data.put(1, 0, 0))
     ragged = tensors.ragged([2, -1], np.float32, lambda data: data.put([1, 2], 1))

@@ -52,7 +52,7 @@ class OnlyArray:
         return counted(2, 2)
 
 
-def test_what_is_held_is_given_back_without_a_conversion() -> None:
+def test_an_array_is_given_back_unconverted_in_the_form_that_it_has() -> None:
     """K-12."""
     array = counted(2, 3)
     holder = NDArray.create(array)
@@ -262,7 +262,7 @@ def test_a_format_that_says_something_twice_is_refused(text: str, reason: str) -
         NDArray.create([1]).get_as(text)
 
 
-def test_a_detail_that_nobody_looks_at_is_an_error() -> None:
+def test_an_option_that_a_conversion_does_not_know_is_an_error() -> None:
     """K-13."""
     with pytest.raises(DataError, match=r"from numpy to list knows no byte_order; it knows dtype"):
         NDArray.create(counted(2)).get_as("list, big-endian")
@@ -313,7 +313,7 @@ def test_a_finite_number_never_becomes_infinite(given: str) -> None:
         (counted(2), 5, "is converted to a class, a text"),
     ],
 )
-def test_what_cannot_be_converted_says_why(value: Any, target: Any, error: str) -> None:
+def test_an_array_that_cannot_be_converted_says_why(value: Any, target: Any, error: str) -> None:
     with pytest.raises(DataError, match=error):
         NDArray.create(value).get_as(target)
 

@@ -64,7 +64,7 @@ def test_every_lossless_form_becomes_every_other_one_pixel_by_pixel(
     np.testing.assert_array_equal(Image(image.get_as(target)).get_as("numpy"), pixels)
 
 
-def test_what_is_held_is_given_back_without_a_conversion() -> None:
+def test_an_image_is_given_back_unconverted_in_the_form_that_it_has() -> None:
     """K-12."""
     for name, made in FORMS.items():
         source = made(COLOR)
@@ -166,7 +166,7 @@ def test_pixels_come_in_the_channels_that_are_asked_for(source: str) -> None:
     assert np.shares_memory(Image(COLOR).get_as("RGB"), COLOR)
 
 
-def test_alpha_is_there_for_who_asks() -> None:
+def test_alpha_is_kept_only_where_it_is_asked_for() -> None:
     """K-13."""
     picture = pillow("RGBA")
     for source in (picture, Image(picture).get_as("png")):
@@ -246,7 +246,7 @@ def test_bytes_of_no_known_format_become_nothing() -> None:
             Image(b"\0\1\2").get_as(target)
 
 
-def test_what_is_no_image_is_refused() -> None:
+def test_an_object_that_is_no_image_is_refused() -> None:
     for source in (17, None, [1], object()):
         with pytest.raises(WrongTypeError, match="an Image is made of bytes, an array, a path, a Pillow image"):
             Image(source)

@@ -158,7 +158,7 @@ def test_bytes_of_no_known_format_travel_but_are_not_measured_or_decoded() -> No
         (b"", "the image has no bytes"),
     ],
 )
-def test_what_is_no_image_is_told_by_what_it_is(encoded: bytes, told: str) -> None:
+def test_bytes_that_are_no_readable_image_are_told_by_what_they_are(encoded: bytes, told: str) -> None:
     with pytest.raises(DataError, match=re.escape(told)):
         Image(encoded).get_as("numpy")
 
@@ -234,7 +234,7 @@ def test_pixels_are_read_only() -> None:
     ],
     ids=["float", "two channels", "one dimension", "empty", "number"],
 )
-def test_what_is_no_picture_is_refused(source: Any) -> None:
+def test_an_array_or_number_that_is_no_picture_is_refused(source: Any) -> None:
     with pytest.raises(WrongTypeError):
         Image(source)
 

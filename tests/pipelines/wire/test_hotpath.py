@@ -29,13 +29,15 @@ def test_the_environment_goes_before_the_configuration(monkeypatch: pytest.Monke
     assert hotpath.compiled("native") is None
 
 
-def test_a_choice_that_is_none_is_an_error_that_names_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_hot_path_is_an_error_that_names_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(hotpath.VARIABLE, "natve")
     with pytest.raises(HotPathError, match='did you mean "native"'):
         hotpath.compiled()
 
 
-def test_what_was_not_built_is_an_error_only_for_those_who_insist(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_extension_that_was_not_built_is_an_error_only_where_native_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv(hotpath.VARIABLE, raising=False)
     monkeypatch.setattr(hotpath, "_extension", lambda: "it was not built")
     assert hotpath.compiled("auto") is None
@@ -46,7 +48,7 @@ def test_what_was_not_built_is_an_error_only_for_those_who_insist(monkeypatch: p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", ["nothing", "a line", "a file", "no sources", "sources of a stranger"])
-def test_what_was_built_of_other_sources_is_not_used(change: str, tmp_path: Path) -> None:
+def test_an_extension_that_was_built_of_other_sources_is_not_used(change: str, tmp_path: Path) -> None:
     if reason := hotpath.why_not():
         pytest.skip(f"the compiled hot path: {reason}")
     root = Path(hotpath.__file__).parent.parent

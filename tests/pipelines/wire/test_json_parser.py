@@ -58,7 +58,7 @@ def test_numbers_are_python_s_to_the_last_bit(text: str) -> None:
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     )
 )
-def test_what_python_writes_is_read(plain: Any) -> None:
+def test_json_that_python_writes_is_read_back_equal(plain: Any) -> None:
     assert typed(parsed(json.dumps(plain))) == typed(plain)
     assert typed(parsed(json.dumps(plain, ensure_ascii=False).encode())) == typed(plain)
 
@@ -83,6 +83,6 @@ def test_texts_that_the_fast_parser_refuses_are_read_by_python(text: bytes, expe
 @pytest.mark.parametrize(
     "text", [b"NaN", b"-Infinity", b"[1, NaN]", b"[" * 100_000, b'{"a":' * 100_000, b"\xef\xbb\xbf1"]
 )
-def test_what_is_no_json_is_an_error(text: bytes) -> None:
+def test_nan_infinity_endless_nesting_and_a_byte_order_mark_are_errors(text: bytes) -> None:
     with pytest.raises(WireError):
         parsed(text)

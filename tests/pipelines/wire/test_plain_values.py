@@ -107,14 +107,14 @@ def test_columns_of_two_blocks_are_joined_to_what_one_block_would_give() -> None
         (object(), "type object"),
     ],
 )
-def test_what_is_no_value_fails_its_row_alone(value: Any, why: str) -> None:
+def test_a_plain_value_that_no_column_can_hold_fails_its_row_alone(value: Any, why: str) -> None:
     found, failed = read_column([7, value, None, 8], PlainRules(Limits(max_depth=3)))
     assert list(failed) == [1]
     assert why in str(failed[1])
     assert found.values() == [7, MISSING, MISSING, 8]
 
 
-def test_what_nobody_asks_for_goes_through_as_it_is() -> None:
+def test_a_key_that_nobody_asks_for_passes_through_unchanged() -> None:
     odd = {"mixed": [1, None, "a"], "large": 2**70}
     found = read_rows([{"a": 1, "odd": odd, "none": None}, {"a": 2, "odd": None}], frozenset({"a"}))
     assert not found.failed

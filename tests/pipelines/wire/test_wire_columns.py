@@ -480,7 +480,7 @@ def test_a_broken_entry_counts_even_if_a_later_one_replaces_it() -> None:
     assert list(found.failed) == [1]
 
 
-def test_an_entry_with_two_keys_is_of_the_last() -> None:
+def test_an_entry_with_two_keys_counts_under_the_last_of_them() -> None:
     renamed = field(1, field(1, b"n") + field(2, scheme(3)) + field(1, b"m"))
     found = decode_columns([encode_entry("n", 1), encode_entry("n", 2), renamed])
     assert found.columns["n"].values() == [1, 2, MISSING]
@@ -661,7 +661,7 @@ def test_an_undecoded_column_under_another_key_is_written_under_that_key() -> No
     ]
 
 
-def test_what_cannot_be_decoded_cannot_be_written_under_another_key() -> None:
+def test_a_value_that_cannot_be_decoded_cannot_be_written_under_another_key() -> None:
     found = decode_columns([encode_entry("n", 1), assembled("n", b"\x68\x05")])
     written = encode_columns(Batch({"m": found.columns["n"]}, 2))
     assert [message is None for message in written.messages] == [False, True]

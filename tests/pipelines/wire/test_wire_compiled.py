@@ -74,7 +74,7 @@ def test_spans_of_another_number_type_are_an_error() -> None:
         read(Spans(good.buffer, good.starts[:1], good.lengths))
 
 
-def test_columns_that_are_none_are_an_error_of_the_extension() -> None:
+def test_malformed_columns_are_a_python_error_of_the_extension() -> None:
     native: Any = hotpath.compiled("native")
     key, two = b"k", np.zeros(2, np.int64)
     for column in [(1, key, two, None), (1, key, two.view(np.uint8)[:5], None), (5, [b"a"]), (3, key, True, [b"a"])]:
@@ -97,7 +97,7 @@ def test_spans_in_steps_are_read_like_those_in_a_row() -> None:
     assert list(encode_columns(batch_of(found), hot_path="native").messages) == messages[::-2]
 
 
-def test_what_was_read_stays_as_it_is_however_much_is_read_after_it() -> None:
+def test_columns_that_were_read_do_not_change_while_more_blocks_are_read() -> None:
     kept = []
     for first in range(0, 2000, 50):
         found = read(sensors(50, first), "x", "id")
@@ -110,7 +110,7 @@ def test_what_was_read_stays_as_it_is_however_much_is_read_after_it() -> None:
         assert found.rows.tolist() == list(range(50))
 
 
-def test_what_was_written_stays_as_it_is_however_much_is_written_after_it() -> None:
+def test_messages_that_were_written_do_not_change_while_more_are_written() -> None:
     messages = [sensors(20, first) for first in range(0, 200, 20)]
     written = [encode_columns(batch_of(read(block, "x", "id")), hot_path="native").messages for block in messages]
     assert [list(block) for block in written] == messages

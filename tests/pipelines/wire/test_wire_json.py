@@ -230,7 +230,7 @@ def test_a_single_value_has_a_plain_form() -> None:
         value_from_plain(None)
 
 
-def test_what_yaml_has_and_json_lacks_is_refused() -> None:
+def test_dates_integer_keys_and_sets_of_yaml_are_refused() -> None:
     for text in ("k: 2020-01-01", "1: a", "k: !!set {a}"):
         with pytest.raises(WireError):
             value_from_plain(yaml.safe_load(text))

@@ -100,7 +100,7 @@ def test_an_empty_list_that_never_had_a_type_is_written() -> None:
     assert decode(encode(Data({"k": []}))) == Data({"k": []})
 
 
-def test_what_protobuf_cannot_tell_apart_comes_back_as_konduit_reads_it() -> None:
+def test_empty_labels_and_missing_probabilities_come_back_as_konduit_reads_them() -> None:
     data = decode(encode(Data({"box": BoundingBox.corners(0, 1, 0, 1, ""), "point": Point([0.5])})))
     assert data["box"].label is None
     assert data["point"].label == ""
@@ -277,7 +277,7 @@ def nested_list(levels: int) -> Any:
     return value
 
 
-def test_what_is_written_at_the_greatest_depth_can_be_read() -> None:
+def test_data_of_the_greatest_depth_is_written_and_read() -> None:
     for data in (
         nested(32, np.zeros(2)),
         nested(31, [np.zeros(2)]),
