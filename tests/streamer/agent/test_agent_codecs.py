@@ -1,4 +1,4 @@
-"""What a codec needs for every record may be away: records and results wait for it, and none is lost or blamed."""
+"""A codec whose registry does not answer: records and results wait for it, and none is lost or fails."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streamer.testing import running
 
 
 class NeedsAnother(Codec):
-    """A codec that asks something else before each block; `away` says that it does not answer."""
+    """A codec that asks a registry before each block; `away` gives the error of one that does not answer."""
 
     def __init__(self, away: Callable[[], ConnectorError | None]) -> None:
         self.away = away
@@ -55,7 +55,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[Codec], None]:
     return using
 
 
-def test_records_and_results_wait_for_what_every_record_needs(use: Any, define: Any) -> None:
+def test_records_and_results_wait_while_the_registry_does_not_answer(use: Any, define: Any) -> None:
     codec = NeedsAnother(_answers(*[_gone(True)] * 3))
     use(codec)
     report = testing.run(_service(define), PAYLOADS)
@@ -67,7 +67,7 @@ def test_records_and_results_wait_for_what_every_record_needs(use: Any, define: 
     assert report.acknowledged == 20
 
 
-def test_what_waiting_does_not_mend_stops_the_service_and_nothing_is_acknowledged(use: Any, define: Any) -> None:
+def test_a_permanent_registry_error_stops_the_service_and_nothing_is_acknowledged(use: Any, define: Any) -> None:
     for answers in ([_gone(False)], [None, _gone(False)]):
         use(NeedsAnother(_answers(*answers)))
         report = testing.run(_service(define), PAYLOADS, check=False)
@@ -76,7 +76,7 @@ def test_what_waiting_does_not_mend_stops_the_service_and_nothing_is_acknowledge
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
-def test_a_service_that_waits_for_it_can_be_stopped_and_its_records_come_again(
+def test_a_service_that_waits_for_the_registry_can_be_stopped_and_acknowledges_nothing(
     use: Any, define: Any, serve: Any, eventually: Any, delivery: str
 ) -> None:
     codec = NeedsAnother(lambda: _gone(True))
@@ -107,7 +107,7 @@ def test_a_service_that_waits_to_write_its_results_says_so_in_ready_and_not_in_l
     eventually(lambda: serving.source.acknowledged == [3])
 
 
-def test_a_record_that_fails_beside_it_does_not_make_it_the_failure_of_records() -> None:
+def test_a_registry_error_while_rows_are_tried_alone_is_raised_and_fails_no_record() -> None:
     class Odd(NeedsAnother):
         def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
             if len(records) > 1:

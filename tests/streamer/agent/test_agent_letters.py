@@ -140,7 +140,7 @@ def test_a_dead_letter_that_is_lost_is_sent_again_where_its_record_does_not_come
 
 
 @pytest.mark.parametrize("format", ["protodata", "jsonl", "lines"])
-def test_what_no_file_of_this_format_can_hold_does_not_stop_the_service(
+def test_a_dead_letter_that_its_file_format_cannot_hold_does_not_stop_the_service(
     buried: Any, tmp_path: Path, format: str
 ) -> None:
     path = tmp_path / "dead"

@@ -1,4 +1,4 @@
-"""Services with several sinks, of which one does not do what the others do."""
+"""Services with several sinks, of which one breaks, is away, or refuses or loses messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ class Broken(MemorySink):
         return super().send(*arguments)
 
 
-def test_what_one_sink_has_and_another_never_got_is_not_acknowledged(define: Any, serve: Any, eventually: Any) -> None:
+def test_a_record_whose_result_reached_only_one_of_two_sinks_is_not_acknowledged(
+    define: Any, serve: Any, eventually: Any
+) -> None:
     sinks = {"a": MemorySink(name="a"), "b": Broken(name="b")}
     serving = serve(define(sink=SINKS, batch={"max_records": 1}), sinks=sinks)
     serving.feed(0)
@@ -46,7 +48,7 @@ class TakesOne(MemorySink):
         raise ConnectorError("broken in the middle")
 
 
-def test_half_of_what_a_record_became_is_not_enough_to_acknowledge_it(define: Any, serve: Any) -> None:
+def test_a_record_is_not_acknowledged_when_only_one_of_its_two_results_arrived(define: Any, serve: Any) -> None:
     serving = serve(define(twice), sinks={"memory": TakesOne(name="memory")})
     serving.feed(7)
     assert serving.agent.join(60).reason == "failed"
@@ -98,7 +100,7 @@ def test_a_message_that_all_sinks_refuse_becomes_one_dead_letter(define: Any, se
     assert serving.stop().ok == 2
 
 
-def test_what_a_sink_refuses_after_another_has_it_is_awaited_there_and_put_aside(
+def test_a_record_that_one_sink_refuses_is_acknowledged_once_the_other_sink_confirms_it(
     define: Any, serve: Any, eventually: Any
 ) -> None:
     serving = serve(define(sink=SINKS, limits={"confirm": "200ms"}, errors={"stop_ratio": 1}))

@@ -64,7 +64,7 @@ class GivesThenFails(MemorySource):
 
 @pytest.mark.parametrize("type", ["soft", "hard"])
 @pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
-def test_what_was_gathered_before_a_source_failed_is_done_first(
+def test_records_gathered_before_a_source_failed_are_done_first(
     define: Any, serve: Any, type: str, delivery: str
 ) -> None:
     batch = {"type": type, "max_records": 50} | ({"max_wait": "1m"} if type == "soft" else {})
@@ -78,9 +78,7 @@ def test_what_was_gathered_before_a_source_failed_is_done_first(
     assert sum(source.acknowledged) == 99
 
 
-def test_what_waits_for_a_slow_pipeline_is_done_when_a_source_fails_also_that_of_the_others(
-    define: Any, serve: Any
-) -> None:
+def test_waiting_records_of_all_sources_are_done_when_one_source_fails(define: Any, serve: Any) -> None:
     def slow(data: Data) -> Data:
         time.sleep(0.02)
         return Data({"y": data["x"]})
@@ -114,7 +112,7 @@ def test_a_service_whose_source_failed_takes_no_longer_than_it_may_to_finish(def
     assert 0 < source.acknowledged[0] < 50
 
 
-def test_a_source_that_also_cannot_acknowledge_any_more_is_told_of_by_why_it_failed(define: Any, serve: Any) -> None:
+def test_a_failed_source_that_also_cannot_acknowledge_is_reported_with_its_first_error(define: Any, serve: Any) -> None:
     class Broken(GivesThenFails):
         def acknowledge(self, positions: Any, *, wait: bool = False) -> None:
             if positions:
@@ -362,7 +360,9 @@ def test_the_end_waits_until_the_bus_has_all_positions_even_if_none_is_new(
     assert source.waits == [False, True]
 
 
-def test_only_what_was_not_done_comes_again(define: Any, serve: Any, eventually: Any) -> None:
+def test_only_a_record_whose_result_was_lost_and_those_after_it_come_again(
+    define: Any, serve: Any, eventually: Any
+) -> None:
     taken: list[object] = []
     source = Remembering(name="memory")
     serving = serve(define(), {"memory": source})

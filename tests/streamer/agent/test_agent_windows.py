@@ -139,7 +139,7 @@ def test_a_row_of_several_windows_is_held_until_the_last_of_them(windowed: Any, 
     assert serving.results() == [6, 9, 12, 15]
 
 
-def test_what_a_step_still_holds_at_the_end_is_flushed_and_acknowledged(windowed: Any) -> None:
+def test_records_that_a_step_still_holds_at_the_end_are_flushed_and_acknowledged(windowed: Any) -> None:
     report = testing.run(windowed(), numbers(1, 2, 3, 4, 5))
     assert values(report) == [6, 9]
     assert report.acknowledged == 5

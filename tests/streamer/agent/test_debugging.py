@@ -88,7 +88,7 @@ def test_a_record_asks_by_header_or_metadata(record: Any, gets: bool) -> None:
     assert traces(report) == [STEPS if gets else None]
 
 
-def test_what_a_record_says_in_its_metadata_stays_beside_the_trace() -> None:
+def test_metadata_that_a_step_passes_on_stays_beside_the_trace() -> None:
     report = testing.run(service(debug="records"), [plain(1, **{"streamer-debug": 1, "camera": "a"})])
     metadata = report.results[0].metadata  # type: ignore[union-attr]
     assert metadata is not None

@@ -166,7 +166,7 @@ def test_a_lost_result_has_its_record_come_again(window: int | None) -> None:
     assert session.acknowledged == 12
 
 
-def test_what_a_connector_counts_is_among_the_metrics_of_its_service() -> None:
+def test_counts_of_a_connector_are_among_the_metrics_of_its_service() -> None:
     session = MemorySession()
     session.feed(numbers(3))
     running = Running(session)
@@ -192,7 +192,7 @@ class Gate:
         return data
 
 
-def test_what_is_in_hand_when_the_session_is_lost_is_finished_and_acknowledges_nothing() -> None:
+def test_records_in_hand_when_the_session_is_lost_are_finished_and_not_acknowledged() -> None:
     session, gate = MemorySession(), Gate()
     session.feed(numbers(10))
     running = Running(session, step=gate, batch={"type": "hard", "max_records": 4})

@@ -167,7 +167,7 @@ def test_records_of_a_lane_that_ends_leave_a_batch_that_is_gathered() -> None:
     assert source.asked[0][0] == 3, "there is room for as many as left"
 
 
-def test_a_batch_of_which_all_lanes_end_is_none() -> None:
+def test_no_batch_is_left_when_all_its_lanes_end() -> None:
     batcher = HardBatcher(6, 1000)
     batcher.gather(OfTwoLanes())
     batcher.forget([A, B])
@@ -183,7 +183,7 @@ def test_records_of_a_lane_that_ends_when_the_batch_is_full_leave_it_too() -> No
     assert rows(batcher.flush()) == [1, 2, 3]
 
 
-def test_what_is_left_of_a_block_keeps_its_columns() -> None:
+def test_rows_of_a_block_that_remain_after_a_lane_ended_keep_their_columns() -> None:
     batcher = HardBatcher(100, 1000)
     batcher.gather(OfTwoLanes())
     batcher.forget([B])

@@ -153,7 +153,7 @@ def test_while_a_round_waits_newer_records_go_on_replacing_older_ones() -> None:
     assert [bytes(value) for block in batcher._blocks for value in block.values] == [b"3"]
 
 
-def test_what_is_kept_for_later_of_a_lane_that_ends_is_forgotten() -> None:
+def test_records_kept_for_later_are_forgotten_when_their_lane_ends() -> None:
     batcher = RoundBatcher(10, 1000, 60.0)
     batcher.lanes = {A, B}
     assert batches(batcher, Scripted([(A, 1), (A, 2), (B, 7), (B, 8)]), 1)

@@ -160,9 +160,7 @@ def test_every_example_states_its_extras(cli: Any, tmp_path: Path, file: Path) -
     assert set(built["extras"]) == {extra for one in stated for extra in one.split(",")}
 
 
-def test_what_functions_import_and_what_lies_beside_the_service_is_taken_along(
-    cli: Any, many: Path, tmp_path: Path
-) -> None:
+def test_imported_modules_and_files_beside_the_service_are_taken_along(cli: Any, many: Path, tmp_path: Path) -> None:
     ended = cli("build", many, "--out", tmp_path / "out", "--json")
     assert ended.code == 0, ended.err
     built = json.loads(ended.out)
@@ -293,7 +291,7 @@ def run(folder: Path, *arguments: str, code: int = 0, cwd: Path | None = None) -
 
 
 @pytest.mark.timeout(900)
-def test_what_was_built_installs_offline_in_a_clean_environment_and_the_service_is_right_there(clean: Path) -> None:
+def test_a_built_folder_installs_offline_in_a_clean_environment_and_its_service_passes_check(clean: Path) -> None:
     """K-33: nothing is missing, and nothing is there that is not in the list."""
     ended = run(clean, "check", "digits.yaml")
     assert "wrong" not in ended.stdout

@@ -104,7 +104,7 @@ def test_another_port_is_taken_where_the_usual_one_is_in_use(
 
 
 @pytest.mark.parametrize("option", [["--topic", "t"], ["--nodes", "3"], ["--registry"]])
-def test_what_is_kafkas_does_not_go_with_mqtt(option: list[str], cli: Any) -> None:
+def test_kafka_options_are_refused_with_mqtt(option: list[str], cli: Any) -> None:
     ended = cli("broker", "--mqtt", *option)
     assert ended.code == 2
     assert "are Kafka's" in ended.err

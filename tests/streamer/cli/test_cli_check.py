@@ -121,7 +121,7 @@ def test_a_codec_that_is_not_there_is_told_by_line(cli: Any, digits: Path) -> No
     assert 'did you mean "protodata"?' in ended.err
 
 
-def test_what_a_wrong_file_says_is_in_the_json_too(cli: Any, digits: Path) -> None:
+def test_the_error_of_a_wrong_file_is_in_the_json_too(cli: Any, digits: Path) -> None:
     change(digits, "topics:", "topcis:")
     ended = cli("check", digits, "--json")
     assert ended.code == 2
@@ -246,7 +246,7 @@ delivery: exactly_once
         ("", "[{'@type': TRACK}]", "{type: kafka, topic: out}", "step 0:TRACK", "use at_least_once"),
     ],
 )
-def test_what_delivers_exactly_once_is_told_by_its_parts(
+def test_check_tells_how_exactly_once_commits_and_which_step_is_at_odds_with_it(
     cli: Any, tmp_path: Path, source: str, pipeline: str, sink: str, part: str, text: str
 ) -> None:
     file = tmp_path / "once.yaml"
@@ -272,7 +272,7 @@ def test_what_delivers_exactly_once_is_told_by_its_parts(
         ),
     ],
 )
-def test_what_cannot_deliver_exactly_once_is_refused_with_its_line(
+def test_a_service_that_cannot_deliver_exactly_once_is_refused_with_its_line(
     cli: Any, tmp_path: Path, source: str, sink: str, text: str
 ) -> None:
     file = tmp_path / "once.yaml"

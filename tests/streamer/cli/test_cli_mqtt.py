@@ -73,7 +73,7 @@ def test_tap_shows_what_a_message_says_besides_its_payload(cli: Any, broker: Fau
     assert "duplicate" not in out
 
 
-def test_what_is_sent_is_tapped(cli: Any, broker: FaultyMqtt, tmp_path: Path) -> None:
+def test_a_json_file_that_is_sent_reaches_an_mqtt_subscriber(cli: Any, broker: FaultyMqtt, tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text('{"x": 1}')
     with MqttClient(broker.host, broker.port) as client:
         client.subscribe("press/7", 1)

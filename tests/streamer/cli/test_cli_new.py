@@ -55,9 +55,7 @@ def test_a_new_service_on_files_runs_as_its_readme_says(cli: Any) -> None:
     assert [(one["id"], one["label"]) for one in results] == [(1, "high"), (2, "low")]
 
 
-def test_a_new_service_of_cameras_writes_what_it_sees_until_it_is_stopped(
-    cli: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_service_of_cameras_writes_results_until_it_is_stopped(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend("yard")
     assert cli("new", "yard", "--source", "camera").code == 0
     assert "input.jsonl" not in Path("yard/README.md").read_text()
@@ -96,7 +94,7 @@ def test_nothing_is_overwritten(cli: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["1a", "a b", "../a", "a/b", "-a", ""])
-def test_a_name_that_is_none_is_refused(cli: Any, name: str) -> None:
+def test_an_invalid_service_name_is_refused_and_nothing_is_written(cli: Any, name: str) -> None:
     assert cli("new", "--source", "file", "--", name).code == 2
     assert list(Path().iterdir()) == []
 
@@ -166,7 +164,9 @@ def test_a_service_around_a_model_with_inputs_that_are_no_numbers_has_a_key_for_
         ("broken.onnx", b"broken", "it is no ONNX model"),
     ],
 )
-def test_what_is_no_model_is_told_and_nothing_is_written(cli: Any, name: str, content: bytes | None, said: str) -> None:
+def test_a_model_file_that_is_no_model_is_reported_and_nothing_is_written(
+    cli: Any, name: str, content: bytes | None, said: str
+) -> None:
     if content is not None:
         Path(name).write_bytes(content)
     ended = cli("new", "fans", "--model", name)

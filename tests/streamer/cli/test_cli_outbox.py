@@ -1,4 +1,4 @@
-"""`streamer outbox`: what a sink refused, seen and sent again."""
+"""`streamer outbox`: messages that a sink refused are listed and sent again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def service(tmp_path: Path) -> Path:
     return file
 
 
-def test_what_was_refused_is_listed_with_its_reason(cli: Any, service: Path) -> None:
+def test_refused_messages_are_listed_with_their_reason(cli: Any, service: Path) -> None:
     for named in (service, service.parent / "box"):
         ended = cli("outbox", named)
         assert ended.code == 0, ended.err

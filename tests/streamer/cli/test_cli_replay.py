@@ -90,7 +90,7 @@ def test_a_letter_goes_back_with_its_payload_key_and_own_headers(letters: Letter
     assert (message.value(), message.key(), message.headers()) == (b"a", b"key-a", [("trace", b"\x00\xff")])
 
 
-def test_what_was_replayed_is_not_replayed_again_unless_asked(letters: Letters, replay: Any) -> None:
+def test_a_replayed_letter_is_not_replayed_again_unless_asked(letters: Letters, replay: Any) -> None:
     letters.bury(b"a")
     letters.bury(b"b")
     assert replay()["sent"] == 2
@@ -101,7 +101,7 @@ def test_what_was_replayed_is_not_replayed_again_unless_asked(letters: Letters, 
     assert replay("--again")["sent"] == 3
 
 
-def test_what_a_filter_leaves_out_stays_for_later_and_nothing_goes_twice(letters: Letters, replay: Any) -> None:
+def test_letters_that_a_filter_leaves_out_stay_for_later_and_none_goes_twice(letters: Letters, replay: Any) -> None:
     for number in range(6):
         letters.bury(b"%d" % number, step="decode" if number % 2 else "scale")
     first = replay("--step", "decode")
@@ -180,7 +180,7 @@ def test_a_forged_letter_is_sent_nowhere_it_is_not_allowed_to(letters: Letters, 
     assert letters.back(payments) == [b"forged"]
 
 
-def test_without_a_topic_to_send_to_nothing_is_sent_and_what_could_be_is_said(
+def test_without_a_target_topic_no_letter_is_sent_and_the_error_suggests_one(
     letters: Letters, replay: Any, cli: Any, topic_name: Any
 ) -> None:
     letters.bury(b"a")

@@ -85,7 +85,7 @@ def test_a_service_runs_to_the_end_of_its_source(start: Any, tmp_path: Path) -> 
     assert "3 ok" in last
 
 
-def test_its_process_looks_for_reference_cycles_less_often(start: Any, tmp_path: Path) -> None:
+def test_the_process_of_a_service_looks_for_reference_cycles_less_often(start: Any, tmp_path: Path) -> None:
     process = start("run", service(tmp_path, "a", step="collected"))
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
@@ -125,7 +125,7 @@ def test_a_signal_while_it_still_imports_ends_a_service_with_0(
     assert "Traceback" not in err
 
 
-def test_a_signal_while_it_still_imports_ends_what_is_no_service_as_ever() -> None:
+def test_a_signal_while_it_still_imports_kills_a_command_that_runs_no_service() -> None:
     with _imports("typer", ["-m", "streamer", "schema"]) as process:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=120)
@@ -220,7 +220,9 @@ def test_on_a_terminal_json_has_to_be_asked_for(start: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("evil", ["\x1b]0;owned\x07", "a\n2026-01-01 [error] all is lost \u202e", "\x9b31m"])
-def test_what_a_record_says_steers_no_terminal_by_the_log(start: Any, tmp_path: Path, evil: str) -> None:
+def test_control_characters_of_a_record_are_escaped_in_the_log_on_a_terminal(
+    start: Any, tmp_path: Path, evil: str
+) -> None:
     dead = "dead_letter: {type: file, path: dead.txt, format: lines, codec: raw}\n"
     file = service(tmp_path, "a", step="repeating", more=dead)
     (tmp_path / "a.in.jsonl").write_text(json.dumps({"x": evil}) + "\n", encoding="utf-8")

@@ -156,7 +156,7 @@ def test_a_line_that_is_no_record_is_named_by_file_and_line(
         ("a.png", [], "is no PNG"),
     ],
 )
-def test_what_cannot_be_sent_is_wrong_use(
+def test_a_file_or_option_that_send_cannot_use_is_wrong_use(
     cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path, name: str, arguments: list[str], reason: str
 ) -> None:
     for there in ("what.xyz", "a.jsonl", "a.png"):
@@ -379,7 +379,9 @@ def test_a_wrong_codec_names_the_one_that_fits(cli: Any, topics: Any, on: tuple[
         (["tap", "./none.yaml"], "none.yaml: no such file"),
     ],
 )
-def test_what_a_service_file_does_not_say_is_told(cli: Any, tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_a_sink_source_or_topic_that_the_service_file_lacks_is_told(
+    cli: Any, tmp_path: Path, arguments: list[str], said: str
+) -> None:
     file = service_file(tmp_path, "localhost:1", "in", "out")
     file.write_text(f"name: s\n{file.read_text()}")
     ended = cli(*[file if one == "FILE" else one for one in arguments])

@@ -1,4 +1,4 @@
-"""Which hot path a service takes: what it says is handed down, and it tells what it takes."""
+"""The hot path of a service: its setting is handed to connectors and codecs, and each reports which one it takes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def service(**fields: Any) -> Service:
     return Service(**{**given, **fields})
 
 
-def test_connectors_and_codecs_do_what_the_service_says() -> None:
+def test_connectors_and_codecs_take_the_hot_path_of_the_service() -> None:
     made = service(
         hot_path="python",
         source=KafkaSourceConfig(topics=("in",), group="g", codec={"type": "protodata", "max_depth": 3}),
@@ -122,7 +122,7 @@ def test_every_part_reports_what_it_takes_and_why_it_is_plain_python() -> None:
 
 
 @built
-def test_what_was_built_is_taken_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_hot_path_that_was_built_is_taken_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     def codec() -> PartHotPath:
         return build(service()).hot_paths()[1]
 
@@ -131,11 +131,11 @@ def test_what_was_built_is_taken_unless_told_otherwise(monkeypatch: pytest.Monke
     assert codec().report == ("python", "STREAMER_NATIVE=python")
 
 
-def test_what_was_not_built_is_reported_with_the_reason(not_built: None) -> None:
+def test_a_compiled_hot_path_that_was_not_built_is_reported_with_the_reason(not_built: None) -> None:
     assert build(service()).hot_paths()[1].report == ("python", "it was not built")
 
 
-def test_a_service_that_insists_on_what_was_not_built_does_not_start(not_built: None) -> None:
+def test_a_service_that_insists_on_a_hot_path_that_was_not_built_does_not_start(not_built: None) -> None:
     with pytest.raises(hotpath.HotPathError, match="was not built"):
         testing.run(service(hot_path="native"), [])
 

@@ -58,7 +58,7 @@ def test_topics_group_and_broker_are_taken_over() -> None:
     assert "control" not in found
 
 
-def test_what_is_absent_has_konduits_defaults() -> None:
+def test_absent_fields_of_a_configuration_have_konduits_defaults() -> None:
     found = translated({"protocol": "KAFKA", "pipeline": {"steps": []}})
     assert found["source"]["topics"] == ["inference-in"]
     assert found["sink"]["topic"] == "inference-out"
@@ -198,7 +198,7 @@ def test_a_service_of_ours_takes_the_pipeline_of_a_configuration(tmp_path: Path)
     assert [step.type_name for step in service.pipeline.steps] == ["LOGGING"]
 
 
-def test_what_is_wrong_in_the_pipeline_of_a_configuration_is_said_with_its_place() -> None:
+def test_a_mistake_in_the_pipeline_of_a_configuration_is_told_with_its_place() -> None:
     text = "protocol: HTTP\npipeline:\n  steps:\n  - '@type': LOGING"
     with pytest.raises(DefinitionError, match=r'4: pipeline\.steps\[0\]\.@type: no such step type: "LOGING"'):
         pipelines.loads(text)
@@ -252,7 +252,7 @@ def test_a_konduit_file_loads_as_a_service(tmp_path: Path) -> None:
     assert service.control is None
 
 
-def test_a_mistake_in_its_pipeline_is_named_with_its_line(tmp_path: Path) -> None:
+def test_a_mistake_in_the_pipeline_of_a_konduit_file_is_named_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "inference.yaml"
     file.write_text(YAML.replace("KEYS_AND_VALUES", "ALL"))
     with (

@@ -62,7 +62,7 @@ def test_a_file_that_is_called_as_any_could_be_is_a_service_named_after_its_fold
 
 
 @pytest.mark.parametrize("called", ["digits.yaml", "service-a.yaml", "service.prod.yaml", "my-service.yaml"])
-def test_the_group_of_a_file_with_a_name_of_its_own_is_what_it_ever_was(called: str, tmp_path: Path) -> None:
+def test_the_consumer_group_of_a_file_with_a_name_of_its_own_is_that_name(called: str, tmp_path: Path) -> None:
     (source,) = load(written(tmp_path, KAFKA, called)).sources
     assert isinstance(source, KafkaSourceConfig)
     assert source.group == Path(called).stem
@@ -84,7 +84,7 @@ def test_a_file_in_no_folder_with_a_name_is_named_after_itself() -> None:
     assert default_name(Path("/service.yaml")) == "service"
 
 
-def test_what_a_file_says_goes_before_the_name_of_its_folder(tmp_path: Path) -> None:
+def test_the_name_in_a_service_file_goes_before_the_name_of_its_folder(tmp_path: Path) -> None:
     (source,) = load(written(tmp_path, "name: mine\n" + KAFKA, "service.yaml")).sources
     assert isinstance(source, KafkaSourceConfig)
     assert source.group == "mine"

@@ -147,7 +147,7 @@ def filled(node: Any, place: Path) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize(("fields", "named"), FILES)
 @pytest.mark.parametrize("folder", ["private", "theirs"])
-def test_what_records_come_from_and_go_to_has_to_be_listed_also_beside_the_file(
+def test_files_of_sources_and_sinks_have_to_be_listed_even_beside_the_service_file(
     fields: Mapping[str, Any], named: str, folder: str, tmp_path: Path, cli: Any
 ) -> None:
     file = written(tmp_path, **filled(fields, tmp_path / folder))
@@ -247,7 +247,7 @@ def test_a_step_that_is_named_like_a_nested_one_does_not_hide_it(tmp_path: Path,
         steps.reverse()
 
 
-def test_testing_needs_no_listing_of_what_is_not_connected_to(tmp_path: Path, cli: Any) -> None:
+def test_streamer_test_needs_no_listing_of_the_files_of_source_and_sink(tmp_path: Path, cli: Any) -> None:
     source, sink = {"type": "file", "path": "in.jsonl", "format": "jsonl"}, {"type": "file", "path": "out.pb"}
     file = written(tmp_path, source=source, sink=sink)
     (tmp_path / "theirs" / "case.json").write_text('{"input": {"x": 1}, "expect": {"x": 1}}')

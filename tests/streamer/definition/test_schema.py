@@ -1,4 +1,4 @@
-"""The JSON schema of service files takes what loading takes."""
+"""The JSON schema of service files accepts right files, and rejects wrong ones at the place of the mistake."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ control: {listen: "127.0.0.1:9464"}  # metrics and health; absent: none
 
 
 @pytest.mark.slow
-def test_it_is_a_schema_with_an_id_and_descriptions(schema: dict[str, Any]) -> None:
+def test_the_schema_has_an_id_and_descriptions(schema: dict[str, Any]) -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$id"] == SCHEMA_ID
     for key in ("source", "pipeline", "sink", "keep", "delivery", "limits"):
@@ -86,7 +86,7 @@ def test_the_documented_service_file_is_valid(schema: dict[str, Any]) -> None:
         MEMORY + "keep: all\ndead_letter: {type: memory, topic: d}\non_error: stop",
     ],
 )
-def test_what_loads_is_valid(schema: dict[str, Any], text: str) -> None:
+def test_a_right_service_file_is_valid(schema: dict[str, Any], text: str) -> None:
     assert problems(schema, text) == []
 
 
@@ -107,5 +107,7 @@ def test_what_loads_is_valid(schema: dict[str, Any], text: str) -> None:
         ("pipeline: a", "$"),
     ],
 )
-def test_what_does_not_load_is_not_valid(schema: dict[str, Any], text: str, place: str) -> None:
+def test_a_wrong_service_file_is_not_valid_at_the_place_of_its_mistake(
+    schema: dict[str, Any], text: str, place: str
+) -> None:
     assert place in problems(schema, text)

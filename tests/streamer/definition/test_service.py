@@ -81,7 +81,7 @@ def test_connectors_may_be_plain_data() -> None:
     assert made.sinks == [MemorySinkConfig(topic="b", name="memory")]
 
 
-def test_what_is_wrong_with_a_connector_is_said_at_its_place() -> None:
+def test_a_mistake_in_a_connector_is_told_at_its_place() -> None:
     with pytest.raises(ValidationError) as raised:
         service(source=[{"type": "memory", "topic": "a"}, {"type": "memory", "topcis": "a"}])
     assert {error["loc"] for error in raised.value.errors()} == {("source", 1, "topic"), ("source", 1, "topcis")}

@@ -178,7 +178,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("old", "new", "message"), REFUSED)
-def test_what_faust_cannot_do_is_refused_with_file_and_line(file: Path, old: str, new: str, message: str) -> None:
+def test_settings_that_faust_cannot_honour_are_refused_with_file_and_line(
+    file: Path, old: str, new: str, message: str
+) -> None:
     with pytest.raises(DefinitionError, match=message):
         streamer.faust.attach(new_app(), written(file, old, new))
     with pytest.raises(DefinitionError, match=message):

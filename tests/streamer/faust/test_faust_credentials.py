@@ -1,4 +1,4 @@
-"""How a service logs in, as the app that is made of it is told. `tests/services/test_faust_login.py` logs in."""
+"""The login of a service, given to the Faust app that is made of it. `tests/services/test_faust_login.py` logs in."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("client", "message"), REFUSED)
-def test_what_faust_cannot_do_is_refused_with_file_and_line(
+def test_login_settings_that_faust_cannot_honour_are_refused_with_file_and_line(
     tmp_path: Path, client: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(

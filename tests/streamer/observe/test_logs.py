@@ -41,7 +41,7 @@ def test_events_are_text_for_people() -> None:
 
 
 @pytest.mark.slow
-def test_what_comes_from_elsewhere_steers_no_terminal_and_shows_no_secret() -> None:
+def test_control_characters_and_secrets_of_foreign_texts_are_not_in_the_log() -> None:
     program = (
         PROGRAM.format(level="info", as_json=False)
         + """

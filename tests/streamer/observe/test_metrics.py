@@ -38,7 +38,7 @@ def samples(meters: ServiceMeters) -> dict[tuple[str, tuple[tuple[str, str], ...
     }
 
 
-def test_what_a_codec_inside_another_counts_is_exported_under_its_own_name() -> None:
+def test_metrics_of_a_codec_inside_another_are_exported_under_its_own_name() -> None:
     service = Service(
         name="plant",
         source=MemorySourceConfig(topic="in", codec={"type": "compressed", "codec": "sparkplug"}),
@@ -252,7 +252,7 @@ def test_a_port_in_use_is_an_error_that_says_what_to_do() -> None:
         endpoint.leave("one")
 
 
-def test_what_steps_count_is_exported_with_service_and_step() -> None:
+def test_metrics_of_steps_are_exported_with_service_and_step() -> None:
     meters = ServiceMeters("digits", ["kafka"])
     for step in ("a", "outer/b"):
         own = meters.step_metrics.of(step)

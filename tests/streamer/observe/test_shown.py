@@ -1,4 +1,4 @@
-"""What comes from elsewhere is shown so that no terminal obeys it, and without secrets."""
+"""Texts from elsewhere are shown with control characters as escapes and with secrets masked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
         ("zwölf 犬 \u05e9", "zwölf 犬 \u05e9"),
     ],
 )
-def test_what_a_terminal_would_obey_is_written_out(raw: str, safe: str) -> None:
+def test_control_characters_are_shown_as_escapes(raw: str, safe: str) -> None:
     assert shown(raw) == escaped(raw) == safe
 
 
@@ -63,7 +63,7 @@ def test_credentials_in_urls_are_masked(raw: str, safe: str) -> None:
     assert masked(raw) == shown(raw) == safe
 
 
-def test_what_was_remembered_is_masked_wherever_it_stands_the_longest_first() -> None:
+def test_remembered_secrets_are_masked_wherever_they_stand_the_longest_first() -> None:
     remember(["hunter2", "hunter2-and-more", "abc", " padded\n", ""])
     assert masked("hunter2-and-more, hunter2! abc padded") == f"{MASK}, {MASK}! abc {MASK}"
 

@@ -193,7 +193,7 @@ def test_a_result_without_any_record_lacks_what_is_kept() -> None:
     assert kept(result_of([], [0, 0]), given(), ["id"]).column("id").values() == [MISSING]
 
 
-def test_what_cannot_be_decoded_is_put_back_as_it_came_next_to_values_of_the_pipeline() -> None:
+def test_a_value_that_cannot_be_decoded_is_put_back_as_it_came_next_to_values_of_the_pipeline() -> None:
     source = decoded(block(), id=WireColumn([b"0", b'[1, "a"]', b"2"], JsonDecoder()))
     result = kept(result_of([0, 1, 2], id=Column.of([5, MISSING, 7])), source, ["id"])
     assert write_json(result, JsonForm()).texts == [b'{"id":5}', b'{"id":[1, "a"]}', b'{"id":7}']

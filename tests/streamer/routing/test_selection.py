@@ -213,7 +213,7 @@ def test_a_function_chooses_rows_and_one_that_raises_fails_its_row() -> None:
         ("no function", '"no function" is no function; write module:function'),
     ],
 )
-def test_what_is_no_condition_is_refused_with_a_hint(when: Any, text: str) -> None:
+def test_an_invalid_when_condition_is_refused_with_a_hint(when: Any, text: str) -> None:
     for check in (condition, check_condition):
         with pytest.raises(DefinitionError) as raised:
             check(when)
