@@ -248,7 +248,7 @@ def test_an_extra_exists(page: Path) -> None:
     assert {extra for one in named for extra in one.split(",")} <= project["optional-dependencies"].keys()
 
 
-def test_what_the_readme_installs_runs_what_it_shows(folder: Path) -> None:
+def test_the_extras_that_the_readme_installs_are_enough_for_its_services(folder: Path) -> None:
     (installed,) = re.findall(r"^pip install '[\w-]+\[([a-z,]+)\]'", (ROOT / "README.md").read_text(), re.MULTILINE)
     services = [block for block in _blocks("yaml") if block.page == "README.md" and block.mark in ("", "file")]
     assert len(services) > 3

@@ -157,7 +157,7 @@ def test_the_faust_extra_reads_records_in_every_compression_that_our_sinks_write
 
 
 @pytest.mark.slow
-def test_what_needs_a_package_that_is_missing_names_the_extra_that_brings_it(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_package_names_the_extra_that_brings_it(tmp_path: Path) -> None:
     (tmp_path / "a.onnx").write_bytes(b"")
     tried = [one for one in SCENARIOS if one[0] != "faust" or (ROOT / "streamer" / "faust").exists()]
     modules = sorted(set().union(*(modules for _, modules, _ in SCENARIOS)) | {"compression"})

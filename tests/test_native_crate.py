@@ -59,5 +59,5 @@ def test_the_crates_tests_pass_under_an_address_sanitizer() -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_what_is_fuzzed_holds_for_the_corpus() -> None:
+def test_the_fuzz_targets_pass_for_their_corpus() -> None:
     cargo(NATIVE / "fuzz", "test")

@@ -1,4 +1,4 @@
-"""Each step has a page: its example gives what the page says, its pictures are what comes out, the index has it."""
+"""Each step has a page: its example gives the results that it shows, its pictures are current, the index has it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_step_has_a_page_with_an_example_of_it(model: type[Typed]) -> None:
     assert any(one.runs for one in shown) or model.type_name in NOT_RUN, "the example has no input and output"
 
 
-def test_what_a_plug_in_could_bring_is_what_has_a_page() -> None:
+def test_every_built_in_step_type_is_among_those_that_have_a_page() -> None:
     listed = {line.step_type for line in default_registry().listing() if line.origin in (BUILT_IN, DISTRIBUTION)}
     assert listed <= {model.type_name for model in OURS if issubclass(model, Step)}
 

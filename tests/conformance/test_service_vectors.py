@@ -73,7 +73,7 @@ def test_a_server_configuration_that_konduit_wrote_is_written_back_as_it_was(pat
     assert json.dumps(validated(InferenceConfiguration, document).to_dict(form(path))) == json.dumps(document.data)
 
 
-def test_what_is_absent_has_konduits_defaults() -> None:
+def test_an_empty_inference_configuration_has_konduits_defaults() -> None:
     written = read_document(FOLDER / "serialized__inference-configuration__no_pipeline.json").data
     assert InferenceConfiguration().to_dict() == written
 
@@ -92,7 +92,7 @@ def test_a_service_over_another_protocol_is_refused_by_its_name_and_line(path: P
 
 
 @pytest.mark.parametrize("path", MQTT, ids=name)
-def test_a_service_over_mqtt_is_what_clients_connect_to_and_are_answered_by(path: Path) -> None:
+def test_a_service_over_mqtt_has_an_mqtt_endpoint_as_its_source_and_its_sink(path: Path) -> None:
     with pytest.warns(KonduitWarning, match="little-endian"):
         service: Any = streamer.load(path)
     assert [one.type for one in (*service.sources, *service.sinks)] == ["mqtt_endpoint", "mqtt_endpoint"]

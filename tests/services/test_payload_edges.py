@@ -166,7 +166,9 @@ def test_a_value_that_is_missing_odd_or_huge_is_told_in_its_record_alone(
     ],
     ids=["missing", "text", "short", "ragged", "texts", "object", "huge"],
 )
-def test_what_a_models_input_takes_is_told_with_what_the_record_has(payload: bytes, told: str, model: Path) -> None:
+def test_a_dead_letter_names_the_models_input_type_and_the_value_that_does_not_fit(
+    payload: bytes, told: str, model: Path
+) -> None:
     service = streamer.Service(
         name="edges",
         source=streamer.KafkaSource(topics="in", codec="json"),
@@ -230,7 +232,7 @@ def test_a_value_that_cannot_be_read_is_named_wherever_it_is_first_asked_for(
 
 
 @pytest.mark.parametrize("odd", [[1, "a"], [1, None], 2**70, {"in": [1, "a"]}], ids=str)
-def test_a_batched_function_passes_on_what_is_no_value_where_it_does_not_ask_for_it(odd: Any) -> None:
+def test_a_batched_function_passes_on_odd_values_that_it_does_not_read(odd: Any) -> None:
     service = streamer.Service(
         name="edges",
         source=streamer.KafkaSource(topics="in", codec="json"),

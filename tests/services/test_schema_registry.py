@@ -142,7 +142,7 @@ dead_letter: {{type: kafka, bootstrap: "{kafka.bootstrap}", topic: {dead}}}
     assert sorted(results, key=str) == sorted(expected, key=str)
 
 
-def test_what_codecs_ask_a_real_registry_for(registry: str) -> None:
+def test_an_avro_codec_registers_and_finds_its_schema_in_a_real_registry(registry: str) -> None:
     topic = f"t-{uuid.uuid4().hex}"
     client = SchemaRegistryClient({"url": registry})
     batch = Batch.of([Data({"score": 1, "label": "a"}), Data({"score": 0.5, "label": "b"})])

@@ -291,7 +291,9 @@ def test_an_odd_value_is_logged_as_it_is(hot_path: HotPath, caplog: pytest.LogCa
     assert any(message == "\"tags\": [1, 'a']" for message in caplog.messages)
 
 
-def test_what_a_dead_letter_says_of_the_record_names_odd_values_too(hot_path: HotPath) -> None:
+def test_a_failed_record_with_an_odd_value_keeps_its_error_and_its_description_names_the_value(
+    hot_path: HotPath,
+) -> None:
     def fail(data: Data) -> Data:
         raise ValueError("no")
 
