@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from connectors.backoff import Backoff
 from connectors.camera.address import Address, Kind
 from connectors.camera.clock import Stamps
-from connectors.camera.footage import Footage
+from connectors.camera.footage import BACK, Footage
 from connectors.camera.frame import Facts, Frame
 from connectors.camera.health import Health, State
 from connectors.camera.rate import Rate
@@ -225,6 +225,7 @@ class _Taker:
         self._period = 1.0 / (video.rate or RATE)
         self._before = camera.played
         self._first: float | None = None
+        self._latest = 0.0
         self._scaler: object | None = None
         self._measured: tuple[int, int, str] | None = None
         self._byte_count = 0
@@ -240,7 +241,7 @@ class _Taker:
         camera.health.picture()
         camera.health.size = self._video.size
         number = camera.next_number()
-        timestamp = self._stamps.of(picture)
+        timestamp = self._stamps.of(picture, seconds)
         if camera.rate is not None and not camera.rate.wants(time.monotonic() if seconds is None else seconds):
             camera.drop("rate")
             return
@@ -263,12 +264,17 @@ class _Taker:
         )
 
     def _seconds(self, picture: Picture) -> float | None:
-        """The time of the picture in the stream; of a file that is repeated it goes on with each repetition."""
+        """The time of the picture in the stream; of a file that is repeated it goes on with each repetition, and of one
+        that was joined from several with each of these."""
         if self._camera.address.live or picture.seconds is None:
             return picture.seconds
         if self._first is None:
             self._first = picture.seconds
         seconds = self._before + picture.seconds - self._first
+        if seconds < self._latest - BACK:
+            self._first -= self._latest + self._period - seconds
+            seconds = self._latest + self._period
+        self._latest = max(self._latest, seconds)
         self._camera.played = max(self._camera.played, seconds + self._period)
         return seconds
 
@@ -295,5 +301,7 @@ class _Taker:
 
         if not isinstance(self._scaler, VideoReformatter):
             self._scaler = VideoReformatter()
+        # libswscale makes no colours of a palette.
+        made = "bgr24" if frame.format.has_palette else None
         # One thread: with more, cameras would compete for the cores.
-        return self._scaler.reformat(frame, *size, interpolation=Interpolation.FAST_BILINEAR, threads=1)
+        return self._scaler.reformat(frame, *size, made, interpolation=Interpolation.FAST_BILINEAR, threads=1)

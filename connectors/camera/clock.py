@@ -24,10 +24,10 @@ class Stamps:
         self._first: float | None = None
         self._last = 0
 
-    def of(self, picture: Picture) -> int:
-        """The timestamp of this picture; call it for each picture in order."""
-        seconds = self._of_camera(picture) if self._live else self._of_file(picture)
-        self._last = max(self._last, round(seconds * 1000))
+    def of(self, picture: Picture, seconds: float | None) -> int:
+        """The timestamp of this picture, of a file at `seconds`; call it for each picture in order."""
+        since_1970 = self._of_camera(picture) if self._live else self._of_file(picture, seconds)
+        self._last = max(self._last, round(since_1970 * 1000))
         return self._last
 
     def _of_camera(self, picture: Picture) -> float:
@@ -37,9 +37,9 @@ class Stamps:
         self._health.clock_believed = abs(self._health.skew) <= self._tolerance
         return picture.clock if self._health.clock_believed else picture.receipt
 
-    def _of_file(self, picture: Picture) -> float:
-        if picture.seconds is None:
+    def _of_file(self, picture: Picture, seconds: float | None) -> float:
+        if seconds is None:
             return picture.receipt
         if self._first is None:
-            self._first = picture.seconds
-        return self._began + picture.seconds - self._first
+            self._first = seconds
+        return self._began + seconds - self._first

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import av
     from av.container import OutputContainer
 
+BACK: Final = 1.0
+"""Seconds by which the times of a file go back where another begins, of those that it was joined from."""
 _MILLISECONDS: Final = Fraction(1, 1000)
 _UNPACKED: Final = frozenset({"rawvideo", "wrapped_avframe"})
 """Codecs of uncompressed pictures: keeping their packets would take too much memory."""
@@ -233,6 +235,8 @@ class Footage:
                 now = self._now + float((packet.duration or 0) * base)
             else:
                 now = self._base + float(stamp * base)
+                if now < self._now - BACK:
+                    self._base += self._now - now
         self._now = max(self._now, now)
         return self._now
 

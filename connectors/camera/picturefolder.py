@@ -21,7 +21,9 @@ SUFFIXES: Final = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".
 def pictures(folder: Path) -> list[Path]:
     """The files of the folder that have a picture's suffix, in the order of names; hidden ones are left out."""
     return sorted(
-        file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
+        file
+        for file in folder.iterdir()
+        if file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and not file.is_dir()
     )
 
 
@@ -70,9 +72,9 @@ class PictureFolder(Video):
                 stream = container.streams.video[0]
                 stream.codec_context.options = decoder_options(stream.codec_context.name, self._opening, live=False)
                 frame = next(container.decode(stream))
+            check_size(frame.width, frame.height, self._opening.max_pixels)
+            frame = self._upright.turned(frame, file.read_bytes)
         except (av.FFmpegError, OSError, ValueError, IndexError, StopIteration) as error:
             raise reason(error, self._address, 0.0, "picture") from None
-        check_size(frame.width, frame.height, self._opening.max_pixels)
-        frame = self._upright.turned(frame)
         self.size = frame.width, frame.height
         return Picture(frame, (self._next - 1) / RATE, None, time.time())

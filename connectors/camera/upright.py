@@ -2,43 +2,87 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from pipelines.values.orientation import UPRIGHT, orientation
 
 if TYPE_CHECKING:
     import av
     from av.filter import Graph
 
-_TURNS: Final = {
-    90: ("transpose=cclock",),
-    -90: ("transpose=clock",),
-    180: ("hflip", "vflip"),
-    -180: ("hflip", "vflip"),
+_FILTERS: Final[Mapping[int, tuple[str, ...]]] = {
+    2: ("hflip",),
+    3: ("hflip", "vflip"),
+    4: ("vflip",),
+    5: ("transpose=cclock_flip",),
+    6: ("transpose=clock",),
+    7: ("transpose=clock_flip",),
+    8: ("transpose=cclock",),
 }
-"""Filters by the degrees, against the clock, by which a picture is to be turned."""
+"""Filters by the orientation, as EXIF numbers it."""
+_OF_MATRIX: Final[Mapping[tuple[int, int, int, int], int]] = {
+    (-1, 0, 0, 1): 2,
+    (-1, 0, 0, -1): 3,
+    (1, 0, 0, -1): 4,
+    (0, 1, 1, 0): 5,
+    (0, 1, -1, 0): 6,
+    (0, -1, -1, 0): 7,
+    (0, -1, 1, 0): 8,
+}
+"""The orientation by a, b, c and d, rounded, of the matrix that says how a picture is shown: x' = ax + cy,
+y' = bx + dy. Other matrices turn by a part of a right angle, or not at all."""
+_OF_ROTATION: Final[Mapping[int, int]] = {90: 8, -90: 6, 180: 3, -180: 3}
+"""The orientation by degrees against the clock."""
 
 
 class Upright:
-    """Turns the pictures of one stream by multiples of 90 degrees; most streams do not need it.
+    """Turns the pictures of one stream by multiples of 90 degrees, and mirrors them; most streams do not need it.
 
     Phones record films in the orientation of their sensor, and store the rotation for display beside them. Pictures
     with an orientation in their EXIF data are alike. Players turn them; without that a model would see people lying.
     """
 
     def __init__(self) -> None:
+        self._orientation = UPRIGHT
+        self._rotation = 0
         self._graph: Graph | None = None
         self._of: tuple[int, int, str, int] | None = None
 
-    def turned(self, frame: av.VideoFrame) -> av.VideoFrame:
-        """The frame as it is to be shown: itself, or a turned copy with the same time."""
-        rotation = frame.rotation
-        if rotation not in _TURNS:
+    def turned(self, frame: av.VideoFrame, file: Callable[[], bytes] | None = None) -> av.VideoFrame:
+        """The frame as it is to be shown: itself, or a turned copy with the same time.
+
+        `file` gives the image file that it was read from, if it was.
+        """
+        # A stream says it anew with key frames at most. The rotation is quickly read, but does not tell a mirror.
+        if frame.key_frame or frame.rotation != self._rotation:
+            self._orientation, self._rotation = _orientation(frame, file), frame.rotation
+        if self._orientation not in _FILTERS:
             return frame
-        kind = frame.width, frame.height, frame.format.name, rotation
+        kind = frame.width, frame.height, frame.format.name, self._orientation
         if self._graph is None or kind != self._of:
-            self._graph, self._of = _graph(frame, _TURNS[rotation]), kind
+            self._graph, self._of = _graph(frame, _FILTERS[self._orientation]), kind
         self._graph.push(frame)
         return self._graph.vpull()
+
+
+def _orientation(frame: av.VideoFrame, file: Callable[[], bytes] | None) -> int:
+    try:
+        matrix: Any = frame.side_data.get("DISPLAYMATRIX")
+    except ValueError:
+        # PyAV reads no side data of frames that have some it does not know, as EXIF.
+        return _OF_ROTATION.get(frame.rotation, UPRIGHT) if file is None else orientation(file())
+    if matrix is None:
+        return UPRIGHT
+    a, b, _, c, d, *_ = struct.unpack("=9i", bytes(matrix))
+    return _OF_MATRIX.get((_sign(a), _sign(b), _sign(c), _sign(d)), UPRIGHT)
+
+
+def _sign(part: int) -> int:
+    """-1, 0 or 1, of a number with 16 bits behind the point."""
+    return max(-1, min(1, round(part / 65536)))
 
 
 def _graph(frame: av.VideoFrame, filters: tuple[str, ...]) -> Graph:

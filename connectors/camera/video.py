@@ -9,7 +9,7 @@ import struct
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -204,11 +204,13 @@ class Stream(Video):
         return Picture(frame, seconds, clock, receipt, at)
 
     def _chosen(self) -> VideoStream:
-        """The first video stream, ready to be decoded."""
-        if not self._container.streams.video:
-            others = {stream.type for stream in self._container.streams}
+        """The first video stream, ready to be decoded. The cover pictures of films and songs are none."""
+        found = [one for one in self._container.streams.video if not _is_cover(one)]
+        if not found:
+            others = {"a cover picture" if one.type == "video" else one.type for one in self._container.streams}
             raise VideoError(f"there is no video in it{', only ' + ' and '.join(sorted(others)) if others else ''}")
-        stream: VideoStream = self._container.streams.video[0]
+        stream: VideoStream = found[0]
+        _leave_out([one for one in self._container.streams if one is not stream])
         context = stream.codec_context
         if context is None:
             raise VideoError("its codec is not known to this libav")
@@ -235,6 +237,20 @@ def _makes_up_times(format: av.ContainerFormat, *, live: bool) -> bool:
     if format.name == "mpjpeg":
         return True
     return live and (Flags.no_timestamps in Flags(format.flags) or _is_pipe(format))
+
+
+def _leave_out(streams: Iterable[av.stream.Stream]) -> None:
+    """Streams that nobody reads: of HLS, the other sizes of a video would be loaded all the time."""
+    from av.stream import Discard
+
+    for stream in streams:
+        stream.discard = Discard.all
+
+
+def _is_cover(stream: VideoStream) -> bool:
+    from av.stream import Disposition
+
+    return bool(stream.disposition & Disposition.attached_pic)
 
 
 def _is_pipe(format: av.ContainerFormat) -> bool:
@@ -329,7 +345,11 @@ def reason(error: Exception, address: Address, seconds: float, awaited: str) -> 
         (ConnectionRefusedError, "nothing listens at this address: connection refused"),
         (PermissionError, "this process may not read it"),
         (FileNotFoundError, "it is not there"),
-        (av.error.InvalidDataError, f"its data are no video that libav can read{_CAUSES.get(address.kind, '')}"),
+        (
+            av.error.InvalidDataError,
+            f"its data are no {'picture' if address.kind is Kind.FOLDER else 'video'} that libav can read"
+            f"{_CAUSES.get(address.kind, '')}",
+        ),
         (
             av.error.ArgumentError,
             "libav refuses it: an unknown option, or a redirect to a protocol that is not allowed",

@@ -159,21 +159,21 @@ def picture(**fields: Any) -> Picture:
 def test_the_cameras_clock_dates_a_picture_if_it_can_be_believed() -> None:
     health = Health(5.0)
     stamps = Stamps(health, 5.0, live=True)
-    assert stamps.of(picture(clock=999.9)) == 999_900
+    assert stamps.of(picture(clock=999.9), None) == 999_900
     assert health.clock_believed is True
     assert health.skew == pytest.approx(0.1)
     # A clock that was never set.
-    assert stamps.of(picture(clock=3.0, receipt=1000.2)) == 1_000_200
+    assert stamps.of(picture(clock=3.0, receipt=1000.2), None) == 1_000_200
     assert health.clock_believed is False
-    assert stamps.of(picture(receipt=1001.0)) == 1_001_000
+    assert stamps.of(picture(receipt=1001.0), None) == 1_001_000
     # Time never goes back, or tracking would fail.
-    assert stamps.of(picture(clock=1000.5, receipt=1001.1)) == 1_001_000
+    assert stamps.of(picture(clock=1000.5, receipt=1001.1), None) == 1_001_000
 
 
 def test_a_file_has_the_times_of_its_pictures_however_fast_it_is_read() -> None:
     stamps = Stamps(Health(0.0), 5.0, live=False)
-    first = stamps.of(picture(seconds=10.0))
-    assert stamps.of(picture(seconds=12.5)) == pytest.approx(first + 2500, abs=1)
+    first = stamps.of(picture(seconds=10.0), 10.0)
+    assert stamps.of(picture(seconds=12.5), 12.5) == pytest.approx(first + 2500, abs=1)
 
 
 def shown(level: int) -> av.VideoFrame:

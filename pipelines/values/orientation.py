@@ -1,0 +1,78 @@
+"""The orientation that an image file says it is to be shown in (EXIF)."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+UPRIGHT: Final = 1
+"""The orientation of an image that is shown as it is stored."""
+_ORIENTATION: Final = 0x0112
+_SHORT: Final = 3
+
+
+def orientation(encoded: bytes) -> int:
+    """The EXIF orientation of a JPEG, PNG, WebP or TIFF file, 1 to 8; 1 if it says none, or none that can be read.
+
+    From 5 on width and height change places when it is shown.
+    """
+    try:
+        found = _tag(_exif(encoded))
+    except (struct.error, IndexError):
+        return UPRIGHT
+    return found if 1 <= found <= 8 else UPRIGHT
+
+
+def _exif(encoded: bytes) -> bytes:
+    """The EXIF data of a file, which have the form of a TIFF file; empty if there are none."""
+    if encoded.startswith(b"\xff\xd8"):
+        return _of_jpeg(encoded)
+    if encoded.startswith(b"\x89PNG\r\n\x1a\n"):
+        return _of_chunks(encoded, 8, ">I4s", b"eXIf", behind=4)
+    if encoded.startswith(b"RIFF") and encoded[8:12] == b"WEBP":
+        return _of_chunks(encoded, 12, "<4sI", b"EXIF", behind=0)
+    return encoded if encoded.startswith((b"II*\0", b"MM\0*")) else b""
+
+
+def _of_jpeg(encoded: bytes) -> bytes:
+    position = 2
+    while encoded[position] == 0xFF:
+        marker = encoded[position + 1]
+        if marker == 0xFF:
+            position += 1
+            continue
+        # The image's data begin.
+        if marker in (0xDA, 0xD9):
+            break
+        (length,) = struct.unpack_from(">H", encoded, position + 2)
+        if marker == 0xE1 and encoded[position + 4 : position + 10] == b"Exif\0\0":
+            return encoded[position + 10 : position + 2 + length]
+        position += 2 + max(length, 2)
+    return b""
+
+
+def _of_chunks(encoded: bytes, position: int, head: str, wanted: bytes, behind: int) -> bytes:
+    """A chunk of a PNG or WebP file; `behind` are the bytes of the checksum after each."""
+    while position + 8 <= len(encoded):
+        first, second = struct.unpack_from(head, encoded, position)
+        name, length = (first, second) if isinstance(first, bytes) else (second, first)
+        position += 8
+        if name == wanted:
+            # Some programs write what begins the data in a JPEG file here, too.
+            return encoded[position : position + length].removeprefix(b"Exif\0\0")
+        # Chunks of WebP have an even number of bytes.
+        position += length + behind + (0 if behind else length % 2)
+    return b""
+
+
+def _tag(exif: bytes) -> int:
+    if not exif.startswith((b"II*\0", b"MM\0*")):
+        return UPRIGHT
+    order = "<" if exif.startswith(b"II") else ">"
+    (directory,) = struct.unpack_from(f"{order}I", exif, 4)
+    (count,) = struct.unpack_from(f"{order}H", exif, directory)
+    for entry in range(count):
+        tag, kind, _, value = struct.unpack_from(f"{order}HHIH", exif, directory + 2 + 12 * entry)
+        if tag == _ORIENTATION and kind == _SHORT:
+            return int(value)
+    return UPRIGHT
