@@ -148,7 +148,7 @@ def step_fields(model: type[Config]) -> str:
         key = model.key(name)
         if name == "name" and issubclass(model, Step):
             continue
-        ours = " *Ours.*" if model.is_extension(name) else ""
+        ours = " *Not in Konduit Serving.*" if model.is_extension(name) else ""
         rows.append(f"| `{key}` | {kind(info)} | {default(info)} | {described(info)}{ours} |\n")
     return _STEP_HEAD + "".join(rows)
 

@@ -95,7 +95,7 @@ def about(model: type[Typed]) -> str:
     if extra := _extra(model):
         facts.append(f"Needs `pip install '{DISTRIBUTION}[{extra}]'`.")
     if not _of_konduit(model):
-        facts.append("Konduit Serving does not have it.")
+        facts.append("Not in [Konduit Serving](../pipelines.md).")
     return f"{text}\n\n{' '.join(facts)}\n"
 
 
@@ -135,7 +135,7 @@ def _heading(model: type[Typed]) -> str:
 
 def _row(model: type[Typed]) -> str:
     extra = _extra(model)
-    konduit = "" if _of_konduit(model) else " *Ours.*"
+    konduit = "" if _of_konduit(model) else " *Not in Konduit Serving.*"
     link = f"[`{model.type_name}`]({page_name(model)})"
     return f"| {link} | {_summary(model)}{konduit} | {f'`[{extra}]`' if extra else ''} |\n"
 

@@ -99,7 +99,7 @@ class Step(Typed):
     """The hint of the error where no runner for the step is installed; empty where this project has a runner."""
 
     name: Annotated[str | None, EXTENSION] = None
-    """The step's name in errors and metrics; none: its place and type, `0:ONNX`."""
+    """The step's name in errors and metrics; default: its place and type, `0:ONNX`."""
 
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
         """Plain data with `@type` first, as `form` spells it."""

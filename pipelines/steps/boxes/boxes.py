@@ -21,15 +21,16 @@ class SsdToBoundingBox(Step):
     run_by: ClassVar[RunBy | None] = RunBy("numpy", "pipelines.runners.boxes.ssd:SsdToBoundingBoxRunner")
 
     class_labels: tuple[str, ...] | None = None
-    """One label a class, the first for class 1; none: boxes have no label; empty: all have `no label provided`."""
+    """Labels of the classes 1, 2, ...; default: boxes have no label; empty: each has the label `no label provided`."""
     keep_other_values: bool = True
-    """Whether to keep the other keys of the record; boxes and scores of the detector go in any case."""
+    """Whether to keep the other keys; `detection_boxes` and `detection_scores` are always removed."""
     threshold: float = 0.5
     """Detections with a lower score are left out."""
     scale: float | None = None
-    """Factor on width and height of each box, about its centre."""
+    """By what width and height of each box are multiplied, around its centre; default: 1."""
     aspect_ratio: Annotated[float, Field(gt=0)] | None = None
-    """Width / height to which each box is widened or heightened about its centre, before `scale`."""
+    """Width / height: a box of another ratio is made wider or higher around its centre, before `scale`; default: none
+    is."""
     output_name: Key = "bounding_boxes"
     """Key of the list of boxes."""
 
@@ -38,59 +39,60 @@ class YoloToBoundingBox(Step):
     """Boxes from the last layer of a YOLO (version 2) network whose activations are already applied.
 
     The array is `[n, B * (5 + C), H, W]` for B priors and C classes: x, y in the cell, width, height (in cells),
-    confidence, class probabilities. All images of an array go into one list.
+    confidence, class probabilities. The boxes of all n images go into one list.
     """
 
     type_name: ClassVar[str] = "YOLO_BBOX"
     run_by: ClassVar[RunBy | None] = RunBy("numpy", "pipelines.runners.boxes.yolo:YoloToBoundingBoxRunner")
 
     input: str | None = None
-    """Key of the array; none: the only array."""
+    """Key of the array; default: the record's only array."""
     output: Key | None = None
-    """Key of the list of boxes; none: `bounding_boxes`."""
+    """Key of the list of boxes; default: `bounding_boxes`."""
     nchw: bool = True
-    """False: the array is `[n, H, W, B * (5 + C)]`."""
+    """Whether the array is `[n, B * (5 + C), H, W]`; otherwise it is `[n, H, W, B * (5 + C)]`."""
     threshold: float = 0.5
-    """Cells with a lower confidence are left out."""
+    """Boxes with a lower confidence are left out."""
     nms_threshold: float = 0.5
-    """With `nms`: of two boxes of a class that overlap by more (intersection / union), the weaker goes."""
+    """With `nms`: of two boxes of a class whose intersection / union is larger, the less probable one is removed."""
     num_classes: Annotated[Int, Field(ge=1)] | None = None
-    """Number of classes C; none: that of the labels."""
+    """Number of classes C; default: the number of `classLabels`. One of the two is needed."""
     class_labels: tuple[str, ...] | None = None
-    """One label a class; none: "0", "1", ..."""
+    """Labels of the classes 0, 1, ...; default: "0", "1", ..."""
     keep_other_values: bool = True
     """Whether to keep the other keys of the record, the array included."""
     nms: Annotated[bool, EXTENSION] = False
-    """Whether to suppress overlapping boxes of the same image and class. Konduit never does."""
+    """Whether to remove overlapping boxes of the same image and class (non-maximum suppression)."""
 
 
 class BoundingBoxFilter(Step):
-    """Keeps the boxes of some labels."""
+    """Keeps the boxes of a list that have one of the given labels."""
 
     type_name: ClassVar[str] = "BOUNDING_BOX_FILTER"
     run_by: ClassVar[RunBy | None] = RunBy("python", "pipelines.runners.boxes.boxes:BoundingBoxFilterRunner")
 
     keep_other_values: bool = True
-    """Whether to keep the other keys; `detection_boxes`, `detection_scores`, `detection_classes` go in any case."""
+    """Whether to keep the other keys; `detection_boxes`, `detection_scores`, `detection_classes` are always removed."""
     classes_to_keep: tuple[str, ...] | None = None
-    """The labels to keep, at least one."""
+    """The labels to keep; at least one is needed."""
     input_name: str | None = "input"
-    """Key of the list of boxes; null: the only one."""
+    """Key of the list of boxes; `null`: the record's only one."""
     output_name: Key = "bounding_boxes"
     """Key of the boxes that are kept."""
 
 
 class BoundingBoxToPoint(Step):
-    """A corner or the centre of each box, with its label and probability. One box gives one point, a list a list."""
+    """Replaces boxes by points, a corner or the centre of each, which keep label and probability. A list of boxes
+    becomes a list of points."""
 
     type_name: ClassVar[str] = "BOUNDING_BOX_TO_POINT"
     run_by: ClassVar[RunBy | None] = RunBy("python", "pipelines.runners.boxes.boxes:BoundingBoxToPointRunner")
 
     bbox_name: str | None = None
-    """Key of the box or list of boxes; none: the only one."""
+    """Key of the box or list of boxes; default: the record's only one."""
     output_name: Key | None = None
-    """Key of the point or points; none: that of the boxes."""
+    """Key of the point or list of points; default: the boxes' key."""
     keep_other_fields: bool = True
-    """Whether to keep the other keys; the boxes go in any case."""
+    """Whether to keep the other keys; the boxes are always removed."""
     method: Literal["TOP_LEFT", "TOP_RIGHT", "BOTTOM_LEFT", "BOTTOM_RIGHT", "CENTER"] = "CENTER"
     """Which point of the box."""

@@ -13,9 +13,9 @@ from pipelines.steps.shapes import PointField
 
 
 class ExtractBoundingBox(Step):
-    """The part of an image in each box: one box gives an image, a list of boxes a list of images.
+    """Cuts the part of an image in each box out: one box gives an image, a list of boxes a list of images.
 
-    Boxes are fractions of the image; parts of a box outside of it are black.
+    Boxes are in fractions of the image. Where a box reaches beyond the image, its part is black.
     """
 
     type_name: ClassVar[str] = "EXTRACT_BOUNDING_BOX"
@@ -24,27 +24,29 @@ class ExtractBoundingBox(Step):
     )
 
     image_name: str | None = None
-    """Key of the image; none: the only one."""
+    """Key of the image; default: the record's only image."""
     bbox_name: str | None = None
-    """Key of the box or list of boxes; none: the only one."""
+    """Key of the box or list of boxes; default: the record's only one."""
     output_name: Key | None = None
-    """Key of the parts; none: that of the image."""
+    """Key of the part, or list of parts; default: the image's key."""
     keep_other_fields: bool = True
-    """Whether to keep the other keys; image and boxes go in any case."""
+    """Whether to keep the other keys; the image and the boxes are always removed."""
     aspect_ratio: Annotated[float, Field(gt=0)] | None = None
-    """Width / height, in pixels, to which a box is widened or heightened about its centre."""
+    """Width / height in pixels: a box of another ratio is made wider or higher around its centre; default: boxes
+    stay."""
     resize_h: Annotated[Int, Field(gt=0)] | None = None
-    """Height of the parts, with `resizeW`; none: as they are."""
+    """Height in pixels to which parts are resized, together with `resizeW`; default: they are not resized."""
     resize_w: Annotated[Int, Field(gt=0)] | None = None
-    """Width of the parts, with `resizeH`; none: as they are."""
+    """Width in pixels to which parts are resized, together with `resizeH`; default: they are not resized."""
     image_to_ndarray_config: Annotated[ImageToNDArrayConfig | None, Spelling(yaml="image_to_ndarray_config")] = Field(
         default=None, alias="imageToNDArrayConfig"
     )
-    """How the image was made a network's input, if the boxes are fractions of that: its crop is accounted for."""
+    """The `config` of the `IMAGE_TO_NDARRAY` step that made the network's input, if boxes are fractions of that input:
+    they are converted to fractions of the image."""
 
 
 class CropGrid(Step):
-    """The cells of a grid in a quadrilateral of an image, as a list of images, line by line.
+    """Cuts the cells of a grid, in a quadrilateral of an image, out as a list of images, row by row.
 
     The corners come in the order top left, top right, bottom left, bottom right. Each part is the upright rectangle
     around its cell.
@@ -56,29 +58,30 @@ class CropGrid(Step):
     )
 
     image_name: str | None = None
-    """Key of the image; none: the only one."""
+    """Key of the image; default: the record's only image."""
     points_name: str | None = None
-    """Key of the list of the four corners; none: the only list of points."""
+    """Key of the list of the four corners; default: the record's only list of points."""
     grid_x: Annotated[Int, Field(ge=0)] = 0
     """Number of columns."""
     grid_y: Annotated[Int, Field(ge=0)] = 0
-    """Number of lines."""
+    """Number of rows."""
     coords_are_pixels: bool = False
-    """Whether the corners are pixels; otherwise fractions of the image."""
+    """Whether the corners are in pixels; otherwise they are in fractions of the image."""
     bounding_box_name: Key | None = None
-    """Key for the rectangles as a list of boxes, fractions of the image; none: they are not added."""
+    """Key under which the rectangles are added as a list of boxes, in fractions of the image; default: they are not."""
     output_coordinates: bool = False
-    """Konduit's; has no effect, there neither."""
+    """No effect, as in Konduit Serving."""
     keep_other_fields: bool = False
     """Whether to keep the other keys, the image and the corners among them."""
     aspect_ratio: Annotated[float, Field(gt=0)] | None = None
-    """Width / height to which each rectangle is widened or heightened about its centre."""
+    """Width / height in pixels: a rectangle of another ratio is made wider or higher around its centre; default: none
+    is."""
     output_name: Key | None = None
-    """Key of the parts; none: `crops`."""
+    """Key of the list of parts; default: `crops`."""
 
 
 class CropFixedGrid(Step):
-    """As `CROP_GRID`, with corners that are the same for all records."""
+    """As `CROP_GRID`, with corners that the definition gives, the same for all records."""
 
     type_name: ClassVar[str] = "CROP_FIXED_GRID"
     run_by: ClassVar[RunBy | None] = RunBy(
@@ -86,22 +89,23 @@ class CropFixedGrid(Step):
     )
 
     image_name: str | None = None
-    """Key of the image; none: the only one."""
+    """Key of the image; default: the record's only image."""
     points: tuple[PointField, ...] | None = None
-    """The four corners."""
+    """The four corners: top left, top right, bottom left, bottom right."""
     grid_x: Annotated[Int, Field(ge=0)] = 0
     """Number of columns."""
     grid_y: Annotated[Int, Field(ge=0)] = 0
-    """Number of lines."""
+    """Number of rows."""
     coords_are_pixels: bool = False
-    """Whether the corners are pixels; otherwise fractions of the image."""
+    """Whether the corners are in pixels; otherwise they are in fractions of the image."""
     bounding_box_name: Key | None = None
-    """Key for the rectangles as a list of boxes, fractions of the image; none: they are not added."""
+    """Key under which the rectangles are added as a list of boxes, in fractions of the image; default: they are not."""
     output_coordinates: bool = False
-    """Konduit's; has no effect, there neither."""
+    """No effect, as in Konduit Serving."""
     keep_other_fields: bool = False
     """Whether to keep the other keys, the image among them."""
     aspect_ratio: Annotated[float, Field(gt=0)] | None = None
-    """Width / height to which each rectangle is widened or heightened about its centre."""
+    """Width / height in pixels: a rectangle of another ratio is made wider or higher around its centre; default: none
+    is."""
     output_name: Key | None = None
-    """Key of the parts; none: `crops`."""
+    """Key of the list of parts; default: `crops`."""

@@ -1,4 +1,4 @@
-"""FUNCTION: a Python function as a step. Ours; Konduit Serving has no such type."""
+"""FUNCTION: a Python function as a step. Konduit Serving has no such type."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class HasFunction(Config):
     """
 
     function: Annotated[str | Callable[..., Any], BeforeValidator(_kept), WithJsonSchema({"type": "string"})]
-    """`module:name`, with dots in either part, or a callable."""
+    """`module:name`, where both may have dots (`package.module:Class.method`); in Python also the function itself."""
 
     def __init__(self, function: str | Callable[..., Any] | None = None, /, **fields: Any) -> None:
         # Passed only if given: `None` would hide a `function=` among the keywords.
@@ -91,8 +91,9 @@ class HasFunction(Config):
 
 
 class Function(HasFunction, Step):
-    """A function `Data -> Data | None | list[Data]`, or with `pipelines.batched` one `Batch -> Batch`; it may be
-    `async`. Plain `dict`s are fine for `Data`. Or a class of which an object is called so.
+    """Call a Python function `Data -> Data | None | list[Data]` for each record, or one `Batch -> Batch`, marked with
+    `pipelines.batched`, for each batch. It may be `async`, may use plain `dict`s for `Data`, or may be an object of a
+    class.
 
     In files `{"@type": "FUNCTION", "function": "module:name"}`; in Python also the function itself.
     """
@@ -101,7 +102,7 @@ class Function(HasFunction, Step):
     run_by: ClassVar[RunBy | None] = RunBy("python", "pipelines.runners.code.function:FunctionRunner")
 
     args: Annotated[dict[str, Any] | None, EXTENSION] = None
-    """Keyword arguments of the function, or of the class: `{threshold: 0.8}`."""
+    """Further keyword arguments for the function, or for the constructor of the class: `{threshold: 0.8}`."""
     concurrency: Annotated[int, Field(ge=1, le=10_000), EXTENSION] = 1
     """For how many records of a batch an `async` function runs at the same time."""
 

@@ -9,16 +9,16 @@ from pipelines.steps.config import Spelling
 
 
 class Logging(Step):
-    """Log each record and pass it on unchanged."""
+    """Write the keys, or keys and values, of each record to the log; records are passed on unchanged."""
 
     type_name: ClassVar[str] = "LOGGING"
     run_by: ClassVar[RunBy | None] = RunBy("logging", "pipelines.runners.code.logging:LoggingRunner")
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     log_level: Literal["ERROR", "WARN", "INFO", "DEBUG", "TRACE"] = "INFO"
-    """At which level to log."""
+    """Level of the lines; `TRACE` is Python's level 5, below `DEBUG`."""
     log: Literal["KEYS", "KEYS_AND_VALUES"] = "KEYS"
-    """`KEYS`: one line a record; `KEYS_AND_VALUES`: one line a key."""
+    """`KEYS`: the keys of a record in one line; `KEYS_AND_VALUES`: a line for each key, with its value shortened."""
     key_filter_regex: Annotated[str | None, Spelling(yaml="key_filter_regex", also=("keyfilterRegex",))] = None
-    """Regular expression on whole keys: those that match are not logged, as in Konduit (whose documentation says the
-    opposite)."""
+    """Keys that match this regular expression as a whole are not logged. Konduit Serving does the same, although its
+    documentation says the opposite."""

@@ -23,10 +23,9 @@ def _pipeline_or_path(value: Any) -> Any:
 
 
 class PipelineStep(Step):
-    """Run another pipeline: `PipelineStep(graph)`, `PipelineStep("other.yaml")`. In a list of steps, `graph` will do.
+    """Run another pipeline as a step: `PipelineStep(graph)`, `PipelineStep("other.yaml")`.
 
-    In files `{"@type": "PIPELINE", "pipeline": "other.yaml"}`, or the definition itself. Its steps have the names
-    `outer/inner`.
+    In a list of steps in Python, `graph` itself can stand for `PipelineStep(graph)`.
     """
 
     type_name: ClassVar[str] = "PIPELINE"
@@ -38,7 +37,7 @@ class PipelineStep(Step):
         BeforeValidator(_pipeline_or_path),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]}),
     ]
-    """A path, relative to the definition's folder, or the definition."""
+    """The path of the inner pipeline's definition, relative to the folder of this one, or the definition itself."""
 
     def __init__(self, pipeline: Any = None, /, **fields: Any) -> None:
         # Passed only if given: `None` would hide a `pipeline=` among the keywords.

@@ -32,14 +32,15 @@ class PythonIO(Config):
     """A variable of the code; its name is this entry's key."""
 
     name: str | None = None
-    """Konduit's; the key counts."""
+    """No effect: the entry's key is the name of the variable."""
     python_type: PythonType | None = None
-    """Type that an output's variable must have; none: any that a record can hold. An input has its value's type."""
+    """Type that the variable of an output must have; default: any that a record can hold. No effect for an input, which
+    has the type of its value."""
     secondary_type: TypeName = "NONE"
-    """Type of the elements of an output list; `NONE`: their type in Python."""
+    """Type that the elements of an output `list` are converted to; `NONE`: that of their Python type."""
     type: TypeName = "NONE"
-    """Type that an output of `bytes` (`IMAGE`, `BYTES`, `BYTEBUFFER`, `STRING`; `NONE` is `BYTES`) or `dict` (`POINT`,
-    `BOUNDING_BOX`, `DATA`; `NONE` is `DATA`) is converted to."""
+    """Type that an output is converted to: `bytes` to `IMAGE`, `BYTES` (also with `NONE`), `BYTEBUFFER` or `STRING`,
+    `dict` to `POINT`, `BOUNDING_BOX` or `DATA` (also with `NONE`)."""
 
 
 class PythonConfig(Config):
@@ -61,37 +62,38 @@ class PythonConfig(Config):
     python_path_resolution: Literal["STATIC", "DYNAMIC"] = "STATIC"
     """No effect."""
     python_inputs: dict[str, Any] | None = None
-    """No effect, in Konduit neither; `ioInputs` took its place."""
+    """No effect, as in Konduit Serving: use `ioInputs`."""
     python_outputs: dict[str, Any] | None = None
-    """No effect, in Konduit neither; `ioOutputs` took its place."""
+    """No effect, as in Konduit Serving: use `ioOutputs`."""
     extra_inputs: dict[str, Any] | None = None
-    """No effect, in Konduit neither."""
+    """No effect, as in Konduit Serving."""
     job_suffix: str = "konduit_job"
-    """No effect, in Konduit neither."""
+    """No effect, as in Konduit Serving."""
     python_code: Annotated[str | None, Spelling(yaml="pythonCode")] = None
     """The code that runs for each record."""
     python_code_path: Annotated[str | None, Spelling(yaml="pythonCodePath")] = None
-    """A file with the code, read once; used without `pythonCode`."""
+    """File with the code, if `pythonCode` is not given; read when the step is opened."""
     python_libraries_path: Annotated[str | None, Spelling(yaml="pythonLibrariesPath")] = None
     """No effect."""
     import_code: Annotated[str | None, Spelling(yaml="importCode")] = None
     """Code that runs once, before the first record: imports, functions, state."""
     import_code_path: Annotated[str | None, Spelling(yaml="importCodePath")] = None
-    """A file with such code; used without `importCode`."""
+    """File with this code, if `importCode` is not given."""
     return_all_inputs: Annotated[bool, Spelling(yaml="returnAllInputs")] = False
-    """No effect, in Konduit neither."""
+    """No effect, as in Konduit Serving."""
     setup_and_run: Annotated[bool, Spelling(yaml="setupAndRun")] = False
-    """No effect, in Konduit neither."""
+    """No effect, as in Konduit Serving."""
     io_inputs: Annotated[dict[str, PythonIO] | None, Spelling(yaml="ioInputs")] = None
-    """Values of the record that become variables, under any name; others do so where their name is free."""
+    """Keys of the record whose values always become variables. Other keys do so only if the name is an identifier that
+    neither the code nor Python uses."""
     io_outputs: Annotated[dict[Key, PythonIO] | None, Spelling(yaml="ioOutputs")] = None
-    """Variables that make the result: these and no others."""
+    """The variables that become the keys of the result, which has no others."""
 
 
 class Python(Step):
-    """Run Python code for each record: its values are variables, and variables become the result.
+    """Run Python code for each record: its variables are the record's values, and variables that it sets the result.
 
-    For code that is written for this project, FUNCTION is shorter and faster.
+    For new code the step FUNCTION is shorter and faster.
     """
 
     type_name: ClassVar[str] = "PYTHON"

@@ -19,7 +19,7 @@ Scale = Literal["NONE", "AT_LEAST", "AT_MOST"]
 
 
 class DrawBoundingBox(Step):
-    """Rectangles for boxes, which are fractions of the image. The result has the picture only."""
+    """Draws boxes, which are in fractions of the image, as rectangles. The result has the picture only."""
 
     type_name: ClassVar[str] = "DRAW_BOUNDING_BOX"
     run_by: ClassVar[RunBy | None] = RunBy(
@@ -27,47 +27,51 @@ class DrawBoundingBox(Step):
     )
 
     image_name: str | None = None
-    """Key of the image; none: the only one. Also that of the picture."""
+    """Key of the image, and of the picture in the result; default: the record's only image."""
     bbox_name: str | None = None
-    """Key of the box or list of boxes; none: the only one."""
+    """Key of the box or list of boxes; default: the record's only one."""
     draw_label: bool = False
     """Whether to write the label above the box."""
     draw_probability: bool = False
     """Whether to write the probability above the box."""
     class_colors: dict[str, str] | None = None
-    """Label to colour."""
+    """The colour for each label."""
     color: str | None = None
-    """Colour of other labels; none: lime."""
+    """Colour of boxes whose label is not in `classColors`; default: lime."""
     line_thickness: Int = 1
-    """Pixels, at least 1."""
+    """Thickness of the lines in pixels, at least 1."""
     scale: Scale = "NONE"
-    """`AT_LEAST` enlarges, `AT_MOST` shrinks to `resizeH` and `resizeW` before drawing; the proportions stay."""
+    """Before drawing, `AT_LEAST` enlarges the image to at least `resizeW` x `resizeH` pixels, `AT_MOST` shrinks it to
+    at most that; the proportions stay."""
     resize_h: Annotated[Int, Field(ge=0)] = 0
-    """Height for `scale`."""
+    """Height in pixels for `scale`."""
     resize_w: Annotated[Int, Field(ge=0)] = 0
-    """Width for `scale`."""
+    """Width in pixels for `scale`."""
     image_to_ndarray_config: Annotated[ImageToNDArrayConfig | None, Spelling(yaml="image_to_ndarray_config")] = Field(
         default=None, alias="imageToNDArrayConfig"
     )
-    """How the image was made a network's input, if the boxes are fractions of that: its crop is accounted for."""
+    """The `config` of the `IMAGE_TO_NDARRAY` step that made the network's input, if boxes are fractions of that input:
+    they are converted to fractions of the image."""
     draw_crop_region: bool = False
-    """Whether to draw the part of the image that the network saw."""
+    """Whether to draw a frame around the part of the image that was the network's input, by `imageToNDArrayConfig`."""
     crop_region_color: str | None = None
-    """Colour of that; none: blue."""
+    """Colour of that frame; default: blue."""
     ids_name: Annotated[str | None, EXTENSION] = None
-    """Key of the boxes' ids, as `TRACK` gives them: written above the box, and each id has a colour of its own where its label has none. A box with the id 0 is drawn thin."""  # noqa: E501
+    """Key of the boxes' ids, as `TRACK` gives them. An id is written above its box, and gives the box its colour unless
+    `classColors` has one. A box with the id 0 (no confirmed track) is drawn with a thin line."""
     zones: Annotated[dict[Key, Zone], EXTENSION] = Field(default_factory=dict)
-    """Zones to draw, as `ZONES` has them, in fractions of the image; those of other cameras are left out."""
+    """Zones to draw, in the form of the step `ZONES`, in fractions of the image; those of other cameras are left
+    out."""
     lines: Annotated[dict[Key, Line], EXTENSION] = Field(default_factory=dict)
-    """Lines to draw, as `ZONES` has them, with an arrow to the side that is `in`."""
+    """Lines to draw, in the form of the step `ZONES`, with an arrow in the direction that counts as `in`."""
     counts_name: Annotated[str | None, EXTENSION] = None
-    """Key of the counts, as `ZONES` gives them: written beside the names of zones and lines."""
+    """Key of the counts that `ZONES` made: they are written beside the names of zones and lines."""
     zone_color: Annotated[str | None, EXTENSION] = None
-    """Colour of zones and lines; none: aqua."""
+    """Colour of zones and lines; default: aqua."""
 
 
 class DrawPoints(Step):
-    """Filled circles for points, into an image or onto black."""
+    """Draws points as filled circles, into an image or onto a black picture."""
 
     type_name: ClassVar[str] = "DRAW_POINTS"
     run_by: ClassVar[RunBy | None] = RunBy(
@@ -75,29 +79,30 @@ class DrawPoints(Step):
     )
 
     no_class_color: str | None = None
-    """Colour of points without a label, or whose label has none; none: lime."""
+    """Colour of points without a label, or whose label is not in `classColors`; default: lime."""
     class_colors: dict[str, str] | None = None
-    """Label to colour."""
+    """The colour for each label."""
     points: tuple[str, ...] | None = None
-    """Keys of the points or lists of points, at least one."""
+    """Keys of the points or lists of points; at least one is needed."""
     radius: Annotated[Int, Field(ge=0)] | None = None
-    """Radius in pixels; none: 5."""
+    """Radius of a circle in pixels; default: 5."""
     image: str | None = None
-    """Key of the image; none: a black picture of `width` and `height`."""
+    """Key of the image; default: a black picture of `width` and `height`."""
     width: Annotated[Int, Field(gt=0)] | None = None
-    """Width of the black picture."""
+    """Width of the black picture in pixels, if there is no `image`."""
     height: Annotated[Int, Field(gt=0)] | None = None
-    """Height of the black picture."""
+    """Height of the black picture in pixels, if there is no `image`."""
     image_to_ndarray_config: Annotated[ImageToNDArrayConfig | None, Spelling(yaml="image_to_ndarray_config")] = Field(
         default=None, alias="imageToNDArrayConfig"
     )
-    """How the image was made a network's input, if the points are fractions of that: its crop is accounted for."""
+    """The `config` of the `IMAGE_TO_NDARRAY` step that made the network's input, if points are fractions of that input:
+    they are converted to fractions of the image."""
     output_name: Key | None = None
-    """Key of the picture; none: `image`."""
+    """Key of the picture; default: `image`."""
 
 
 class DrawHeatmap(Step):
-    """Where points were seen, over time, as colours. All records of the step add to one map."""
+    """Draws a heat map of where points were seen over time. All records of the step add to one map."""
 
     type_name: ClassVar[str] = "DRAW_HEATMAP"
     run_by: ClassVar[RunBy | None] = RunBy(
@@ -105,31 +110,33 @@ class DrawHeatmap(Step):
     )
 
     points: tuple[str, ...] | None = None
-    """Keys of the points or lists of points, at least one."""
+    """Keys of the points or lists of points; at least one is needed."""
     radius: Annotated[Int, Field(gt=0)] | None = None
-    """Standard deviation of a point's spot, in pixels; none: 15."""
+    """Size of a point's spot: the standard deviation of its Gaussian in pixels; default: 15."""
     fading_factor: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Factor by which earlier points fade at each record: 0 removes them, 1 keeps them in full; none: 0.9."""
+    """By what earlier points are multiplied at each record: 0 removes them, 1 keeps them in full; default: 0.9."""
     image: str | None = None
-    """Key of the image to draw over; none: a picture of `width` and `height`."""
+    """Key of the image to draw over; default: none, the picture has `width` and `height`."""
     opacity: Annotated[float, Field(ge=0)] | None = None
-    """Strength of the colours over an image; none: 0.5."""
+    """Strength of the colours over an image; default: 0.5."""
     width: Annotated[Int, Field(gt=0)] | None = None
-    """Width, where there is no image."""
+    """Width of the picture in pixels, if there is no `image`."""
     height: Annotated[Int, Field(gt=0)] | None = None
-    """Height, where there is no image."""
+    """Height of the picture in pixels, if there is no `image`."""
     output_name: Key | None = None
-    """Key of the picture; none: `image`."""
+    """Key of the picture; default: `image`."""
     keep_other_values: bool = True
     """Whether to keep the other keys of the record."""
     image_to_ndarray_config: Annotated[ImageToNDArrayConfig | None, Spelling(yaml="image_to_ndarray_config")] = Field(
         default=None, alias="imageToNDArrayConfig"
     )
-    """How the image was made a network's input, if the points are fractions of that: its crop is accounted for."""
+    """The `config` of the `IMAGE_TO_NDARRAY` step that made the network's input, if points are fractions of that input:
+    they are converted to fractions of the image."""
 
 
 class DrawSegmentation(Step):
-    """Each pixel in the colour of its class, alone or over an image. The result has the picture only."""
+    """Draws each pixel of a segmentation in the colour of its class, alone or over an image. The result has the picture
+    only."""
 
     type_name: ClassVar[str] = "DRAW_SEGMENTATION"
     run_by: ClassVar[RunBy | None] = RunBy(
@@ -137,25 +144,26 @@ class DrawSegmentation(Step):
     )
 
     class_colors: tuple[str, ...] | None = None
-    """Colours by class number, from 0; classes beyond have colours of their own."""
+    """Colours of the classes 0, 1, ...; further classes get random colours, the same in each run."""
     segment_array: str | None = None
-    """Key of the class numbers, integers `[1, H, W]`; none: the only array."""
+    """Key of the class numbers, integers `[1, H, W]`; default: the record's only array."""
     image: str | None = None
-    """Key of the image to draw over; none: black."""
+    """Key of the image to draw over; default: none, the background is black."""
     output_name: Key | None = None
-    """Key of the picture; none: `image`."""
+    """Key of the picture; default: `image`."""
     opacity: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Strength of the colours over an image; none: 0.5."""
+    """Strength of the colours over an image; default: 0.5."""
     background_class: Int | None = None
-    """Class whose pixels are left as they are."""
+    """Class that is not drawn: its pixels stay those of the image, or black; default: all classes are drawn."""
     image_to_ndarray_config: Annotated[ImageToNDArrayConfig | None, Spelling(yaml="image_to_ndarray_config")] = Field(
         default=None, alias="imageToNDArrayConfig"
     )
-    """How the image was made a network's input, whose classes these are; none: the whole image, stretched."""
+    """The `config` of the `IMAGE_TO_NDARRAY` step that made the network's input: classes are drawn where that input was
+    cut from; default: they are stretched over the whole image."""
 
 
 class DrawFaceKeyPoints(Step):
-    """Boxes of faces and their landmarks. The result has the picture only."""
+    """Draws faces' boxes and landmarks (eyes, nose, ...). The result has the picture only."""
 
     type_name: ClassVar[str] = "DRAW_FACE_KEY_POINTS"
     run_by: ClassVar[RunBy | None] = RunBy(
@@ -165,26 +173,29 @@ class DrawFaceKeyPoints(Step):
     image_to_ndarray_config: Annotated[ImageToNDArrayConfig | None, Spelling(yaml="image_to_ndarray_config")] = Field(
         default=None, alias="imageToNDArrayConfig"
     )
-    """How the image was made a network's input, if the boxes are fractions of that: its crop is accounted for."""
+    """The `config` of the `IMAGE_TO_NDARRAY` step that made the network's input, if boxes are fractions of that input:
+    they are converted to fractions of the image."""
     resize_h: Annotated[Int, Field(ge=0)] = 0
-    """Height for `scale`."""
+    """Height in pixels for `scale`."""
     resize_w: Annotated[Int, Field(ge=0)] = 0
-    """Width for `scale`."""
+    """Width in pixels for `scale`."""
     draw_face_box: bool = True
-    """Whether to draw the boxes."""
+    """Whether to draw the faces' boxes."""
     face_box_color: str | None = None
-    """Colour of the boxes; none: lime."""
+    """Colour of the boxes; default: lime."""
     point_color: str | None = None
-    """Colour of the landmarks; none: red."""
+    """Colour of the landmarks; default: red."""
     point_size: Annotated[Int, Field(ge=0)] = 1
     """Radius of a landmark in pixels."""
     scale: Scale = "NONE"
-    """`AT_LEAST` enlarges, `AT_MOST` shrinks to `resizeH` and `resizeW` before drawing; the proportions stay."""
+    """Before drawing, `AT_LEAST` enlarges the image to at least `resizeW` x `resizeH` pixels, `AT_MOST` shrinks it to
+    at most that; the proportions stay."""
     landmark_array: str | None = None
-    """Key of the landmarks, floats `[faces, 2 * n]`: x, y, ... as fractions of the face's box; none: the only array."""
+    """Key of the landmarks, an array of floats `[faces, 2 * n]`: x, y, x, y, ... in fractions of the face's box;
+    default: the record's only array."""
     image: str | None = None
-    """Key of the image; none: the only one."""
+    """Key of the image; default: the record's only image."""
     output_name: Key | None = None
-    """Key of the picture; none: `image`."""
+    """Key of the picture; default: `image`."""
     bbox_name: Annotated[str, EXTENSION] = "img_bbox"
-    """Key of the box or list of boxes, one a face; fixed in Konduit."""
+    """Key of the box or list of boxes, one for each face; Konduit Serving always reads `img_bbox`."""

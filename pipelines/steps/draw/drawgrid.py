@@ -12,7 +12,7 @@ from pipelines.steps.shapes import PointField
 
 
 class DrawGrid(Step):
-    """A quadrilateral and the grid in it are drawn into the image.
+    """Draws a quadrilateral with a grid into an image.
 
     The corners come in the order top left, top right, bottom left, bottom right.
     """
@@ -23,27 +23,27 @@ class DrawGrid(Step):
     )
 
     image_name: str | None = None
-    """Key of the image; none: the only one."""
+    """Key of the image; default: the record's only image."""
     points_name: str | None = None
-    """Key of the list of the four corners; none or empty: the only list of points."""
+    """Key of the list of the four corners; default, or if empty: the record's only list of points."""
     grid_x: Annotated[Int, Field(ge=0)] = 0
     """Number of columns."""
     grid_y: Annotated[Int, Field(ge=0)] = 0
-    """Number of lines."""
+    """Number of rows."""
     coords_are_pixels: bool = False
-    """Whether the corners are pixels; otherwise fractions of the image."""
+    """Whether the corners are in pixels; otherwise they are in fractions of the image."""
     border_color: str | None = None
-    """Colour of the border; none: lime."""
+    """Colour of the border; default: lime."""
     grid_color: str | None = None
-    """Colour of the lines inside; none: that of the border."""
+    """Colour of the lines inside; default: the border's colour."""
     border_thickness: Int = 1
-    """Pixels, at least 1."""
+    """Thickness of the border in pixels, at least 1."""
     grid_thickness: Int | None = None
-    """Pixels; none: that of the border."""
+    """Thickness of the lines inside in pixels; default: the border's."""
 
 
 class DrawFixedGrid(Step):
-    """As `DRAW_GRID`, with corners that are the same for all records."""
+    """As `DRAW_GRID`, with corners that the definition gives, the same for all records."""
 
     type_name: ClassVar[str] = "DRAW_FIXED_GRID"
     run_by: ClassVar[RunBy | None] = RunBy(
@@ -51,20 +51,20 @@ class DrawFixedGrid(Step):
     )
 
     image_name: str | None = None
-    """Key of the image; none: the only one."""
+    """Key of the image; default: the record's only image."""
     points: tuple[PointField, ...] | None = None
-    """The four corners."""
+    """The four corners: top left, top right, bottom left, bottom right."""
     grid_x: Annotated[Int, Field(ge=0)] = 0
     """Number of columns."""
     grid_y: Annotated[Int, Field(ge=0)] = 0
-    """Number of lines."""
+    """Number of rows."""
     coords_are_pixels: bool = False
-    """Whether the corners are pixels; otherwise fractions of the image."""
+    """Whether the corners are in pixels; otherwise they are in fractions of the image."""
     border_color: str | None = None
-    """Colour of the border; none: lime."""
+    """Colour of the border; default: lime."""
     grid_color: str | None = None
-    """Colour of the lines inside; none: that of the border."""
+    """Colour of the lines inside; default: the border's colour."""
     border_thickness: Int = 1
-    """Pixels, at least 1."""
+    """Thickness of the border in pixels, at least 1."""
     grid_thickness: Int | None = None
-    """Pixels; none: that of the border."""
+    """Thickness of the lines inside in pixels; default: the border's."""

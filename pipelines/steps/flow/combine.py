@@ -1,4 +1,4 @@
-"""COMBINE: one record out of those of several branches. Ours, after Konduit's design record ADR 0004, never built."""
+"""COMBINE: one record out of those of several branches, after Konduit Serving's design record ADR 0004."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ class AlignedCombine(CombineFunction):
 class Ensemble(AlignedCombine):
     """The weighted average of several models' results: `sum(weight * value) / sum(weights)`.
 
-    The result is the first input's record with these values replaced. Arrays must have equal shapes.
+    The result is the first input's record with the averages in place of its values. Arrays must have equal shapes.
     """
 
     type_name: ClassVar[str] = "ENSEMBLE"
 
     weights: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] | None = None
-    """One number an input; none: all alike."""
+    """A weight for each input, in their order; default: equal weights."""
     field_names: tuple[str, ...] | None = None
-    """Keys to average, arrays or numbers; none: every array of numbers and DOUBLE that all inputs have."""
+    """Keys of the arrays and numbers to average; default: every array of numbers and DOUBLE that all inputs have."""
 
     def check_inputs(self, count: int) -> None:
         """Raise `DefinitionError` if there are more or fewer weights than inputs."""
@@ -82,28 +82,29 @@ class Ensemble(AlignedCombine):
 
 
 class ArgMax(AlignedCombine):
-    """The input with the highest score: its record, whole. Among equals the first; a NaN never wins."""
+    """The record of the input whose score is highest. Of equal scores the first input's counts, a NaN counts as
+    lowest."""
 
     type_name: ClassVar[str] = "ARGMAX"
 
     field_name: str = "score"
-    """Key of the score: a number, or an array of which the largest counts (probabilities)."""
+    """Key of the score: a number, or an array of numbers, of which the largest is the score."""
 
     combiner: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.combining:ArgMaxCombiner")
 
 
 class First(CombineFunction):
-    """For each record the first input, in their order, that has it: without a failure, and within a time limit.
+    """Each record is taken from the first input, in their order, in which it did not fail, within a time limit.
 
-    The inputs after the first are fallbacks. An input that is late is left running, and its result is discarded; if
-    all are late, the first to finish counts.
+    The inputs after the first are fallbacks. An input that exceeds the time limit goes on, but its result is discarded;
+    if all inputs exceed it, the one that ends first counts.
     """
 
     type_name: ClassVar[str] = "FIRST"
 
     timeout_ms: Annotated[Int, Field(gt=0)] | None = None
-    """How long to wait for all inputs, in milliseconds from the start of the batch; none: as long as it takes. Needs
-    threads, `open(pool=...)`: without them steps run one after the other."""
+    """How long to wait for the inputs, in milliseconds from the start of the batch; default: no limit. Needs threads
+    (`limits: {threads: 4}` of a service, `open(pool=...)` in Python): without them steps run one after the other."""
 
     @property
     def aligns(self) -> bool:
@@ -114,7 +115,8 @@ class First(CombineFunction):
 
 
 class FunctionCombine(HasFunction, AlignedCombine):
-    """A Python function `list[Data] -> Data | None` makes one record of the inputs' records; `None` drops it."""
+    """A Python function `list[Data] -> Data | None` makes one record of the inputs' records; `None` drops the
+    record."""
 
     type_name: ClassVar[str] = "FUNCTION"
 
@@ -125,16 +127,16 @@ class FunctionCombine(HasFunction, AlignedCombine):
 
 
 class Combine(GraphStep):
-    """One record out of those that the inputs have for it.
+    """The records that several branches made of one record become one again, by the function `combineFn`.
 
-    Rows are aligned as by MERGE, except for FIRST: one that does not come from every input is dropped.
+    As with MERGE, a record that does not come from every input is dropped; FIRST needs one input only.
     """
 
     type_name: ClassVar[str] = "COMBINE"
     parts: ClassVar[Mapping[str, str]] = {"combine_fn": CombineFunction.kind}
 
     combine_fn: CombineFunction
-    """Makes one record of those of the inputs."""
+    """What makes one record of the inputs' records: `ENSEMBLE`, `ARGMAX`, `FIRST` or `FUNCTION`, with its fields."""
 
     @property
     def aligns(self) -> bool:

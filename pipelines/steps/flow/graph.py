@@ -38,9 +38,10 @@ class GraphStep(Typed):
 
 
 class Merge(GraphStep):
-    """One record with the values of all inputs. A key that two inputs have fails the record.
+    """The records that several branches made of one record become one, with the values of all. It fails if two of them
+    have the same key.
 
-    Rows are aligned: one that does not come from every input is dropped.
+    A record that does not come from every input is dropped.
     """
 
     type_name: ClassVar[str] = "MERGE"
@@ -54,7 +55,7 @@ class Merge(GraphStep):
 
 
 class AnyOf(GraphStep):
-    """For each record the first input, in their order, from which it comes: the end of a switch's branches."""
+    """Each record is taken from the first input, in their order, that has it: joins the branches of a SWITCH."""
 
     type_name: ClassVar[str] = "ANY"
 

@@ -41,7 +41,7 @@ class SwitchFunction(Typed):
 
 
 class IntSwitch(SwitchFunction):
-    """An INT64 value is the number of the branch."""
+    """An INT64 value of the record is the number of its branch."""
 
     type_name: ClassVar[str] = "INT_SWITCH"
 
@@ -57,14 +57,14 @@ class IntSwitch(SwitchFunction):
 
 
 class StringSwitch(SwitchFunction):
-    """A STRING value is looked up in a table of branch numbers; one that is not in it fails its record."""
+    """A STRING value of the record is looked up in a table of branch numbers."""
 
     type_name: ClassVar[str] = "STRING_SWITCH"
 
     field_name: str
     """Key of the value."""
     map: dict[str, Int]
-    """Value to branch number."""
+    """The branch number for each value."""
 
     @property
     def reads(self) -> frozenset[str]:
@@ -85,7 +85,7 @@ class StringSwitch(SwitchFunction):
 
 
 class FunctionSwitch(HasFunction, SwitchFunction):
-    """A Python function `Data -> int` gives the branch number. Ours; Konduit Serving has no such type."""
+    """A Python function `Data -> int` returns the number of the record's branch."""
 
     type_name: ClassVar[str] = "FUNCTION_SWITCH"
 
@@ -96,25 +96,27 @@ class FunctionSwitch(HasFunction, SwitchFunction):
 
 
 class Switch(GraphStep):
-    """Each record goes to one branch; the branches begin at the SWITCH_OUTPUT steps that name this one as input."""
+    """Sends each record to one of several branches, which begin at the SWITCH_OUTPUT steps that have it as their
+    input."""
 
     type_name: ClassVar[str] = "SWITCH"
     takes_several: ClassVar[bool] = False
     parts: ClassVar[Mapping[str, str]] = {"switch_fn": SwitchFunction.kind}
 
     switch_fn: SwitchFunction
-    """Gives each record the number of its branch."""
+    """What gives a record the number of its branch: `INT_SWITCH`, `STRING_SWITCH` or `FUNCTION_SWITCH`, with its
+    fields."""
 
     open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.switching:SwitchJunction.of")
 
 
 class SwitchOutput(GraphStep):
-    """The records that a SWITCH, its input, sends to one branch."""
+    """The beginning of a branch: the records that a SWITCH, its input, sends there."""
 
     type_name: ClassVar[str] = "SWITCH_OUTPUT"
     takes_several: ClassVar[bool] = False
 
     output_num: Annotated[Int, Field(ge=0)]
-    """Number of the branch, from 0."""
+    """Number of the branch, counted from 0."""
 
     open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.switching:SwitchOutputJunction.of")

@@ -60,52 +60,54 @@ _OnError = Annotated[Literal["stop", "continue"], EXTENSION]
 
 
 class SimpleLoopTrigger(LoopTrigger):
-    """Run again and again, without a pause or at a fixed pace."""
+    """Run the pipeline again and again, without a pause or at fixed intervals; each record gets the latest result."""
 
     type_name: ClassVar[str] = "SIMPLE_LOOP_TRIGGER"
 
     frequency_ms: Annotated[Int, Field(ge=0)] | None = None
-    """Milliseconds from the start of a run to the start of the next; one that takes longer is followed at once, and
-    missed ones are not made up. None: no pause."""
+    """Milliseconds from the start of a run to the start of the next; default: no pause. If a run takes longer, the next
+    one starts at its end, and the runs that were due meanwhile are left out."""
     data: _Input = None
-    """The input of every run; none: an empty record."""
+    """The record that each run gets as its input; default: an empty one."""
     on_error: _OnError = "stop"
-    """After a failed run: `stop` ends the loop, and every later query raises its error; `continue` logs it, and
-    the earlier result stays until the next run."""
+    """After a run that failed: `stop` ends the loop, and all records from then on fail with that error; `continue` logs
+    the error, and records get the earlier result until a run succeeds."""
 
     open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.trigger:Loop.periodic")
 
 
 class TimeLoopTrigger(LoopTrigger):
-    """Run at the times of the system's clock (UTC) that are `offset` past a multiple of `frequencyMs`.
+    """Run the pipeline at fixed times of the system's clock, at each multiple of `frequencyMs` since 1970 (UTC) plus
+    `offset`; each record gets the latest result.
 
-    Every hour at a quarter past: `frequencyMs: 3600000, offset: 900000`.
+    `frequencyMs: 3600000, offset: 900000` runs it every hour at a quarter past.
     """
 
     type_name: ClassVar[str] = "TIME_LOOP_TRIGGER"
 
     frequency_ms: Annotated[Int, Field(gt=0)]
-    """Milliseconds between the times."""
+    """Milliseconds from one run to the next."""
     offset: Int = 0
-    """Milliseconds past each multiple."""
+    """Milliseconds after each multiple of `frequencyMs`."""
     data: _Input = None
-    """The input of every run; none: an empty record."""
+    """The record that each run gets as its input; default: an empty one."""
     on_error: _OnError = "stop"
-    """After a failed run: `stop` ends the loop, and every later query raises its error; `continue` logs it, and
-    the earlier result stays until the next run."""
+    """After a run that failed: `stop` ends the loop, and all records from then on fail with that error; `continue` logs
+    the error, and records get the earlier result until a run succeeds."""
 
     open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.trigger:Loop.clock_aligned")
 
 
 class CachingTrigger(Trigger):
-    """Run when a result is requested, but at most once in `frequencyMs`; requests in between get the last result.
+    """Run the pipeline for a record only if its last run began more than `frequencyMs` ago; other records get the
+    result of that run.
 
-    Ours, after Konduit's design record ADR 0010, never built.
+    Konduit Serving's design record ADR 0010 describes it.
     """
 
     type_name: ClassVar[str] = "CACHING_TRIGGER"
 
     frequency_ms: Annotated[Int, Field(ge=0)]
-    """Milliseconds from the start of a run in which its result serves."""
+    """For how many milliseconds, from the start of a run, its result is given to other records."""
 
     open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.trigger:Cache.of")

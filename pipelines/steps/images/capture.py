@@ -16,7 +16,7 @@ def _path_text(value: Any) -> Any:
 
 
 class FrameCapture(Step):
-    """Each record is replaced by the next frame of a camera."""
+    """Replaces the values of each record by the next frame of a camera of this machine."""
 
     type_name: ClassVar[str] = "FRAME_CAPTURE"
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
@@ -24,13 +24,13 @@ class FrameCapture(Step):
     camera: Annotated[Int, Field(ge=0)] = 0
     """Number of the camera, counted from 0."""
     width: Annotated[Int, Field(ge=0)] = 640
-    """Columns that the camera is asked for; it may give others. Without one of the two it gives its own size."""
+    """Width that the camera is asked for, in pixels; it may give another. With 0 the camera chooses the size."""
     height: Annotated[Int, Field(ge=0)] = 480
-    """Rows that the camera is asked for; it may give others. Without one of the two it gives its own size."""
+    """Height that the camera is asked for, in pixels; it may give another. With 0 the camera chooses the size."""
     output_key: Key = "image"
-    """Key of the frame, the only one of the result."""
+    """Key of the frame, the only key of the result."""
     skip_frames: Annotated[Annotated[Int, Field(ge=0)] | None, EXTENSION] = None
-    """How many frames to drop after each; Konduit reads this key and ignores it."""
+    """How many frames to skip after each that is taken; Konduit Serving ignores this key."""
 
     @property
     def data_files(self) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ class FrameCapture(Step):
 
 
 class VideoCapture(Step):
-    """Each record is replaced by the next frame of a video file."""
+    """Replaces the values of each record by the next frame of a video file."""
 
     type_name: ClassVar[str] = "VIDEO_CAPTURE"
     file_fields: ClassVar[tuple[str, ...]] = ("file_path",)
@@ -48,11 +48,11 @@ class VideoCapture(Step):
     file_path: Annotated[str | None, BeforeValidator(_path_text)] = None
     """Path of the video, a `file:` URI allowed, relative to the definition's folder."""
     output_key: Key = "image"
-    """Key of the frame, the only one of the result."""
+    """Key of the frame, the only key of the result."""
     loop: bool = True
-    """Whether to begin again at the end; else a record that comes after the last frame fails."""
+    """Whether the video begins again at its end; otherwise records that come after the last frame fail."""
     skip_frames: Annotated[Int, Field(ge=0)] | None = None
-    """How many frames to drop after each: with 1 every second frame is taken."""
+    """How many frames to skip after each that is taken: with 1 every second frame is taken."""
 
     @property
     def data_files(self) -> tuple[str, ...]:

@@ -13,23 +13,24 @@ from pipelines.steps.shapes import PointField
 
 
 class RelativeToAbsolute(Step):
-    """Points and boxes in fractions of an image become pixels; those that are pixels already stay."""
+    """Converts points and boxes from fractions of an image to pixels; those that are in pixels stay."""
 
     type_name: ClassVar[str] = "RELATIVE_TO_ABSOLUTE"
     run_by: ClassVar[RunBy | None] = RunBy("numpy", "pipelines.runners.boxes.absolute:RelativeToAbsoluteRunner")
 
     image_name: str | None = None
-    """Key of the image whose size counts."""
+    """Key of the image that the fractions are of; either this, or `imageH` and `imageW`, is needed."""
     image_h: Annotated[Int, Field(gt=0)] | None = None
-    """Height in pixels, where there is no `imageName`."""
+    """Height of the image in pixels, if there is no `imageName`."""
     image_w: Annotated[Int, Field(gt=0)] | None = None
-    """Width in pixels, where there is no `imageName`."""
+    """Width of the image in pixels, if there is no `imageName`."""
     image_to_ndarray_config: Annotated[ImageToNDArrayConfig | None, Spelling(yaml="image_to_ndarray_config")] = Field(
         default=None, alias="imageToNDArrayConfig"
     )
-    """How the image was made a network's input, if the fractions are of that: its crop is accounted for."""
+    """The `config` of the `IMAGE_TO_NDARRAY` step that made the network's input, if points and boxes are fractions of
+    that input."""
     to_convert: tuple[str, ...] | None = None
-    """Keys to convert; none or empty: every point, box and list of them."""
+    """Keys to convert; default, or if empty: all points, boxes and lists of them."""
 
 
 class PerspectiveTransform(Step):
@@ -42,22 +43,24 @@ class PerspectiveTransform(Step):
     run_by: ClassVar[RunBy | None] = RunBy("numpy", "pipelines.runners.images.perspective:PerspectiveTransformRunner")
 
     input_names: tuple[str, ...] | None = None
-    """Keys to transform; none: every image, box, point and list of them."""
+    """Keys to transform; default: all images, boxes, points and lists of them."""
     output_names: tuple[Key, ...] | None = None
-    """Keys of the results, one for each input; none or empty: those of the inputs."""
+    """Keys of the results, one for each input; default, or if empty: the inputs' keys."""
     source_points_name: str | None = None
     """Key of the four source points; either this or `sourcePoints` is needed."""
     target_points_name: str | None = None
     """Key of the four target points."""
     reference_image: str | None = None
-    """Key of an image, or list of them, that has to be wholly visible: the target is moved so that it begins at 0."""
+    """Key of an image, or list of images, that has to stay wholly visible: the target points are moved so that its left
+    and top edges come to lie at 0."""
     reference_width: Annotated[Int, Field(gt=0)] | None = None
-    """With `referenceHeight`, in place of an image."""
+    """Width in pixels, together with `referenceHeight`, in place of a `referenceImage`."""
     reference_height: Annotated[Int, Field(gt=0)] | None = None
-    """With `referenceWidth`, in place of an image."""
+    """Height in pixels, together with `referenceWidth`, in place of a `referenceImage`."""
     source_points: tuple[PointField, ...] | None = None
     """The four source points."""
     target_points: tuple[PointField, ...] | None = None
-    """The four target points; without any a rectangle as large as the source's longer sides."""
+    """The four target points; default: an upright rectangle as wide and high as the longer sides between the source
+    points."""
     keep_other_fields: bool = True
     """Whether to keep the other keys of the record."""

@@ -13,7 +13,7 @@ from pipelines.steps.shapes import BoxField, PointField
 
 
 class ImageResize(Step):
-    """Images are resized, bilinear; those of a list one by one."""
+    """Resizes images, and the images of lists, with bilinear interpolation."""
 
     type_name: ClassVar[str] = "IMAGE_RESIZE"
     run_by: ClassVar[RunBy | None] = RunBy(
@@ -22,17 +22,17 @@ class ImageResize(Step):
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     input_names: tuple[str, ...] | None = None
-    """Which images; none or empty: all images and lists of images."""
+    """Keys of the images and lists of images; default, or if empty: all that the record has."""
     height: Annotated[Int, Field(gt=0)] | None = None
-    """Rows of the result; none: by the image's own proportions."""
+    """Height of the result in pixels; default: from `width`, so that the proportions stay."""
     width: Annotated[Int, Field(gt=0)] | None = None
-    """Columns of the result; none: by the image's own proportions."""
+    """Width of the result in pixels; default: from `height`, so that the proportions stay."""
     aspect_ratio_handling: AspectRatio = "STRETCH"
-    """An image of other proportions is cropped to its centre, padded with black, or stretched."""
+    """What happens to an image of other proportions: it is cropped to its centre, padded with black, or stretched."""
 
 
 class ImageCrop(Step):
-    """A rectangle is cut out of an image, or out of each of a list; parts of it outside of the image are black.
+    """Cuts a rectangle out of an image, or out of each image of a list; where it reaches beyond the image, it is black.
 
     The rectangle is `crop_box`, else `crop_points`, else the record's value under `crop_name`.
     """
@@ -44,19 +44,19 @@ class ImageCrop(Step):
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     crop_name: str | None = None
-    """Key of a BOUNDING_BOX, or of a list of two POINTs."""
+    """Key of the rectangle: a BOUNDING_BOX, or a list of two POINTs, opposite corners."""
     crop_points: tuple[PointField, ...] | None = None
-    """Two opposite corners."""
+    """The rectangle by two opposite corners."""
     crop_box: BoxField | None = None
     """The rectangle as a box."""
     coords_are_pixels: bool = False
-    """Whether coordinates are pixels; else fractions of the image."""
+    """Whether the rectangle is in pixels; otherwise it is in fractions of the image."""
     image_name: Annotated[str | None, Spelling(yaml="image_name", also=("inputNames",))] = None
-    """Key of the image or list of images; none: the only one."""
+    """Key of the image or list of images; default: the record's only one."""
 
 
 class GrayScale(Step):
-    """An image becomes gray: 0.299 red + 0.587 green + 0.114 blue."""
+    """Makes an image, or the images of a list, gray: 0.299 red + 0.587 green + 0.114 blue."""
 
     type_name: ClassVar[str] = "GRAY_SCALE"
     run_by: ClassVar[RunBy | None] = RunBy(
@@ -64,28 +64,28 @@ class GrayScale(Step):
     )
 
     image_name: str | None = None
-    """Key of the image or list of images; none: the only one."""
+    """Key of the image or list of images; default: the record's only one."""
     output_channels: Annotated[Int, Field(ge=1)] = 1
-    """1, or anything else for three equal channels."""
+    """Channels of the gray image: 1, or any other number for three equal channels."""
 
 
 class ShowImage(Step):
-    """Images are shown in a window, if there is a display; records pass on as they are."""
+    """Shows images in a window, if there is a display; records are passed on unchanged."""
 
     type_name: ClassVar[str] = "SHOW_IMAGE"
     run_by: ClassVar[RunBy | None] = RunBy("opencv", "pipelines.runners.images.showimage:ShowImageRunner")
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     image_name: str | None = "image"
-    """Key of the image or list of images; none: the only one."""
+    """Key of the image or list of images; `null`: the record's only one."""
     display_name: str = "Image"
-    """Title of the window; those of a list are numbered, `Image_0`."""
+    """Title of the window; each image of a list has its own window, `Image_0`, `Image_1`, ..."""
     width: Annotated[Int, Field(gt=0)] | None = None
-    """Width of the window in pixels; none: the image's, at least 64."""
+    """Width of the window in pixels; default: the image's, at least 64."""
     height: Annotated[Int, Field(gt=0)] | None = None
-    """Height of the window in pixels; none: the image's, at least 64."""
+    """Height of the window in pixels; default: the image's, at least 64."""
     allow_multiple: bool = False
-    """Whether a list of other than one image may come."""
+    """Whether a list may have more, or fewer, than one image; otherwise such a record fails."""
 
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
         """Plain data; an `image_name` that is none is written, as an absent one means `image`."""

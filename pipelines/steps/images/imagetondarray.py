@@ -38,13 +38,13 @@ class ImageNormalization(Config):
         "VGG_SUBTRACT_MEAN",
         "IMAGE_NET",
     ] = "SCALE"
-    """The formula."""
+    """The formula that is applied to each channel's value."""
     max_value: Annotated[float, Field(gt=0)] | None = None
-    """The largest value that a channel can have; none: 255."""
+    """max in the formulas, the largest value that a channel can have; default: 255."""
     mean_rgb: tuple[float, float, float] | None = None
-    """Mean of red, green and blue, in this order also where the output's channels have another."""
+    """Means of red, green and blue, in this order, whatever `channelLayout` is."""
     std_rgb: tuple[float, float, float] | None = None
-    """Standard deviation of red, green and blue."""
+    """Standard deviations of red, green and blue, in this order."""
 
     @model_validator(mode="after")
     def _check_numbers(self) -> ImageNormalization:
@@ -71,9 +71,9 @@ class ImageToNDArrayConfig(Config):
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     height: Annotated[Int, Field(gt=0)] | None = None
-    """Rows of the output; none: those of the image."""
+    """Height of the array in pixels; default: the image's."""
     width: Annotated[Int, Field(gt=0)] | None = None
-    """Columns of the output; none: those of the image."""
+    """Width of the array in pixels; default: the image's."""
     data_type: Literal[
         "DOUBLE",
         "FLOAT",
@@ -92,21 +92,22 @@ class ImageToNDArrayConfig(Config):
     include_minibatch_dim: bool = True
     """Whether the array has a leading dimension of 1."""
     aspect_ratio_handling: AspectRatio = "CENTER_CROP"
-    """An image of other proportions is cropped to its centre, padded with black, or stretched."""
+    """What happens to an image of other proportions: it is cropped to its centre, padded with black, or stretched."""
     format: Annotated[Literal["CHANNELS_FIRST", "CHANNELS_LAST"] | None, BeforeValidator(_last_if_none)] = (
         "CHANNELS_FIRST"
     )
-    """`[C, H, W]` or `[H, W, C]`."""
+    """Order of the axes: `[C, H, W]` or `[H, W, C]`."""
     channel_layout: Literal["RGB", "RGBA", "BGR", "BGRA", "GRAYSCALE"] = "RGB"
     """Channels and their order. Gray is 0.299 red + 0.587 green + 0.114 blue; alpha is 255."""
     normalization: Annotated[ImageNormalization | None, BeforeValidator(_unchanged_if_none)] = ImageNormalization()
     """How the channels' values are normalised."""
     list_handling: Literal["NONE", "BATCH", "LIST_OUT", "FIRST"] = "NONE"
-    """A list of images is an error, one array with all, a list of arrays, or the array of the first."""
+    """What a list of images becomes: an error (`NONE`), one array `[n, ...]` of all (`BATCH`), a list of arrays
+    (`LIST_OUT`), or the array of the first image (`FIRST`)."""
 
 
 class ImageToNDArray(Step):
-    """Images are replaced by arrays: `ImageToNDArray(config={"height": 224, "width": 224}, keys=["image"])`."""
+    """Converts images to arrays: `ImageToNDArray(config={"height": 224, "width": 224}, keys=["image"])`."""
 
     type_name: ClassVar[str] = "IMAGE_TO_NDARRAY"
     run_by: ClassVar[RunBy | None] = RunBy(
@@ -115,14 +116,14 @@ class ImageToNDArray(Step):
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     config: ImageToNDArrayConfig | None = None
-    """How to convert; none: all defaults."""
+    """Size, element type, layout and normalization of the arrays."""
     image_names: Annotated[tuple[str, ...] | None, Spelling(yaml="keys")] = Field(default=None, alias="keys")
-    """Which images; none: all images, and lists of images if `listHandling` is not `NONE`."""
+    """Keys of the images; default: all images, and all lists of images if `listHandling` is not `NONE`."""
     output_names: tuple[Key, ...] | None = None
-    """Keys of the arrays, one for each of `keys` (or for the only image); none or empty: the images' own."""
+    """Keys of the arrays, one for each of `keys`, or for the only image; default, or if empty: the images' keys."""
     keep_other_values: bool = True
-    """Whether to keep the keys that were not converted; they follow the arrays."""
+    """Whether to keep the other keys; they come after the arrays."""
     metadata: bool = False
-    """Whether to record names, sizes and crop regions of single images in the record's metadata, which it replaces."""
+    """Whether to replace the record's metadata by names, sizes and crop regions of the images that were converted."""
     metadata_key: Key = "@ImageToNDArrayStepMetadata"
-    """Key of that in the metadata."""
+    """Key of these in the metadata."""

@@ -11,17 +11,17 @@ from pipelines.steps.config import Int, Key
 
 
 class ClassifierOutput(Step):
-    """Index, label and probability of the most probable class are added to the data.
+    """Adds label, index and probability of the most probable class to the record.
 
-    The input is an array of probabilities, `[C]` or `[1, C]` for one sample (single values are added) or `[N, C]`
-    for N (lists are added).
+    The input is an array of probabilities of C classes, `[C]` or `[1, C]` for one sample (single values are added) or
+    `[N, C]` for N samples (lists of N values are added).
     """
 
     type_name: ClassVar[str] = "CLASSIFIER_OUTPUT"
     run_by: ClassVar[RunBy | None] = RunBy("numpy", "pipelines.runners.models.classifier:ClassifierOutputRunner")
 
     input_name: str | None = None
-    """Key of the probabilities; none: the only array."""
+    """Key of the probabilities; default: the record's only array."""
     return_label: bool = True
     """Whether to add the label."""
     return_index: bool = True
@@ -35,8 +35,9 @@ class ClassifierOutput(Step):
     prob_name: Key = "prob"
     """Key of the probability, DOUBLE."""
     labels: tuple[str, ...] | None = None
-    """One label a class; none or empty: "0", "1", ..."""
+    """Labels of the classes 0, 1, ...; default, or if empty: "0", "1", ..."""
     top_n: Annotated[Int, Field(ge=0)] | None = None
-    """Above 1: single results come as lists of one element, as in Konduit."""
+    """If above 1, the values for one sample are lists of one element, as in Konduit Serving; still only the most
+    probable class is added."""
     all_probabilities: bool = False
-    """Whether to add all probabilities, DOUBLE `[C]`, under the key `allProbabilities`."""
+    """Whether to add the probabilities of all classes as a float64 array `[C]` under the key `allProbabilities`."""

@@ -19,16 +19,17 @@ class Feature(Config):
     field: Key
     """Key of the value: a number, a bool (1 or 0), an array or a list of numbers; with `oneHot` also text."""
     default: float | None = None
-    """Used for a record without the value: one number, also beside arrays; with `columns` one for each of the k; with
-    `oneHot` it fills all places. None: such a record fails."""
+    """Number for a record that lacks the key: one number, also if other records have an array there; with `columns` it
+    is repeated k times, with `oneHot` for each category. Without a default such a record fails."""
     one_hot: Annotated[tuple[str | bool | int, ...], Field(min_length=1)] | None = None
-    """Known categories, in order: 1 at the place of the value, 0 elsewhere."""
+    """The known categories, in order: the value becomes as many numbers, 1 at its category and 0 elsewhere."""
     unknown: Literal["fail", "zeros"] = "fail"
     """An unknown category fails its record (`fail`), or is encoded as 0 in all places (`zeros`)."""
     offset: float = 0.0
-    """Subtracted from the value: the mean, for instance."""
+    """This is subtracted from the value: the mean, for instance."""
     scale: float = 1.0
-    """Multiplies (value - offset): 1 / standard deviation, for instance. As ONNX's operator Scaler does."""
+    """By this (value - offset) is multiplied: 1 / standard deviation, for instance. The same as ONNX's operator
+    Scaler."""
 
     @model_validator(mode="after")
     def _check_categories(self) -> Feature:
@@ -67,10 +68,10 @@ _DEFAULTS = Feature(field="field").to_dict() | {"field": None}
 
 
 class Features(Step):
-    """Values of a record become one array: `Features(["temp", "vib", {"field": "hour", "default": 0}], output="X")`.
+    """Makes one array of values of a record: `Features(["temp", "vib", {"field": "hour", "default": 0}], output="X")`.
 
-    Numbers follow each other in the order of `fields`; arrays and lists count with all their numbers, in C order. So a
-    record's array is `[F]`, one sample of a model that takes `[N, F]`.
+    Numbers follow each other in the order of `fields`; of arrays and lists all numbers are taken, in C order. So a
+    record gets an array `[F]`, one sample of a model that takes `[N, F]`.
     """
 
     type_name: ClassVar[str] = "FEATURES"
@@ -82,11 +83,12 @@ class Features(Step):
     output: Key = "features"
     """Key of the array."""
     dtype: FeatureType = "FLOAT"
-    """Its element type. A value that an integer type cannot hold, or that has a fraction, fails its record."""
+    """Element type of the array. With an integer type, a value that has a fraction or is out of range fails its
+    record."""
     columns: bool = False
-    """Whether each field holds k values, a series, and becomes a column of an array `[k, F]`."""
+    """Whether each field holds a series of k values, which becomes a column of an array `[k, F]`."""
     keep_other_values: bool = True
-    """Whether the record keeps its other values."""
+    """Whether to keep the other keys of the record."""
 
     def __init__(self, fields: Any = None, /, **others: Any) -> None:
         super().__init__(**(others if fields is None else {"fields": fields, **others}))

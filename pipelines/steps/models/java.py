@@ -15,7 +15,7 @@ _REBUILD = "else rebuild the network in PyTorch or Keras, give it the parameters
 
 
 class DeepLearning4j(Step):
-    """A model of Deeplearning4j (a zip file). Not run here."""
+    """A model of the Java library Deeplearning4j (a zip file), which cannot be run here."""
 
     type_name: ClassVar[str] = "DEEPLEARNING4J"
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
@@ -30,15 +30,15 @@ class DeepLearning4j(Step):
     output_names: tuple[str, ...] | None = None
     """Keys of the result for the model's outputs."""
     debug_mode: bool = False
-    """Konduit's."""
+    """A setting of Konduit Serving; no effect here."""
     verbose_mode: bool = False
-    """Konduit's."""
+    """A setting of Konduit Serving; no effect here."""
     loader_class: Annotated[str | None, Spelling(yaml="loader_class")] = None
-    """Konduit's: a Java class that loads the model."""
+    """A Java class that loads the model, in Konduit Serving; no effect here."""
 
 
 class SameDiff(Step):
-    """A model of SameDiff (FlatBuffers). Not run here."""
+    """A model of the Java library SameDiff (a FlatBuffers file), which cannot be run here."""
 
     type_name: ClassVar[str] = "SAMEDIFF"
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
@@ -52,13 +52,13 @@ class SameDiff(Step):
     output_names: tuple[str, ...] | None = None
     """Variables to compute."""
     debug_mode: bool = False
-    """Konduit's."""
+    """A setting of Konduit Serving; no effect here."""
     verbose_mode: bool = False
-    """Konduit's."""
+    """A setting of Konduit Serving; no effect here."""
 
 
 class SameDiffTraining(Step):
-    """Training of a SameDiff model on the records. Not run here."""
+    """Training of a model of the Java library SameDiff on the records, which cannot be run here."""
 
     type_name: ClassVar[str] = "SAMEDIFF_TRAINING"
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
@@ -76,7 +76,7 @@ class SameDiffTraining(Step):
     model_save_output_path: str | None = None
     """Where the trained model is written."""
     num_epochs: Int = 1
-    """Epochs; not used by Konduit either."""
+    """Number of epochs; Konduit Serving ignores it."""
     input_features: tuple[str, ...] | None = None
     """Keys of the features."""
     loss_variables: tuple[str, ...] | None = None
@@ -100,6 +100,6 @@ class SameDiffTraining(Step):
     loss_function: str | None = None
     """ND4J's loss function."""
     debug_mode: bool = False
-    """Konduit's."""
+    """A setting of Konduit Serving; no effect here."""
     verbose_mode: bool = False
-    """Konduit's."""
+    """A setting of Konduit Serving; no effect here."""

@@ -26,7 +26,7 @@ class SessionOptions(Config):
     graph_optimization: Literal["disable", "basic", "extended", "all"] = "all"
     """How far the graph is rewritten when the model is loaded."""
     spinning: bool = False
-    """Whether idle threads keep a core busy to start sooner."""
+    """Whether idle threads keep a core busy, so that they start sooner."""
     config: dict[str, str] = Field(default_factory=dict)
     """Further session configuration entries by onnxruntime's own names, `{"session.set_denormal_as_zero": "1"}`."""
 
@@ -59,8 +59,8 @@ def _is_number(text: str) -> bool:
 class Onnx(Step):
     """Run an ONNX model: `Onnx("model.onnx", output_names=["probabilities"])`.
 
-    Inputs are taken by the model's names and converted where their values survive (docs/execution.md); the output holds
-    the model's outputs only.
+    Each input gets the value that has its name, converted to its element type if no value is lost (docs/execution.md).
+    The result holds the model's outputs only.
     """
 
     type_name: ClassVar[str] = "ONNX"
@@ -72,25 +72,29 @@ class Onnx(Step):
     model_uri: ModelUri = None
     """Path of the model, relative to the definition's folder, or a `file:`, `http:` or `https:` URI."""
     input_names: Names = None
-    """A list is Konduit's and has no effect: inputs go by the model's names. A mapping, ours, renames:
-    `{model's input: key of the data}`."""
+    """A mapping `{model's input: key of the record}`, for inputs that are called otherwise in the record. A list, the
+    only form that Konduit Serving has, has no effect: values are found by the model's own input names."""
     output_names: OutputNames = None
-    """The outputs to fetch, all if none; a mapping, ours, renames: `{model's output: key of the data}`."""
+    """The outputs to compute; default: all. A list of the model's names, or a mapping `{model's output: key of the
+    record}` that renames them (which Konduit Serving does not have)."""
     loader_class: Annotated[str | None, Spelling(yaml="loader_class")] = None
-    """Konduit's; kept when a definition is written, otherwise unused."""
+    """A setting of Konduit Serving; no effect here."""
     inputs: Annotated[dict[str, str | FeatureList] | None, EXTENSION] = None
     """`{model's input: key of the data}`, or the values that are stacked into the input as by FEATURES:
     `{X: [temp, {field: hour, default: 0}]}`, of the input's own element type."""
     providers: Annotated[tuple[str | dict[str, dict[str, Any]], ...] | None, EXTENSION] = None
-    """Execution providers, the preferred first, each a name or `{name: options}`; none: onnxruntime's CPU provider."""
+    """Execution providers, the preferred first, each a name or `{name: options}`; default: onnxruntime's CPU
+    provider."""
     session_options: Annotated[SessionOptions, EXTENSION] = SessionOptions()
-    """Threads and graph optimisation."""
+    """Threads and graph optimisation of onnxruntime."""
     warm_up: WarmUp = False
-    """Run the model on zeros while it opens: true for one row, a number for that many rows."""
+    """Run the model on zeros when it is opened, so that the first records need not wait: `true` for one sample, a
+    number for that many."""
     max_batch: MaxBatch = None
-    """At most this many samples in one call of the model; none: the whole batch."""
+    """The most samples in one call of the model; default: the whole batch."""
     cast_inputs: Annotated[bool, EXTENSION] = False
-    """Also convert inputs where values lose their meaning: floats to integers, numbers to bool."""
+    """Also convert floats to integers (the fraction is cut off) and numbers to bool; otherwise a record that needs this
+    fails."""
 
     @model_validator(mode="after")
     def _check_inputs(self) -> Onnx:

@@ -11,16 +11,16 @@ from pipelines.steps.config import Int, Key
 
 
 class RegressionOutput(Step):
-    """Columns of an array are added to the data by name.
+    """Adds columns of an array to the record, each under a key.
 
-    `[C]` or `[1, C]` gives one DOUBLE a name, `[N, C]` a list of N. A number of a float32 array is the DOUBLE of the
-    fewest digits that gives it back: 0.1, not 0.10000000149011612.
+    An array `[C]` or `[1, C]` gives a DOUBLE for each key, `[N, C]` a list of N DOUBLEs. A float32 number is written
+    with the fewest digits that identify it: 0.1, not 0.10000000149011612.
     """
 
     type_name: ClassVar[str] = "REGRESSION_OUTPUT"
     run_by: ClassVar[RunBy | None] = RunBy("numpy", "pipelines.runners.models.regression:RegressionOutputRunner")
 
     input_name: str | None = None
-    """Key of the array; none: the only array."""
+    """Key of the array; default: the record's only array."""
     names: dict[Key, Annotated[Int, Field(ge=0)]] | None = None
-    """Key to add, and the column it takes its value from, counted from 0."""
+    """The keys to add, and for each the number of its column, counted from 0; at least one is needed."""

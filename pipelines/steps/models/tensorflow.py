@@ -21,20 +21,23 @@ class TensorFlow(Step):
     )
 
     input_names: Names = None
-    """The model's inputs, which are also the keys of the data; none: the signature's, or the graph's placeholders. A
-    mapping, ours, renames: `{model's input: key of the data}`."""
+    """Names of the model's inputs, which are also the keys of the record; default: all of the signature, or the graph's
+    placeholders. A mapping `{model's input: key of the record}` (not in Konduit Serving) reads other keys."""
     output_names: OutputNames = None
-    """The outputs to fetch, `name:k` for the k-th output of an operation; they are also the keys of the result. None:
-    the signature's, or the operations of the graph that nothing reads. A mapping, ours, renames."""
+    """Names of the outputs to compute, which are also the keys of the result; `name:1` is the second output of an
+    operation. Default: all of the signature, or the operations of the graph that no other one reads. A mapping
+    `{model's output: key of the result}` (not in Konduit Serving) renames them."""
     model_uri: ModelUri = None
     """Path of the frozen graph (`.pb`) or of the SavedModel (its folder, or its `.pb` if it has no variables), or
     a `file:`, `http:` or `https:` URI of a file."""
     warm_up: WarmUp = False
-    """Run the model on zeros while it opens: true for one row, a number for that many rows."""
+    """Run the model on zeros when it is opened, so that the first records need not wait: `true` for one sample, a
+    number for that many."""
     max_batch: MaxBatch = None
-    """At most this many samples in one call of the model; none: the whole batch."""
+    """The most samples in one call of the model; default: the whole batch."""
     cast_inputs: Annotated[bool, EXTENSION] = False
-    """Also convert inputs where values lose their meaning: floats to integers, numbers to bool."""
+    """Also convert floats to integers (the fraction is cut off) and numbers to bool; otherwise a record that needs this
+    fails."""
 
     @property
     def code_keys(self) -> tuple[str, ...]:
@@ -46,7 +49,7 @@ class TensorFlow(Step):
 
 
 class Nd4jTensorFlow(TensorFlow):
-    """The same as TENSORFLOW: Konduit's two ways to run a model of TensorFlow are one here."""
+    """The same as TENSORFLOW. Konduit Serving runs models of TensorFlow in two ways, which are one here."""
 
     type_name: ClassVar[str] = "ND4JTENSORFLOW"
     run_by: ClassVar[RunBy | None] = RunBy(
@@ -60,7 +63,7 @@ class Nd4jTensorFlow(TensorFlow):
 class Keras(Step):
     """Run a Keras model: `Keras("model.keras")`.
 
-    Inputs and outputs go by their order in the model.
+    `input_names` and `output_names` are in the order of the model's inputs and outputs.
     """
 
     type_name: ClassVar[str] = "KERAS"
@@ -73,17 +76,19 @@ class Keras(Step):
     """Path of the model, `.keras` or HDF5 (`.h5`), relative to the definition's folder, or a `file:`, `http:` or
     `https:` URI."""
     input_names: Names = None
-    """Keys of the data for the model's inputs, in the model's order; none: the model's own names. A mapping, ours:
-    `{model's input: key of the data}`."""
+    """Keys of the record for the model's inputs, in the model's order; default: the inputs' own names. Or a mapping
+    `{model's input: key of the record}` (not in Konduit Serving)."""
     output_names: OutputNames = None
-    """Keys of the result for the model's outputs, in the model's order; none: `default` for the only one, else the
-    model's own names. A mapping, ours: `{model's output: key of the data}`."""
+    """Keys of the result for the model's outputs, in the model's order; default: `default` for a single output,
+    otherwise the outputs' own names. Or a mapping `{model's output: key of the result}` (not in Konduit Serving)."""
     warm_up: WarmUp = False
-    """Run the model on zeros while it opens: true for one row, a number for that many rows."""
+    """Run the model on zeros when it is opened, so that the first records need not wait: `true` for one sample, a
+    number for that many."""
     max_batch: MaxBatch = None
-    """At most this many samples in one call of the model; none: the whole batch."""
+    """The most samples in one call of the model; default: the whole batch."""
     cast_inputs: Annotated[bool, EXTENSION] = False
-    """Also convert inputs where values lose their meaning: floats to integers, numbers to bool."""
+    """Also convert floats to integers (the fraction is cut off) and numbers to bool; otherwise a record that needs this
+    fails."""
 
     def __init__(self, model_uri: Place = None, /, **fields: Any) -> None:
         super().__init__(**placed(model_uri, fields))

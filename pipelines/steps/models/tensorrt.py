@@ -18,9 +18,9 @@ class NamedDimension(Config):
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     name: str
-    """The input or output."""
+    """Name of the input or output."""
     dimensions: tuple[Annotated[Int, Field(ge=1)], ...]
-    """All its axes, the batch first: `[1, 3, 224, 224]`."""
+    """The lengths of all its axes, the batch first: `[1, 3, 224, 224]`."""
 
 
 Dimensions = tuple[NamedDimension, ...] | None
@@ -29,8 +29,8 @@ Dimensions = tuple[NamedDimension, ...] | None
 class TensorRt(Step):
     """Run an ONNX model with TensorRT: `TensorRt("model.onnx", use_fp16=True)`.
 
-    onnxruntime's TensorRT provider runs it. Where that is not there, CUDA or the CPU do, with a warning, unless
-    `strict`.
+    onnxruntime's TensorRT provider runs it. If that is not available, CUDA or the CPU runs it, with a warning in the
+    log; with `strict` opening the step fails instead.
     """
 
     type_name: ClassVar[str] = "TENSORRT"
@@ -42,35 +42,39 @@ class TensorRt(Step):
     model_uri: ModelUri = None
     """Path of the ONNX model, relative to the definition's folder, or a `file:`, `http:` or `https:` URI."""
     input_names: Names = None
-    """A list is Konduit's and has no effect: inputs go by the model's names. A mapping, ours, renames:
-    `{model's input: key of the data}`."""
+    """A mapping `{model's input: key of the record}`, for inputs that are called otherwise in the record. A list, the
+    only form that Konduit Serving has, has no effect: values are found by the model's own input names."""
     output_names: OutputNames = None
-    """The outputs to fetch, all if none; a mapping, ours, renames: `{model's output: key of the data}`."""
+    """The outputs to compute; default: all. A list of the model's names, or a mapping `{model's output: key of the
+    record}` that renames them (which Konduit Serving does not have)."""
     batch_size: Annotated[Int, Field(ge=0)] = 0
-    """At most this many samples in one call of the model; 0: as many as `maxDimensions` allow, else the whole batch."""
+    """The most samples in one call of the model; 0: as many as `maxDimensions` allows, or without it the whole
+    batch."""
     use_fp16: bool = False
     """Whether TensorRT may compute in half precision."""
     max_workspace_size: Annotated[Int, Field(ge=0)] = 0
     """Bytes of GPU memory that TensorRT may use while it builds and runs the engine; 0: its own default."""
     min_dimensions: Dimensions = None
-    """The smallest shape of each input; given together with the other two, for the same inputs."""
+    """The smallest shape of each input; needs `maxDimensions` and `optimalDimensions` for the same inputs."""
     max_dimensions: Dimensions = None
-    """The largest shape of each input; batches are cut to its first length."""
+    """The largest shape of each input; larger batches are split to its first length."""
     optimal_dimensions: Dimensions = None
     """The shape of each input that the engine is built for."""
     output_dimensions: Dimensions = None
-    """Konduit's; kept when a definition is written, otherwise unused: the model itself declares its outputs."""
+    """No effect here: the model itself declares its outputs."""
     strict: Annotated[bool, EXTENSION] = False
-    """Whether it is an error, not a warning, if TensorRT is not there."""
+    """Whether opening fails, instead of a warning, if TensorRT is not available."""
     provider_options: Annotated[dict[str, Any], EXTENSION] = Field(default_factory=dict)
-    """Further options of the provider by onnxruntime's names, `{"trt_engine_cache_enable": true}`; they go before those
-    made of the fields above."""
+    """Further options of the provider by onnxruntime's names, `{"trt_engine_cache_enable": true}`; they override those
+    that the fields above set."""
     session_options: Annotated[SessionOptions, EXTENSION] = SessionOptions()
-    """Threads and graph optimisation."""
+    """Threads and graph optimisation of onnxruntime."""
     warm_up: WarmUp = False
-    """Run the model on zeros while it opens, which builds the engine: true for one row, a number for that many rows."""
+    """Run the model on zeros when it is opened, which builds the engine: `true` for one sample, a number for that
+    many."""
     cast_inputs: Annotated[bool, EXTENSION] = False
-    """Also convert inputs where values lose their meaning: floats to integers, numbers to bool."""
+    """Also convert floats to integers (the fraction is cut off) and numbers to bool; otherwise a record that needs this
+    fails."""
 
     @property
     def code_keys(self) -> tuple[str, ...]:

@@ -10,18 +10,18 @@ from pipelines.steps.models.model import ModelUri, Place, placed
 
 
 class Tvm(Step):
-    """Run a compiled model: `Tvm("model.so", input_names=["x"], output_names=["y"])`."""
+    """Run a model that Apache TVM has compiled: `Tvm("model.so", input_names=["x"], output_names=["y"])`."""
 
     type_name: ClassVar[str] = "TVM"
     run_by: ClassVar[RunBy | None] = RunBy("tvm", "pipelines.runners.models.tvm:TvmRunner", ("tvm",), extra="tvm")
 
     input_names: tuple[str, ...] | None = None
-    """Keys of the arrays that the model takes, in the order of its parameters; none: the parameters' own names."""
+    """Keys of the arrays that the model takes, in the order of its parameters; default: the parameters' own names."""
     output_names: tuple[Key, ...] | None = None
-    """Keys of the result for all of the model's outputs, in its order; none: `default` for the only one."""
+    """Keys of the result, one for each of the model's outputs in its order; default: `default` for a single output."""
     model_uri: ModelUri = None
-    """Path of the library that Relax was compiled to (`.so`, `.dylib`, `.dll`), or a `file:`, `http:` or `https:`
-    URI."""
+    """Path of the library that TVM's compiler Relax has written (`.so`, `.dylib`, `.dll`), or a `file:`, `http:` or
+    `https:` URI."""
     lazy_init: bool = False
     """Whether the model is loaded with the first record instead of when the pipeline opens."""
     device: Annotated[str, EXTENSION] = "cpu"

@@ -11,9 +11,9 @@ from pipelines.steps.config import Key
 
 
 class Blur(Step):
-    """Boxes of an image are made unrecognisable: faces, number plates. All other values stay.
+    """Makes the parts of an image in boxes, faces or number plates for instance, unrecognisable. Other values stay.
 
-    A record whose boxes are missing or cannot be used fails: no picture goes on that was not blurred.
+    A record whose boxes are missing or unusable fails, so that no image is passed on without being blurred.
     """
 
     type_name: ClassVar[str] = "BLUR"
@@ -21,18 +21,18 @@ class Blur(Step):
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     image_name: str | None = None
-    """Key of the image; none: the only one."""
+    """Key of the image; default: the record's only image."""
     bbox_name: str | None = None
-    """Key of the boxes, fractions of the image; none: the only one."""
+    """Key of the box or list of boxes, in fractions of the image; default: the record's only one."""
     output_name: Key | None = None
-    """Key of the picture; none: that of the image, which it replaces."""
+    """Key of the blurred image; default: the image's key, so that it is replaced."""
     method: Literal["GAUSSIAN", "PIXELATE", "FILL"] = "GAUSSIAN"
-    """Blurred, in large squares, or in one colour. Only `FILL` leaves no detail that could be guessed."""
+    """How a part is hidden: blurred, shown in large squares, or filled with `color`. Only `FILL` leaves no detail."""
     strength: Annotated[float, Field(gt=0, le=1)] = 0.3
     """Radius of the blur, or side of a square, as a fraction of the longer side of the box."""
     color: str | None = None
-    """Colour of `FILL`; none: black."""
+    """Colour of `FILL`; default: black."""
     grow: Annotated[float, Field(ge=0, le=10)] = 0.1
-    """How much larger than its box a part is on each side, as a fraction of the box's width and height."""
+    """By how much the hidden part is larger than its box on each side, as a fraction of the box's width and height."""
     labels: tuple[str, ...] | None = None
-    """Labels of the boxes that are blurred; none: all."""
+    """Labels of the boxes that are blurred; default: all."""

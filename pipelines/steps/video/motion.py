@@ -12,10 +12,10 @@ from pipelines.steps.video.track import FrameRate, Seconds
 
 
 class Motion(Step):
-    """Frames of a camera without motion are dropped, so that no model runs for them; or boxes tell where motion is.
+    """Drops the frames of a camera without motion, so that no model runs on them, or adds boxes of where motion is.
 
-    Motion is a difference to the background, a moving average of the camera's frames over `memory` seconds: an
-    object that stays becomes part of it.
+    Motion is a difference from the background, a moving average of the camera's frames over `memory` seconds: an
+    object that stays becomes part of the background.
     """
 
     type_name: ClassVar[str] = "MOTION"
@@ -25,27 +25,28 @@ class Motion(Step):
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     image_name: str | None = None
-    """Key of the image; none: the only one."""
+    """Key of the image; default: the record's only image."""
     gate: bool = True
-    """Whether frames without motion are dropped. The first frame of a camera always passes."""
+    """Whether frames without motion are dropped. The first frame of a camera is always kept."""
     output_name: Key | None = None
-    """Key of the boxes of areas that move, as fractions of the image; none: no boxes."""
+    """Key of the list of boxes around areas that move, in fractions of the image; default: no boxes."""
     threshold: Annotated[Int, Field(ge=1, le=255)] = 25
     """How much brighter or darker than the background a pixel has to be, of 255."""
     min_area: Annotated[float, Field(ge=0, le=1)] = 0.002
-    """How much of the picture has to move, and the smallest area that gets a box, as a fraction of it."""
+    """How much of the image has to move, and how much a single area needs for a box, as a fraction of the image."""
     hold: Seconds = 2.0
-    """Seconds for which frames still pass after the last motion."""
+    """Seconds after the last motion for which frames are still kept."""
     memory: Annotated[float, Field(gt=0)] = 5.0
     """Time constant of the moving average that is the background, in seconds."""
     every: Annotated[float, Field(gt=0)] | None = None
-    """Seconds after which a frame passes without motion; none: never."""
+    """Seconds since the last frame that was kept after which one is kept without motion; default: never."""
     width: Annotated[Int, Field(ge=16, le=4096)] = 320
-    """Pixels across of the small gray picture in which motion is looked for."""
+    """Width in pixels of the small gray picture in which motion is looked for."""
     by_key: bool = False
-    """Whether each key of the records is a camera of its own; by default each topic is, and each partition of it."""
+    """Whether records of one partition that have different message keys come from different cameras; by default each
+    partition of a topic is one camera."""
     frame_rate: FrameRate = 30.0
-    """Frames a second of records that have no timestamp."""
+    """Frames a second that are assumed for records without a timestamp."""
 
     @model_validator(mode="after")
     def _check_purpose(self) -> Motion:

@@ -15,10 +15,10 @@ FrameRate = Annotated[float, Field(gt=0, le=1000)]
 
 
 class Track(Step):
-    """Boxes of one object in the frames of a camera get one id: `Track(bbox_name="faces", max_age=2.0)`.
+    """Gives the boxes of one object in the frames of a camera the same id: `Track(bbox_name="faces", max_age=2.0)`.
 
-    By SORT or ByteTrack; the time between frames is that of their timestamps, so frames may be dropped. An id is never
-    used again, also not for another camera or after it connected anew.
+    The algorithm is ByteTrack or SORT. The time between frames is taken from their timestamps, so frames may be
+    missing. An id is never used twice, not for another camera either, nor after a camera has connected again.
     """
 
     type_name: ClassVar[str] = "TRACK"
@@ -28,29 +28,34 @@ class Track(Step):
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     bbox_name: str | None = None
-    """Key of the boxes; none: the only one."""
+    """Key of the box or list of boxes; default: the record's only one."""
     output_name: Key = "ids"
-    """Key of the ids, integers from 1, one for each box in their order; 0 for a box without a confirmed track."""
+    """Key of the list of ids, an integer from 1 for each box, in their order; 0 for a box without a confirmed track."""
     algorithm: Literal["BYTE_TRACK", "SORT"] = "BYTE_TRACK"
-    """With `BYTE_TRACK` boxes of a high score are matched to tracks first, and those of a low score, of an object half hidden, to the tracks that are left; with `SORT` all are matched at once."""  # noqa: E501
+    """`BYTE_TRACK` first matches boxes with a high score to tracks, then boxes with a low score (of half hidden
+    objects) to the tracks that are left; `SORT` matches all boxes at once."""
     high_threshold: Fraction = 0.5
-    """Score from which a box may begin a track. A box without a probability has the score 1."""
+    """Lowest score (the box's probability, 1 if it has none) with which a box can begin a track."""
     low_threshold: Fraction = 0.1
-    """Score from which a box may go on with one. The detector must not cut such boxes off."""
+    """Lowest score with which a box can continue a track. The detector's own threshold must not be higher."""
     overlap: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """Intersection over union that a box and the place where its track is expected have at least."""
+    """Smallest intersection over union of a box and the place where a track is expected, for the box to belong to
+    it."""
     hits: Annotated[Int, Field(ge=1)] = 2
-    """Frames in a row that confirm a track: 2 as ByteTrack has it, 3 as SORT has it. More of them let fewer through that the detector made up, and every id comes later."""  # noqa: E501
+    """Frames in a row with the object after which its track is confirmed and gets an id; ByteTrack has 2, SORT 3. With
+    more, fewer false detections get an id, and each id comes later."""
     max_age: Seconds = 1.0
-    """Seconds for which a track that no box goes on with is kept."""
+    """Seconds for which a track without a box is kept."""
     coast: Seconds = 0.0
-    """Seconds for which such a track still has a box, where it is expected: so that a face stays blurred. Not more than `maxAge`."""  # noqa: E501
+    """Seconds for which a track without a box still gets one, where the object is expected, so that a face stays
+    blurred. Not more than `maxAge`."""
     unconfirmed: Literal["KEEP", "DROP"] = "KEEP"
-    """Whether boxes without a confirmed track stay."""
+    """Whether boxes without a confirmed track are kept or removed."""
     by_key: bool = False
-    """Whether each key of the records is a camera of its own; by default each topic is, and each partition of it."""
+    """Whether records of one partition that have different message keys come from different cameras; by default each
+    partition of a topic is one camera."""
     frame_rate: FrameRate = 30.0
-    """Frames a second of records that have no timestamp."""
+    """Frames a second that are assumed for records without a timestamp."""
 
     @model_validator(mode="after")
     def _check_limits(self) -> Track:

@@ -21,18 +21,19 @@ class Place(Config):
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     labels: tuple[str, ...] | None = None
-    """Labels of the boxes that count; none: all."""
+    """Labels of the boxes that count; default: all."""
     cameras: tuple[str, ...] | None = None
-    """Names of the cameras that have it, which are the topics or the keys of their records; none: all."""
+    """Cameras that it is for, by the topic or the message key of their records; default: all."""
 
 
 class Zone(Place):
     """An area: `{points: [[0.1, 0.5], [0.9, 0.5], [0.9, 1], [0.1, 1]], dwell: 30}`."""
 
     points: Annotated[tuple[PlacePair, ...], Field(min_length=3, max_length=1000)]
-    """Its corners in order, x and y, in the unit of the boxes: fractions of the picture, from its left top corner."""
+    """Its corners in order, each `[x, y]` in the unit of the boxes: usually fractions of the picture, from its left top
+    corner."""
     dwell: Annotated[float, Field(gt=0)] | None = None
-    """Seconds after which a track that is still inside gives the event `dwell`, once; none: never."""
+    """Seconds after which an object that is still inside gives the event `dwell`, once a visit; default: never."""
 
     @model_validator(mode="after")
     def _check_points(self) -> Zone:
@@ -48,9 +49,10 @@ class Line(Place):
     """A line from one point to another: `{start: [0.2, 0.6], end: [0.8, 0.6]}`."""
 
     start: PlacePair
-    """Where it begins, x and y."""
+    """Where it begins, `[x, y]`."""
     end: PlacePair
-    """Where it ends. Seen from its start, a track that comes from the left goes `in`, one from the right `out`."""
+    """Where it ends, `[x, y]`. Seen from `start` towards `end`, an object that crosses from left to right goes `in`,
+    from right to left `out`."""
 
     @model_validator(mode="after")
     def _check_points(self) -> Line:
@@ -60,10 +62,11 @@ class Line(Place):
 
 
 class Zones(Step):
-    """Events of tracks: they `enter`, `leave` and `dwell` in zones and `cross` lines; and how many there are.
+    """Reports objects that `enter`, `leave` or `dwell` in zones of the picture or `cross` lines, and counts them.
 
-    A track counts once it is confirmed (its id is not 0), by one point of its box. To change sides it has to be past an
-    edge by `margin`: a box that trembles on a line is counted once.
+    The ids of TRACK tell objects apart; boxes with the id 0 are ignored. An object is where `anchor`, a point of its
+    box, is. It changes sides only when that point is past an edge by `margin`, so that a box that trembles on a line is
+    counted once.
     """
 
     type_name: ClassVar[str] = "ZONES"
@@ -71,27 +74,28 @@ class Zones(Step):
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     zones: dict[Key, Zone] = Field(default_factory=dict)
-    """Name to zone."""
+    """The zones by their names."""
     lines: dict[Key, Line] = Field(default_factory=dict)
-    """Name to line. A line and a zone cannot have one name."""
+    """The lines by their names. A line and a zone cannot have the same name."""
     bbox_name: str | None = None
-    """Key of the boxes; none: the only one."""
+    """Key of the box or list of boxes; default: the record's only one."""
     ids_name: Key = "ids"
-    """Key of their ids, as `TRACK` gives them."""
+    """Key of the boxes' ids, as `TRACK` gives them."""
     anchor: Literal["BOTTOM_CENTER", "CENTER", "TOP_CENTER"] = "BOTTOM_CENTER"
-    """The point of a box that counts: `BOTTOM_CENTER` is where a person or car touches the ground."""
+    """The point of a box that is the object's place: `BOTTOM_CENTER` is where a person or car touches the ground."""
     margin: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.01
     """How far past an edge the point has to be, in the unit of the boxes."""
     lost_after: Seconds = 2.0
-    """Seconds after which a track that has no box leaves its zones. Not less than `maxAge` of `TRACK`."""
+    """Seconds without a box after which an object has left its zones. Should not be less than `maxAge` of `TRACK`."""
     events_name: Key = "events"
-    """Key of the events, a list."""
+    """Key of the list of events."""
     counts_name: Key = "counts"
-    """Key of the counts: of a zone `inside`, `entered`, `left`; of a line `in`, `out`."""
+    """Key of the counts: `inside`, `entered` and `left` for a zone; `in` and `out` for a line."""
     by_key: bool = False
-    """Whether each key of the records is a camera of its own; by default each topic is, and each partition of it."""
+    """Whether records of one partition that have different message keys come from different cameras; by default each
+    partition of a topic is one camera."""
     frame_rate: FrameRate = 30.0
-    """Frames a second of records that have no timestamp."""
+    """Frames a second that are assumed for records without a timestamp."""
 
     @model_validator(mode="after")
     def _check_names(self) -> Zones:
