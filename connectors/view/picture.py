@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from connectors.view.result import Box, Shown
 from pipelines.errors import DataError, MissingPackageError
+from pipelines.values.orientation import UPRIGHT, orientation
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -32,7 +33,10 @@ def jpeg_of(shown: Shown, widest: int, quality: int, *, boxes: bool = False) -> 
     """The picture as a JPEG file. Raises `DataError` for an image that cannot be decoded."""
     image = shown.image
     if not boxes and image.format == "JPEG" and image.width <= widest:
-        return image.get_as("jpeg")
+        file = image.get_as("jpeg")
+        # A browser turns a file with an orientation, and boxes would lie elsewhere.
+        if orientation(file) == UPRIGHT:
+            return file
     cv2 = _cv2()
     done, encoded = cv2.imencode(".jpg", pixels_of(shown, widest, boxes=boxes), [cv2.IMWRITE_JPEG_QUALITY, quality])
     if not done:

@@ -13,6 +13,7 @@ from pipelines.errors import DataError, MissingPackageError, WrongTypeError
 from pipelines.values.conversion.formats import ImageFormat
 from pipelines.values.frames import Part, Plane, frame_planes
 from pipelines.values.imageheader import Header, read_header, sniff
+from pipelines.values.orientation import LYING, UPRIGHT, orientation, turned
 from pipelines.values.pixels import Pixels, as_pixels, check_size, decode, encode, gray_of, merged, resized, split
 
 if TYPE_CHECKING:
@@ -31,15 +32,19 @@ class Image:
     converted when another form is first needed; a PNG made of a Pillow image has its alpha. The picture does not
     change: arrays that it gives are read-only, and an array that it was made of must not be written to later.
 
+    With `upright=True` pixels and size are those of the image as it is shown: turned and mirrored as the EXIF data of
+    its file say, which phones write. `encoded` is never changed. By default they are ignored, as in Konduit Serving.
+
     Two images are equal if their PNG bytes are. Decoding and encoding need OpenCV (extra `image`).
     """
 
-    __slots__ = ("_encoded", "_foreign", "_form", "_header", "_pixels", "_png")
+    __slots__ = ("_encoded", "_foreign", "_form", "_header", "_pixels", "_png", "_upright")
 
     max_pixels: ClassVar[int] = 100_000_000
     """Images of more pixels are refused before they are decoded: a small file can claim a huge picture."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Any, *, upright: bool = False) -> None:
+        self._upright = upright
         self._encoded: bytes | None = None
         self._pixels: Pixels | None = None
         self._png: bytes | None = None
@@ -214,15 +219,25 @@ class Image:
                 self._header = Header(width, height, channels)
             else:
                 self._header = read_header(self._encoded or b"")
+                if self._orientation in LYING:
+                    self._header = self._header._replace(width=self._header.height, height=self._header.width)
         return self._header
 
     def _decoded(self) -> Pixels:
         if self._pixels is None:
             if self._form is not None:
                 self._pixels = as_pixels(_conversions().convert(self._foreign, self._form, ImageFormat()))
+            elif self._orientation != UPRIGHT:
+                lying = decode(self._encoded or b"", read_header(self._encoded or b""), self.max_pixels)
+                self._pixels = as_pixels(turned(lying, self._orientation))
             else:
                 self._pixels = decode(self._encoded or b"", self._size(), self.max_pixels)
         return self._pixels
+
+    @property
+    def _orientation(self) -> int:
+        """By which its file is turned to be shown, as EXIF numbers it."""
+        return orientation(self._encoded or b"") if self._upright else UPRIGHT
 
     def _as_file(self, image_format: str) -> bytes:
         if self._encoded is not None and self.format == image_format:
@@ -249,8 +264,8 @@ class Image:
     def _source(self) -> tuple[Any, str]:
         if self._form is not None:
             return self._foreign, self._form
-        if self._encoded is None:
-            return self._pixels, "numpy"
+        if self._encoded is None or self._orientation != UPRIGHT:
+            return self._decoded(), "numpy"
         if self.format is None:
             # Raises the error that names the fault of the bytes.
             read_header(self._encoded)

@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import struct
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
 
 UPRIGHT: Final = 1
 """The orientation of an image that is shown as it is stored."""
+LYING: Final = frozenset({5, 6, 7, 8})
+"""The orientations that exchange width and height."""
+_TURNS: Final[Mapping[int, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]]] = {
+    2: lambda pixels: pixels[:, ::-1],
+    3: lambda pixels: pixels[::-1, ::-1],
+    4: lambda pixels: pixels[::-1],
+    5: lambda pixels: pixels.swapaxes(0, 1),
+    6: lambda pixels: pixels[::-1].swapaxes(0, 1),
+    7: lambda pixels: pixels[::-1, ::-1].swapaxes(0, 1),
+    8: lambda pixels: pixels[:, ::-1].swapaxes(0, 1),
+}
 _ORIENTATION: Final = 0x0112
 _SHORT: Final = 3
 
 
 def orientation(encoded: bytes) -> int:
-    """The EXIF orientation of a JPEG, PNG, WebP or TIFF file, 1 to 8; 1 if it says none, or none that can be read.
-
-    From 5 on width and height change places when it is shown.
-    """
+    """The EXIF orientation of a JPEG, PNG, WebP or TIFF file, 1 to 8; 1 if it says none, or none that can be read."""
     try:
         found = _tag(_exif(encoded))
     except (struct.error, IndexError):
         return UPRIGHT
     return found if 1 <= found <= 8 else UPRIGHT
+
+
+def turned(pixels: npt.NDArray[Any], number: int) -> npt.NDArray[Any]:
+    """Pixels `(height, width, ...)` of this orientation as they are shown: themselves, or a copy."""
+    turn = _TURNS.get(number)
+    return pixels if turn is None else np.ascontiguousarray(turn(pixels))
 
 
 def _exif(encoded: bytes) -> bytes:

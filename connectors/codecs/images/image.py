@@ -29,6 +29,8 @@ class ImageConfig(CodecConfig):
     """The key of the image. A result that has one value only may have it under another key."""
     max_pixels: Annotated[int, Field(gt=0)] = Image.max_pixels
     """The largest image that is accepted, width times height: a small file can claim a huge picture."""
+    upright: bool = True
+    """Whether images are turned and mirrored as their files say they are shown (the orientation in EXIF data, as phones write it); else pixels are taken as they are stored. The file itself goes on as it came."""  # noqa: E501
     format: Literal["jpeg", "png", "bmp"] | None = None
     """The format in which images are written; by default the file that was read, and PNG for images that a step has
     drawn."""
@@ -75,7 +77,7 @@ class ImageFile(Codec):
 
     def image_of(self, payload: object) -> Image:
         """The image of one payload. Raises `WireError` and `DataError`."""
-        image = Image(payload_bytes(payload, self.name))
+        image = Image(payload_bytes(payload, self.name), upright=self._config.upright)
         pixels = image.width * image.height
         if pixels > self._config.max_pixels:
             raise WireError(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from typing import Any
 
 import numpy as np
+import PIL.Image
 import pytest
 from waiting import until
 
@@ -51,6 +53,23 @@ def test_one_stream_brings_all_cameras_with_their_boxes_and_values(viewing: Any,
     assert facts["boxes"] == [{"box": [0.0, 0.2, 0.2, 0.4], "text": "1 face 90%", "label": "face", "id": 1}]
     assert facts["values"] == {"count": 3, "text": "x" * 80}
     assert len(found["dock"][0]["boxes"]) == 2
+
+
+@pytest.mark.parametrize(("upright", "size"), [(False, (30, 20)), (True, (20, 30))])
+def test_boxes_fit_a_photo_that_browsers_would_turn(
+    viewing: Any, ask: Any, upright: bool, size: tuple[int, int]
+) -> None:
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6
+    photo = io.BytesIO()
+    PIL.Image.new("RGB", (30, 20)).save(photo, "JPEG", exif=exif)
+    sink = viewing()
+    client = ask(sink, "/stream")
+    deliver(sink, Data({"image": Image(photo.getvalue(), upright=upright)}, record=result().record))
+    facts, jpeg = picture(client)
+    with PIL.Image.open(io.BytesIO(jpeg)) as shown:
+        assert (facts["width"], facts["height"]) == shown.size == size
+        assert 0x0112 not in shown.getexif()
 
 
 def test_nothing_is_encoded_while_nobody_watches(viewing: Any, ask: Any) -> None:
