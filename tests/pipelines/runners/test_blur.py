@@ -108,6 +108,13 @@ def test_no_picture_goes_on_whose_boxes_cannot_be_used() -> None:
     assert [isinstance(one, StepError) for one in found] == [True] * 4 + [False]
 
 
+def test_boxes_in_pixels_would_hide_nothing_and_fail() -> None:
+    with pytest.raises(StepError, match=r'"boxes" has .* in pixels, it seems: BLUR takes fractions'):
+        blurred(BoundingBox.corners(0, 0.5, 0, 0.5), BoundingBox.corners(30, 60, 20, 60))
+    # One that TRACK expects beside the picture is no mistake.
+    assert np.array_equal(blurred(BoundingBox.corners(1.5, 2.5, 0.2, 0.8)), picture())
+
+
 def test_blur_does_not_change_the_image_that_it_was_given() -> None:
     pixels = picture()
     image = Image(pixels)
