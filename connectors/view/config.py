@@ -14,6 +14,7 @@ from connectors.units import Duration, Size
 from connectors.view.board import Board
 from connectors.view.clipfolder import ClipFolder
 from connectors.view.clipsink import ClipSink, Span
+from connectors.view.encoder import unwritable
 from connectors.view.result import Taking
 from connectors.view.sink import ViewSink
 from connectors.view.videosink import VideoSink
@@ -45,7 +46,7 @@ class ShownConfig(SinkConfig):
     boxes: tuple[str, ...] | None = None
     """The keys of bounding boxes and lists of them that are shown; by default all that the result has."""
     ids: str = "ids"
-    """The key of the ids of tracks, a list beside the boxes."""
+    """The key of the ids that a TRACK step gives to the boxes: a list with one id for each box."""
 
     @property
     def taking(self) -> Taking:
@@ -60,7 +61,7 @@ class ViewSinkConfig(ShownConfig):
     type: Literal["view"] = "view"
     """The type of connector."""
     listen: Annotated[str, AfterValidator(_host_and_port)] = "127.0.0.1:8090"
-    """`host:port` of the page; 127.0.0.1 is for this machine only, 0.0.0.0 for all machines, and then needs a `token`. Port 0 is any free one."""  # noqa: E501
+    """The address of the page, `host:port`. With host 127.0.0.1 only this machine can reach it; any other, such as 0.0.0.0, needs a `token`. Port 0 is any free one."""  # noqa: E501
     token: Annotated[SecretStr, Field(min_length=8)] | None = Field(default=None, validate_default=True)
     """The secret that is needed to see pictures: `http://HOST:PORT/#token=TOKEN` for the page, `?token=TOKEN` or `Authorization: Bearer TOKEN` for pictures."""  # noqa: E501
     width: Annotated[int, Field(ge=16, le=7680)] = 640
@@ -129,6 +130,12 @@ class VideoSinkConfig(ShownConfig):
         if self.path is not None and not self.path.suffix:
             raise ValueError("path: its ending says the format of the video: write videos/{camera}.mp4")
         return self
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """An encoder that is not there, or does not fit the file."""
+        problem = None if self.path is None else unwritable(self.encoder, self.path.suffix)
+        return () if problem is None else (problem,)
 
     @property
     def place(self) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from connectors.records import Ints
+from connectors.view.encoder import added, unwritable
 from connectors.view.picture import Pixels, pixels_of
 from connectors.view.result import Shown
 from pipelines.errors import ConnectorError, DataError, MissingPackageError
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MILLISECONDS: Final = Fraction(1, 1000)
+_SET_BACK: Final = 1000
+"""Milliseconds by which a picture is older than the one before if a clock was set back."""
 _AGAIN: Final = 5.0
 """Seconds after which a peer that is away is tried again."""
 _FORMATS: Final = {"rtmp": "flv", "rtmps": "flv", "rtsp": "rtsp", "rtsps": "rtsp", "srt": "mpegts", "udp": "mpegts"}
@@ -181,12 +184,17 @@ class VideoWriter:
         if isinstance(where, Path):
             where.parent.mkdir(parents=True, exist_ok=True)
         timeout = None if isinstance(where, Path) else 5.0
-        self._container = av.open(str(where), "w", format=kind, options=options, timeout=timeout)
-        rate = Fraction(self._encoding.fps).limit_denominator(1000)
+        encoding = self._encoding
+        ending = where.suffix if isinstance(where, Path) else f".{kind}"
+        rate = Fraction(encoding.fps).limit_denominator(1000)
         try:
-            stream: Any = self._container.add_stream(self._encoding.encoder, rate=rate, options=self._encoding.options)
+            self._container = av.open(str(where), "w", format=kind, options=options, timeout=timeout)
+            stream: Any = added(self._container, encoding.encoder, rate, encoding.options, ending)
         except ValueError as error:
-            raise ConnectorError(f'the encoder "{self._encoding.encoder}" is not there: {_told(error)}') from None
+            problem = unwritable(encoding.encoder, ending) if isinstance(where, Path) else str(error)
+            if problem is None:
+                raise
+            raise ConnectorError(problem) from None
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         stream.codec_context.time_base = _MILLISECONDS
         self._stream = stream
@@ -198,7 +206,10 @@ class VideoWriter:
         if self._began < 0:
             self._began = stamp
         frame = _pyav().VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="bgr24")
-        # Times in the video have to rise, even if the clock goes back.
+        if stamp < self._began + self._last - _SET_BACK:
+            # A clock was set back, or a film begins anew: the video goes on with the next picture.
+            self._began = stamp - self._last - round(1000 / self._encoding.fps)
+        # Times in the video have to rise, even if a picture is a little late.
         self._last = max(stamp - self._began, self._last + 1)
         frame.pts, frame.time_base = self._last, _MILLISECONDS
         for packet in self._encoded(self._stream, frame):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -174,6 +175,40 @@ def test_a_file_that_cannot_be_written_ends_the_sink(writing: Any, tmp_path: Pat
     assert not caught.value.retriable
     with pytest.raises(ConnectorError, match="cannot be written"):
         deliver(sink, at(100))
+
+
+def test_a_video_goes_on_at_its_pace_after_a_clock_was_set_back(writing: Any, tmp_path: Path) -> None:
+    sink = writing(fps=10)
+    times = [0, 100, 200, -60_000, -59_900, -59_800]
+    for number, milliseconds in enumerate(times):
+        deliver(sink, at(milliseconds), first=number)
+    sink.barrier(soon())
+    sink.close()
+    assert [round(when * 1000) for when, _ in pictures(tmp_path / "gate.mp4")] == [0, 100, 200, 300, 400, 500]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"path": "{camera}.foo"}, 'libav knows no video file that ends with ".foo": write .mp4 or .mkv'),
+        ({"path": "{camera}.webm"}, '.webm files take no video of the encoder "libx264"'),
+        (
+            {"path": "{camera}.mp4", "encoder": "libx2644"},
+            'the encoder "libx2644" is not there; did you mean "libx264"?',
+        ),
+        ({"path": "{camera}.mp4", "encoder": "aac"}, '.mp4 files take no video of the encoder "aac"'),
+    ],
+)
+def test_an_encoder_that_does_not_fit_the_file_is_told_by_check_and_by_the_sink(
+    writing: Any, tmp_path: Path, fields: dict[str, str], said: str
+) -> None:
+    fields = {**fields, "path": str(tmp_path / fields["path"])}
+    [note] = VideoSinkConfig.model_validate({"name": "videos", **fields}).notes
+    assert said in note
+    sink = writing(**fields)
+    deliver(sink, at(0))
+    with pytest.raises(ConnectorError, match=re.escape(said)):
+        sink.barrier(soon())
 
 
 def test_an_encoder_that_is_not_there_is_named(writing: Any) -> None:
