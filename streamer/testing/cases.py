@@ -32,25 +32,26 @@ class Case(Settings):
     name: str = ""
     """The case's name; by default that of its file."""
     input: dict[str, Any] | list[dict[str, Any]] | str
-    """The record's values, or those of several records, in the JSON form; a text is a payload as it is."""
+    """The record's values, or those of several records, in the JSON form; a text is taken as the payload itself."""
     source: str | None = None
-    """The source that the records come from, where there are several; by default the first."""
+    """The source that the records come from, if there are several; by default the first."""
     key: str | None = None
     """The records' key."""
     topic: str | None = None
-    """The topic that the records come from, where its name holds values: the named levels of an MQTT source."""
+    """The topic of the records. Needed if values are read from its name, the named levels of an MQTT source."""
     headers: dict[str, str] = {}  # noqa: RUF012 - pydantic copies it
     """The records' headers."""
     expect: dict[str, Any] | list[dict[str, Any]] | None = None
-    """The values of the result, or of several; `[]`: none. Without it and `fails` the case only has to run."""
+    """The values of the result, or of several results; `[]`: no result. A case without it and `fails` is right if no
+    record fails."""
     sink: str | None = None
-    """The sink whose results are checked, where there are several; by default the first."""
+    """The sink whose results are checked, if there are several; by default the first."""
     exact: bool = False
-    """Whether a result may have no values but those expected."""
+    """Whether a result must have no other values than those of `expect`."""
     tolerance: Annotated[float, Field(ge=0)] = 1e-4
-    """How far numbers may be off, as a part of their size or, near zero, as they are."""
+    """How much numbers may differ from the expected ones: relative to their size, or, near zero, absolutely."""
     fails: bool | str = False
-    """Whether a record has to fail, or in which step."""
+    """Whether a record must fail, or the name of the step in which it must fail."""
     folder: Annotated[Path, Field(exclude=True)] = Path()
     """Where files that it names are looked for."""
 
