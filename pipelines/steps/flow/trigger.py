@@ -99,7 +99,7 @@ class TimeLoopTrigger(LoopTrigger):
 
 
 class CachingTrigger(Trigger):
-    """Run the pipeline for a record only if its last run began more than `frequencyMs` ago; other records get the
+    """Run the pipeline for a record only if the last run began more than `frequencyMs` ago; other records get the
     result of that run.
 
     Konduit Serving's design record ADR 0010 describes it.

@@ -18,7 +18,8 @@ class Track(Step):
     """Gives the boxes of one object in the frames of a camera the same id: `Track(bbox_name="faces", max_age=2.0)`.
 
     The algorithm is ByteTrack or SORT. The time between frames is taken from their timestamps, so frames may be
-    missing. An id is never used twice, not for another camera either, nor after a camera has connected again.
+    missing. A process uses an id only once, also with several cameras and when a camera connects again; a new process
+    begins at 1 again.
     """
 
     type_name: ClassVar[str] = "TRACK"
