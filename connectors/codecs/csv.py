@@ -7,6 +7,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -23,7 +24,7 @@ from pipelines.data.data import Data, check_key
 from pipelines.data.describing import described
 from pipelines.errors import WireError, nearest
 from pipelines.steps.config import Key
-from pipelines.values.native import native
+from pipelines.values.native import INT64_MAX, INT64_MIN
 from pipelines.wire.plainvalues import PlainForm
 
 Type = Literal["text", "integer", "number", "boolean"]
@@ -47,6 +48,8 @@ class CsvConfig(CodecConfig):
     """An example row, in place of `types`: `"machine-7,30.5,12,true"`. A column whose field there looks like an integer, a number or a boolean has that type. Needs `names`."""  # noqa: E501
     delimiter: str = Field(default=",", min_length=1, max_length=1)
     """The separator of fields, one character: `";"`, or `"\\t"`."""
+    decimal: Literal[".", ","] = "."
+    """The sign before the fraction of a number: a comma in `21,5`, as spreadsheets write it in much of Europe."""
     max_bytes: Size = 1 << 20
     """Size of the largest payload; a larger one is an error of its record."""
     max_keys: PositiveInt = 10_000
@@ -56,6 +59,8 @@ class CsvConfig(CodecConfig):
     def _known_columns(self) -> CsvConfig:
         if self.delimiter in '"\r\n':
             raise ValueError("a delimiter is one character, and neither a quotation mark nor the end of a line")
+        if self.decimal == self.delimiter:
+            raise ValueError("decimal and delimiter are the same sign: give the other delimiter, such as ;")
         if len(set(self.names)) < len(self.names):
             raise ValueError("two columns have the same name")
         if self.example is not None:
@@ -75,7 +80,7 @@ class CsvConfig(CodecConfig):
         if self.example is None:
             return self.types
         (fields,) = _fields(self.example, self.delimiter)
-        return {name: _shown(field) for name, field in zip(self.names, fields, strict=True)}
+        return {name: _shown(_pointed(field, self.decimal)) for name, field in zip(self.names, fields, strict=True)}
 
     def build(self) -> Csv:
         """The codec."""
@@ -92,6 +97,9 @@ class Csv(Codec):
 
     def __init__(self, config: CsvConfig | None = None) -> None:
         self._config = config or CsvConfig()
+        # The library's own limit is 128 KiB a field, and is the same for the whole process.
+        csv.field_size_limit(max(csv.field_size_limit(), self._config.max_bytes))
+        self._pointed = partial(_pointed, decimal=self._config.decimal)
         self._read: Mapping[str, Callable[[str], Any]] = {
             name: _READERS[kind] for name, kind in self._config.column_types.items()
         }
@@ -116,7 +124,8 @@ class Csv(Codec):
         except UnicodeDecodeError as error:
             raise WireError(f"the payload is no UTF-8 text: {error}") from None
         except csv.Error as error:
-            raise WireError(f"the payload is no row of CSV: {error}") from None
+            reason = "a quotation mark is never closed" if "end of data" in str(error) else str(error)
+            raise WireError(f"the payload is no row of CSV: {reason}") from None
         names = self._config.names
         if not names:
             if len(found) != 2:
@@ -136,9 +145,10 @@ class Csv(Codec):
                 row[name] = field
             elif field := field.strip():
                 try:
-                    row[name] = read(field)
+                    row[name] = read(self._pointed(field) if read is _number else field)
                 except ValueError as error:
-                    raise WireError(f'the field "{name}" is {field[:60]!r}, {error}') from None
+                    hint = _hint(field, self._config.decimal) if read is _number else ""
+                    raise WireError(f'the field "{name}" is {field[:60]!r}, {error}{hint}') from None
         return row
 
     def _header(self, fields: Sequence[str]) -> tuple[str, ...]:
@@ -162,11 +172,28 @@ class Csv(Codec):
         writer = csv.writer(text, delimiter=self._config.delimiter, lineterminator="\r\n")
         if not self._config.names:
             writer.writerow(names)
-        writer.writerow([_field(data[name], name) if name in data else "" for name in names])
+        writer.writerow([self._field(data[name], name) if name in data else "" for name in names])
         try:
             return text.getvalue().removesuffix("\r\n").encode()
         except UnicodeEncodeError as error:
             raise WireError(f"the row cannot be written as UTF-8: {error}") from None
+
+    def _field(self, value: Any, name: str) -> str:
+        if isinstance(value, np.ndarray) and value.size == 1:
+            # A float32 keeps its own digits: 0.1, not 0.10000000149011612.
+            value = _PLAIN.array(value)
+        value = only_element(value)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, (int, float)):
+            text = str(value) if isinstance(value, int) or math.isfinite(value) else repr(float(value))
+            return self._pointed(text)
+        raise WireError(
+            f'the csv codec writes texts, numbers and booleans, but "{name}" is {described(value)}; '
+            "choose what the sink writes (keys: [NAME], drop: [NAME]), or use json"
+        )
 
 
 def _fields(text: str, delimiter: str) -> list[list[str]]:
@@ -178,7 +205,10 @@ def _fields(text: str, delimiter: str) -> list[list[str]]:
 def _integer(field: str) -> Any:
     if not _INTEGER.fullmatch(field):
         raise ValueError("which is no integer")
-    return native(int(field))
+    found = int(field)
+    if not INT64_MIN <= found <= INT64_MAX:
+        raise ValueError("which does not fit in 64 bits; make the column a text or a number (types of the codec)")
+    return found
 
 
 def _number(field: str) -> float:
@@ -190,12 +220,26 @@ def _number(field: str) -> float:
     return found
 
 
+def _pointed(field: str, decimal: str) -> str:
+    """The field with a point before the fraction; a field that has a point already is then no number."""
+    return field if decimal == "." else field.translate(_COMMA)
+
+
+def _hint(field: str, decimal: str) -> str:
+    """The hint of the error about a field that is a number with the other sign before its fraction."""
+    other = "," if decimal == "." else "."
+    known = _NUMBER.fullmatch(_pointed(field, other)) is not None
+    return f'; if numbers are written so, set decimal: "{other}" in the codec' if known else ""
+
+
 def _boolean(field: str) -> bool:
     found = _BOOLEANS.get(field.lower())
     if found is None:
         raise ValueError("which is neither true nor false")
     return found
 
+
+_COMMA: Final = str.maketrans(",.", ".,")
 
 _READERS: Final[Mapping[Type, Callable[[str], Any]]] = {
     "text": str,
@@ -216,20 +260,3 @@ def _shown(field: str) -> Type:
 
 
 _PLAIN: Final = PlainForm()
-
-
-def _field(value: Any, name: str) -> str:
-    if isinstance(value, np.ndarray) and value.size == 1:
-        # A float32 keeps its own digits: 0.1, not 0.10000000149011612.
-        value = _PLAIN.array(value)
-    value = only_element(value)
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return str(value) if isinstance(value, int) or math.isfinite(value) else repr(float(value))
-    raise WireError(
-        f'the csv codec writes texts, numbers and booleans, but "{name}" is {described(value)}; '
-        "choose what the sink writes (keys: [NAME], drop: [NAME]), or use json"
-    )

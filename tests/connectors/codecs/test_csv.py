@@ -70,12 +70,39 @@ def test_a_wrong_field_is_named_with_its_column() -> None:
         (b"1_0,1,true", "which is no number"),
         (b"1,1.0,true", "the field \"n\" is '1.0', which is no integer"),
         (b"1,99999999999999999999,true", "which is no integer"),
-        (b"1,9999999999999999999,true", "does not fit in 64 bits"),
+        (b"1,9999999999999999999,true", "the field \"n\" is '9999999999999999999', which does not fit in 64 bits"),
         (b"1,1,maybe", "neither true nor false"),
         ("1,٣,true".encode(), "which is no integer"),
     ):
         (error,) = read(config, row)
         assert told in str(error)
+
+
+def test_numbers_with_a_decimal_comma_are_read_and_written_where_the_codec_says_so() -> None:
+    config: dict[str, object] = {"type": "csv", "names": ["id", "temp"], "delimiter": ";", "decimal": ","}
+    shown = config | {"example": "m1;30,5"}
+    rows = read(shown, b"a,b;21,5", b"a;-1,5e3", b"a;21", b"a;1.234,5", b"a;21.5")
+    assert rows[:3] == [
+        Data({"id": "a,b", "temp": 21.5}),
+        Data({"id": "a", "temp": -1500.0}),
+        Data({"id": "a", "temp": 21.0}),
+    ]
+    assert str(rows[3]) == "the field \"temp\" is '1.234,5', which is no number"
+    assert str(rows[4]).endswith('which is no number; if numbers are written so, set decimal: "." in the codec')
+    assert payload(Data({"id": "a", "temp": 0.25}), config) == b"a;0,25"
+
+
+def test_a_decimal_comma_that_the_codec_does_not_know_is_told_with_what_to_set() -> None:
+    (error,) = read({"type": "csv", "names": ["t"], "types": {"t": "number"}, "delimiter": ";"}, b"21,5")
+    assert str(error) == (
+        'the field "t" is \'21,5\', which is no number; if numbers are written so, set decimal: "," in the codec'
+    )
+
+
+def test_a_long_text_is_read_up_to_max_bytes() -> None:
+    text = "x" * 200_000
+    (row,) = read({"type": "csv", "names": ["id", "text"]}, f"a,{text}".encode())
+    assert row == Data({"id": "a", "text": text})
 
 
 def test_a_quotation_mark_that_is_never_closed_harms_no_neighbour() -> None:
@@ -108,6 +135,7 @@ def test_rows_beyond_max_bytes_or_max_keys_are_refused() -> None:
         ({"delimiter": '"'}, "a delimiter is"),
         ({"delimiter": ";;"}, "delimiter"),
         ({"names": ["@type"]}, "reserved"),
+        ({"decimal": ","}, "decimal and delimiter are the same sign"),
     ],
 )
 def test_contradictory_settings_are_refused_at_loading(fields: dict[str, Any], told: str) -> None:
