@@ -61,8 +61,8 @@ class BoxLists:
         return ObjectColumn(self._lists, ValueType.LIST)
 
 
-def float_array(part: Batch, key: str, what: str) -> Array:
-    """The arrays `(M, ...)` of a part whose rows agree in `key`.
+def float_array(part: Batch, key: str, what: str, *, integers: bool = False) -> Array:
+    """The arrays `(M, ...)` of a part whose rows agree in `key`; with `integers` they may be of an integer type, too.
 
     Raises `WrongTypeError` if they are arrays of another type, `RowsFailed` for values that are no arrays.
     """
@@ -70,8 +70,10 @@ def float_array(part: Batch, key: str, what: str) -> Array:
     if not isinstance(column, DenseColumn) or column.type is not ValueType.NDARRAY:
         wrong = f'Value has wrong type for key "{what}": requested type NDARRAY, actual type'
         raise RowsFailed({row: WrongTypeError(f"{wrong} {type_of(one).name}") for row, one in column.cells({})})
-    if column.array.dtype.kind != "f" and column.array.dtype.name != "bfloat16":
-        raise WrongTypeError(f'the array "{what}" is {column.array.dtype}; a float type is needed')
+    dtype = column.array.dtype
+    if dtype.kind != "f" and dtype.name != "bfloat16" and not (integers and dtype.kind in "iu"):
+        needed = "a float or integer type" if integers else "a float type"
+        raise WrongTypeError(f'the array "{what}" is {dtype}; {needed} is needed')
     return column.array
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import ClassVar
 
 from pipelines.data.data import Data
+from pipelines.runners.boxes.unit import check_fractions
 from pipelines.runners.images.cropped import box_in_image, region_of
 from pipelines.runners.images.fields import boxes_key, each, image_key, listed
 from pipelines.runners.images.fitting import resized, rounded
@@ -19,7 +20,7 @@ from pipelines.values import BoundingBox, Image, ValueType
 class ExtractBoundingBoxRunner(RowRunner):
     """The parts of an image that lie in boxes; parts of a box outside of the image are black.
 
-    Fails a row without an image or boxes, and one with a box that has no pixel.
+    Fails a row without an image or boxes, and one with a box that has no pixel, or is in pixels.
     """
 
     keeps_rows: ClassVar[bool] = True
@@ -34,6 +35,7 @@ class ExtractBoundingBoxRunner(RowRunner):
         image = data.get_image(image_name)
         region = region_of(step.image_to_ndarray_config, image.width, image.height)
         corners_of(listed(data[boxes_name]), boxes_name)  # numbers that pixels have
+        check_fractions(listed(data[boxes_name]), boxes_name, "EXTRACT_BOUNDING_BOX")
         parts = each(data[boxes_name], partial(self._part, image, region), ValueType.IMAGE)
         for key in [image_name, boxes_name] if step.keep_other_fields else list(data):
             del data[key]

@@ -29,7 +29,7 @@ class SsdToBoundingBoxRunner(Runner):
     """Corner-form boxes of each record, in the detector's order, under `outputName`.
 
     Of an array with several samples the first is used, as in Konduit Serving. Fails a row whose arrays are missing,
-    no floats, of other shapes, or name a class that has no label.
+    no numbers, of other shapes, or name a class that has no label.
     """
 
     opens_images: ClassVar[bool] = False
@@ -51,7 +51,9 @@ class SsdToBoundingBoxRunner(Runner):
         found.put_groups(
             batch,
             self._keys,
-            lambda part: self._boxes(*[_sample(float_array(part, key, key), key) for key in self._keys]),
+            lambda part: self._boxes(
+                *[_sample(float_array(part, key, key, integers=key == CLASSES), key) for key in self._keys]
+            ),
         )
         made = {step.output_name: found.column()}
         if not step.keep_other_values:

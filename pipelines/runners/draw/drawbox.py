@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from typing import ClassVar, Final
 
 from pipelines.data.data import Data
+from pipelines.runners.boxes.unit import in_pixels, said_of_pixels
 from pipelines.runners.draw.canvas import canvas, check_scale, draw_box, draw_text, scaled
 from pipelines.runners.draw.drawplaces import Places
 from pipelines.runners.images.colors import AQUA, BLUE, LIME, Color, color, random_colors
@@ -16,6 +18,8 @@ from pipelines.runners.runner import OpenContext, RowRunner
 from pipelines.runners.video.boxrows import boxes_of, corners_of, ids_of
 from pipelines.steps.draw.draw import DrawBoundingBox
 from pipelines.values import BoundingBox, Image
+
+_log = logging.getLogger(__name__)
 
 OF_IDS: Final[tuple[Color, ...]] = tuple(itertools.islice(random_colors(), 64))
 """Colours that ids have in turn."""
@@ -36,6 +40,7 @@ class DrawBoundingBoxRunner(RowRunner):
         self._color = color(step.color, LIME)
         self._colors = {label: color(text, LIME) for label, text in (step.class_colors or {}).items()}
         self._region_color = color(step.crop_region_color, BLUE)
+        self._told = False
         self._places = Places(step.zones, step.lines, color(step.zone_color, AQUA), step.counts_name)
 
     def run(self, data: Data) -> Data:
@@ -44,6 +49,7 @@ class DrawBoundingBoxRunner(RowRunner):
         image = data.get_image(key)
         name, boxes = boxes_of(data, step.bbox_name, step.ids_name)
         corners_of(boxes, name)  # numbers that can be drawn
+        self._tell_of_pixels(boxes, name)
         ids = [None] * len(boxes) if step.ids_name is None else ids_of(data, step.ids_name, boxes, name)
         region = region_of(step.image_to_ndarray_config, image.width, image.height)
         picture = scaled(canvas(image), step.scale, step.resize_h, step.resize_w)
@@ -61,6 +67,13 @@ class DrawBoundingBoxRunner(RowRunner):
             cv2 = opencv()
             cv2.rectangle(picture, tuple(map(int, place)), self._region_color, max(step.line_thickness, 1), cv2.LINE_8)
         return Data({key: Image(picture)})
+
+    def _tell_of_pixels(self, boxes: list[BoundingBox], name: str) -> None:
+        """Say once that boxes are in pixels: they lie beside the picture, where nobody sees them."""
+        wrong = None if self._told else next(filter(in_pixels, boxes), None)
+        if wrong is not None:
+            self._told = True
+            _log.warning("%s", said_of_pixels(wrong, name, "DRAW_BOUNDING_BOX"))
 
     def _chosen(self, box: BoundingBox, number: int | None) -> Color:
         found = self._colors.get(box.label or "")

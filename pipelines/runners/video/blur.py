@@ -6,27 +6,25 @@ import math
 from typing import ClassVar
 
 from pipelines.data.data import Data
-from pipelines.errors import DataError
+from pipelines.runners.boxes.unit import check_fractions
 from pipelines.runners.images.colors import color
 from pipelines.runners.images.fields import image_key
 from pipelines.runners.images.opencv import opencv
 from pipelines.runners.runner import OpenContext, RowRunner
 from pipelines.runners.video.boxrows import boxes_of, corners_of
 from pipelines.steps.video.blur import Blur
-from pipelines.values import BoundingBox, Image
+from pipelines.values import Image
 from pipelines.values.frames import Part
 from pipelines.values.pixels import Pixels
 
 BLACK = (0, 0, 0)
-WIDEST = 2.0
-"""The width or height of a box, in pictures, beyond which it can only be in pixels if it lies beside the picture."""
 
 
 class BlurRunner(RowRunner):
     """The image with its boxes blurred; an image without any is passed on as it is, a JPEG as the same JPEG.
 
-    Fails a row without an image or boxes, and one with a box that is not finite. Raises `DefinitionError` when it is
-    opened with a text that is no colour.
+    Fails a row without an image or boxes, and one with a box that is not finite, or in pixels. Raises
+    `DefinitionError` when it is opened with a text that is no colour.
     """
 
     keeps_rows: ClassVar[bool] = True
@@ -46,9 +44,8 @@ class BlurRunner(RowRunner):
         name, boxes = boxes_of(data, step.bbox_name)
         if self._labels is not None:
             boxes = [box for box in boxes if box.label in self._labels]
-        corners = corners_of(boxes, name).tolist()
-        parts = [self._part(one, image) for one in corners]
-        _check_unit(name, boxes, corners, parts)
+        parts = [self._part(corners, image) for corners in corners_of(boxes, name).tolist()]
+        check_fractions(boxes, name, "BLUR")
         parts = [part for part in parts if part[0] < part[2] and part[1] < part[3]]
         if parts:
             picture = image.get_as("numpy").copy()
@@ -93,14 +90,3 @@ class BlurRunner(RowRunner):
         blurred = cv2.GaussianBlur(reduced, (0, 0), size / shrink, borderType=cv2.BORDER_REPLICATE)
         made: Pixels = cv2.resize(blurred, (wide, high), interpolation=cv2.INTER_LINEAR) if shrink > 1 else blurred
         return made
-
-
-def _check_unit(name: str, boxes: list[BoundingBox], corners: list[list[float]], parts: list[Part]) -> None:
-    """Raise `DataError` for a box in pixels: it would lie beside the picture, and hide nothing."""
-    for box, (x1, y1, x2, y2), (left, top, right, bottom) in zip(boxes, corners, parts, strict=True):
-        hides_nothing = left >= right or top >= bottom
-        if hides_nothing and max(x2 - x1, y2 - y1) > WIDEST:
-            raise DataError(
-                f'"{name}" has {box!r}, which is in pixels, it seems: BLUR takes fractions of the picture '
-                "(x divided by its width, y by its height)"
-            )

@@ -14,7 +14,8 @@ class SsdToBoundingBox(Step):
     """Boxes from the output of a single shot detector (TensorFlow's detection models).
 
     Reads `detection_boxes` `[1, n, 4]` (y1, x1, y2, x2), `detection_scores` `[1, n]` and, if there are labels,
-    `detection_classes` `[1, n]`, arrays of any float type, with or without the leading 1. Class numbers start at 1.
+    `detection_classes` `[1, n]`, arrays of any float type, with or without the leading 1. Class numbers start at 1, and
+    may be of any integer type.
     """
 
     type_name: ClassVar[str] = "SSD_TO_BBOX"

@@ -236,6 +236,11 @@ def test_boxes_of_a_networks_input_are_found_in_the_image() -> None:
     assert (size(found["image"]), corner(found["image"])) == ((20, 20), [0, 10])
 
 
+def test_a_box_in_pixels_is_an_error_rather_than_a_large_black_picture() -> None:
+    with pytest.raises(StepError, match=r'"box" has .* in pixels, it seems: EXTRACT_BOUNDING_BOX takes fractions'):
+        run(ExtractBoundingBox(), {"image": numbered(30, 40), "box": BoundingBox.corners(10, 20, 5, 15)})
+
+
 def test_a_box_without_pixels_is_an_error() -> None:
     with pytest.raises(StepError, match="no pixels"):
         run(ExtractBoundingBox(), {"image": numbered(9, 9), "box": BoundingBox(cx=0.5, cy=0.5, h=0, w=0.5)})

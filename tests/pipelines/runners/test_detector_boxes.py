@@ -106,6 +106,14 @@ def test_detector_output_of_any_float_type_is_read_with_or_without_its_first_dim
     assert run(SsdToBoundingBox(), data)["bounding_boxes"] == [BoundingBox(x1=0, x2=0.5, y1=0, y2=1, probability=0.5)]
 
 
+@pytest.mark.parametrize("dtype", ["i8", "i4", "u1"])
+def test_class_numbers_of_a_detector_may_be_integers(dtype: str) -> None:
+    data = detections([[0, 0, 1, 1]] * 2, [0.9, 0.8], [])
+    data["detection_classes"] = np.array([[1, 2]], dtype)
+    found = run(SsdToBoundingBox(class_labels=("cat", "dog")), data)
+    assert [box.label for box in found["bounding_boxes"]] == ["cat", "dog"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

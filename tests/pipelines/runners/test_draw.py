@@ -116,6 +116,14 @@ def test_numbers_that_no_picture_has_are_told_with_their_key(step: Step, values:
     assert f"DataError: {told}" in str(failed)
 
 
+def test_the_log_says_once_that_boxes_are_in_pixels(caplog: pytest.LogCaptureFixture) -> None:
+    data = Data({"image": Image(np.zeros((40, 60, 3), np.uint8)), "boxes": [BoundingBox.corners(10, 20, 5, 15)]})
+    with Sequence([DrawBoundingBox()]).open() as executor:
+        executor.run_many([data, data])
+    [said] = [one.getMessage() for one in caplog.records]
+    assert said.startswith('"boxes" has BoundingBox(x1=10, x2=20, y1=5, y2=15), which is in pixels, it seems')
+
+
 def test_a_box_far_beyond_the_picture_is_drawn_as_far_as_it_is_in_it() -> None:
     for far in (1.5, 1e8):
         found = run(DrawBoundingBox(), {"i": WIDE, "b": BoundingBox.corners(0.5, far, 0.5, far)})
