@@ -45,6 +45,8 @@ def told(value: Any) -> str:
         return "an object"
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
+    if value is None:
+        return "null"
     text = repr(value)
     text = text if len(text) <= _MOST else f"{text[: _MOST - 3]}..."
     return f"the {_NAMES[type(value)]} {text}" if type(value) in _NAMES else text

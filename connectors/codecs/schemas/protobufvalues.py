@@ -67,6 +67,22 @@ class Field(NamedTuple):
     oneof: str | None
 
 
+class _Unwritten(WireError):
+    """The error of a value that cannot be written."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f'the value of "{path}" cannot be written: {reason}')
+        self.path = path
+        self.reason = reason
+
+
+def _within(place: str, error: Exception) -> _Unwritten:
+    """The error of the value at `place`, a key or `[index]`; `error` is its own, or that of a value inside it."""
+    if not isinstance(error, _Unwritten):
+        return _Unwritten(place, str(error))
+    return _Unwritten(f"{place}{'' if error.path.startswith('[') else '.'}{error.path}", error.reason)
+
+
 class MessageForm:
     """How messages of one type are read and written. Those inside are made when they are first met."""
 
@@ -107,7 +123,7 @@ class MessageForm:
             try:
                 field.write(message, value)
             except (TypeError, ValueError, OverflowError, AttributeError) as error:
-                raise WireError(f'the value of "{key}" cannot be written: {error}') from None
+                raise _within(key, error) from None
 
     def _field(self, field: Any) -> Field:
         name = field.name
@@ -156,13 +172,13 @@ class MessageForm:
             target = getattr(message, name)
             for one, inner in _mapping(given).items():
                 own = key_of(one)
-                if made is not None:
-                    made(target[own], inner)
-                    continue
                 try:
-                    target[own] = _scalar(inner, value)
+                    if made is not None:
+                        made(target[own], inner)
+                    else:
+                        target[own] = _scalar(_without_point(inner, value), value)
                 except (TypeError, ValueError, OverflowError) as error:
-                    raise _refusal(inner, value, error) from None
+                    raise _within(one, error if made is not None else _refusal(inner, value, error)) from None
 
         return reading, writing
 
@@ -179,7 +195,7 @@ def _put(name: str, field: Any) -> Write:
             setattr(message, name, _scalar(value, field))
             return
         except TypeError:
-            one = only_element(value)
+            one = _without_point(only_element(value), field)
         except (ValueError, OverflowError) as error:
             raise _refusal(value, field, error) from None
         try:
@@ -205,17 +221,26 @@ def _fill(name: str, made: Write) -> Write:
 def _put_all(name: str, made: Write | None) -> Write:
     def write(message: Any, values: Any) -> None:
         if not isinstance(values, list):
-            raise TypeError(f"a repeated field is a list, not {type(values).__name__}")
+            raise TypeError(f"the field is repeated, which is a list, and the value is {told(values)}")
         target = getattr(message, name)
         if made is None:
             field = message.DESCRIPTOR.fields_by_name[name]
             try:
                 target.extend(_scalars(values, field))
-            except (TypeError, ValueError, OverflowError) as error:
-                raise _refused_element(values, field, message) or error from None
+            except (TypeError, ValueError, OverflowError):
+                # protobuf may have taken the first of them.
+                del target[:]
+                values = [_without_point(one, field) for one in values]
+                refused = _refused_element(values, field, message)
+                if refused is not None:
+                    raise refused from None
+                target.extend(_scalars(values, field))
         else:
-            for one in values:
-                made(target.add(), one)
+            for at, one in enumerate(values):
+                try:
+                    made(target.add(), one)
+                except (TypeError, ValueError, OverflowError) as error:
+                    raise _within(f"[{at}]", error) from None
 
     return write
 
@@ -249,12 +274,19 @@ def _scalar(value: Any, field: Any) -> Any:
 
 def _refused_element(values: list[Any], field: Any, message: Any) -> Exception | None:
     """The error of the first of these values that such a message cannot have in this repeated field."""
-    for one in values:
+    for at, one in enumerate(values):
         try:
             getattr(type(message)(), field.name).append(_scalar(one, field))
         except (TypeError, ValueError, OverflowError) as error:
-            return _refusal(one, field, error)
+            return _within(f"[{at}]", _refusal(one, field, error))
     return None
+
+
+def _without_point(value: Any, field: Any) -> Any:
+    """The integer that a float without a fraction is, where the field holds integers: 2 of 2.0."""
+    if value.__class__ is float and field.type in _INTEGERS and value.is_integer():
+        return int(value)
+    return value
 
 
 def _refusal(value: Any, field: Any, error: Exception) -> Exception:
@@ -290,8 +322,10 @@ def _milliseconds(message: Any) -> int:
 
 def _fill_milliseconds(message: Any, value: Any) -> None:
     value = only_element(value)
+    if value.__class__ is float and value.is_integer():
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"a time is an integer, in milliseconds, not {type(value).__name__}")
+        raise TypeError(f"a time is an integer, in milliseconds, and the value is {told(value)}")
     negative = message.DESCRIPTOR.name == "Duration" and value < 0
     seconds, rest = divmod(-value if negative else value, 1000)
     sign = -1 if negative else 1
@@ -312,14 +346,12 @@ def _fill_dynamic(message: Any, value: Any) -> None:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise TypeError(f"a message is a nested Data, not {type(value).__name__}")
+        raise TypeError(f"a message is a nested Data (an object), and the value is {told(value)}")
     return value
 
 
 def _key_text(key: Any) -> str:
-    text = str(key).lower() if isinstance(key, bool) else str(key)
-    check_key(text)
-    return text
+    return str(key).lower() if isinstance(key, bool) else str(key)
 
 
 def _key_reader(key: Any) -> Callable[[str], Any]:

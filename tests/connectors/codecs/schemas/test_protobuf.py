@@ -202,11 +202,45 @@ def test_a_value_that_protobuf_cannot_write_fails_with_the_reason(own: dict[str,
         ({"tmep": 1.0}, 'no field "tmep"; did you mean "temp"?'),
         ({"kind": "PAMP"}, 'Kind has no "PAMP"; did you mean "PUMP"?'),
         ({"text": "a", "code": 1}, '"text" and "code" exclude each other'),
-        ({"at": 1.5}, "a time is an integer, in milliseconds"),
-        ({"parts": [1]}, "a message is a nested Data"),
+        ({"at": 1.5}, '"at" cannot be written: a time is an integer, in milliseconds, and the value is the number 1.5'),
+        ({"at": "2024-01-01T00:00:00Z"}, "and the value is the text '2024-01-01T00:00:00Z'"),
+        (
+            {"parts": [1]},
+            '"parts[0]" cannot be written: a message is a nested Data (an object), and the value is the i',
+        ),
+        ({"parts": [Data({}), Data({"x": ["a"]})]}, '"parts[1].x[0]" cannot be written'),
+        ({"parts": [Data({}), Data({"name": 5})]}, '"parts[1].name" cannot be written: its type is string, and the'),
+        ({"x": 1.5}, '"x" cannot be written: the field is repeated, which is a list, and the value is the number 1.5'),
+        ({"x": ["a", "b"]}, '"x[0]" cannot be written: its type is float'),
+        ({"limits": Data({"low": 1, "high": "x"})}, '"limits.high" cannot be written: its type is double'),
+        ({"by_number": Data({"3": Data({"name": 5})})}, '"by_number.3.name" cannot be written: its type is string'),
+        ({"place": Data({"line": 1.5})}, '"place.line" cannot be written: its type is int64'),
+        ({"count": 2.0**40}, "its type is int32, and the value is the integer 1099511627776"),
     ):
         (error,) = codec_of(own).encode(Batch.of([record(values)])).failed.values()
         assert told in str(error)
+
+
+def test_a_number_without_a_fraction_is_written_as_an_integer_as_in_avro(own: dict[str, Any]) -> None:
+    given = {"large": 7.0, "count": 2.0, "at": 1.5e12, "place": Data({"line": -3.0})}
+    (written,) = codec_of(own).encode(Batch.of([record(given)])).values
+    (found,) = read(own, written)
+    assert isinstance(found, Data)
+    values = found["large"], found["count"], found["at"], found["place"]["line"]
+    assert values == (7, 2, 1_500_000_000_000, -3)
+    assert set(map(type, values)) == {int}
+
+
+def test_a_map_may_have_keys_that_no_record_can_have_if_no_step_reads_it(
+    own: dict[str, Any], messages: Messages
+) -> None:
+    payload = messages.class_of(messages.of("plant.Reading"))(machine="m", limits={"@type": 1.5}).SerializeToString()
+    codec = codec_of(own)
+    decoded = codec.decode(block([payload]), None)
+    assert not decoded.failed
+    assert codec.encode(decoded.batch).values[0] == payload
+    unread = testing.run(service_of(lambda data: Data({"machine": data["machine"]}), own), [payload])
+    assert [one["machine"] for one in unread.results if one is not None] == ["m"]
 
 
 def test_a_message_is_named_by_its_place_in_the_schema(messages: Messages) -> None:
