@@ -77,6 +77,7 @@ class Records:
     if its record does.
     `faults` are errors of rows that the source itself found to be wrong, such as a topic that is no UTF-8: such a row
     fails as if its payload could not be decoded, and no codec sees it.
+    `keys_are_names`: keys are the names of the files that the records are, which errors tell beside the positions.
     `received` is when the oldest of these records came into this process, in seconds of `time.monotonic`; `None`: when
     they were polled.
     """
@@ -93,6 +94,7 @@ class Records:
     timestamps: Callable[[], Ints] | None = None
     extras: Mapping[str, Callable[[], Column]] = field(default_factory=dict)
     faults: Mapping[int, Exception] = field(default_factory=dict)
+    keys_are_names: bool = False
     received: float | None = None
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -230,6 +232,7 @@ class Records:
             timestamps=lambda: self.timestamp_column()[rows],
             extras={name: _taken(self, name, rows) for name in self.extras},
             faults=_taken_faults(self.faults, rows) if self.faults else {},
+            keys_are_names=self.keys_are_names,
             received=self.received,
         )
 
@@ -241,7 +244,15 @@ class Records:
         """The same records without payloads, headers and extras, so that they take little memory: places, topics and
         keys stay."""
         return Records(
-            self.source, [None] * len(self), self.keys, self.positions, self.spans, self.topics, self.partitions, 0
+            self.source,
+            [None] * len(self),
+            self.keys,
+            self.positions,
+            self.spans,
+            self.topics,
+            self.partitions,
+            0,
+            keys_are_names=self.keys_are_names,
         )
 
     def without_headers(self, names: Container[str]) -> Records:
@@ -357,6 +368,7 @@ def _concat(blocks: Sequence[Records]) -> Records:
         timestamps=lambda: np.concatenate([block.timestamp_column() for block in blocks]),
         extras={name: _joined_extras(blocks, name) for block in blocks for name in block.extras},
         faults=_joined_faults(blocks) if any(block.faults for block in blocks) else {},
+        keys_are_names=blocks[0].keys_are_names,
         received=min((block.received for block in blocks if block.received is not None), default=None),
     )
 

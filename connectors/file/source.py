@@ -229,6 +229,7 @@ class FileSource(Source):
             [self._numbers[lane.partition] for lane, _ in gathered],
             size,
             timestamps=lambda: np.concatenate([_timestamps(rows) for _, rows in gathered]),
+            keys_are_names=self._framing is None,
         )
 
 

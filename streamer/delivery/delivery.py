@@ -519,7 +519,9 @@ class Delivery:
             return "a record that another consumer has now"
         records, index = decoded.records, row - decoded.first
         partition = records.partitions[records.span_of(index)]
-        return f"{records.topic_of(index)}[{partition}]@{int(records.positions[index])}"
+        place = f"{records.topic_of(index)}[{partition}]@{int(records.positions[index])}"
+        name = records.keys[index] if records.keys_are_names and records.keys is not None else None
+        return place if name is None else f"{place} ({name.decode(errors='replace')})"
 
 
 def _decided(result: Result, failed: Failed, decoded: DecodedBatch | None) -> tuple[RowNumbers, bool]:
