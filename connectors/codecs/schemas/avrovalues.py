@@ -70,7 +70,9 @@ class AvroValues:
         return all(self._easy[name].one(value) or self._fits(value, self._types[name]) for name, value in row.items())
 
     def fitted(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The row with the only element of a list wherever the schema has room for one value (`only_element`)."""
+        """The row with the only element of a list wherever the schema has room for one value (`only_element`), and 2
+        for 2.0 wherever it has room for integers only.
+        """
         return self._fitted(row, self._root)  # type: ignore[no-any-return]
 
     def why(self, row: Mapping[str, Any]) -> str | None:
@@ -107,10 +109,10 @@ class AvroValues:
         if isinstance(value, list):
             array = next((one for one in kinds if _kind(one) == "array"), None)
             if array is None:
-                return only_element(value)
+                return _without_point(only_element(value), kinds)
             return [self._fitted(one, array["items"]) for one in value]
         if not isinstance(value, Mapping):
-            return value
+            return _without_point(value, kinds)
         for one in kinds:
             if _kind(one) == "record":
                 types = {field["name"]: field["type"] for field in one["fields"]}
@@ -171,6 +173,14 @@ def _kind(schema: Any) -> str:
     return str(schema if isinstance(schema, str) else schema["type"])
 
 
+def _without_point(value: Any, kinds: Sequence[Any]) -> Any:
+    """The integer that a float without a fraction is, where the types hold integers and no other numbers."""
+    if value.__class__ is not float or not value.is_integer() or int(value) not in _INTEGERS["long"]:
+        return value
+    found = set(map(_kind, kinds))
+    return int(value) if found & _INTEGERS.keys() and not found & {"float", "double"} else value
+
+
 def _said(schema: Any) -> str:
     """The type as an error calls it."""
     kind = _kind(schema)
@@ -213,8 +223,7 @@ def _fits(value: Any, schema: Any) -> bool:
     if kind == "boolean":
         return isinstance(value, bool)
     if kind in ("int", "long"):
-        whole = type(value) is int or (type(value) is float and value.is_integer())
-        return whole and int(value) in _INTEGERS[kind]
+        return type(value) is int and value in _INTEGERS[kind]
     if kind in ("float", "double"):
         return type(value) is int or (type(value) is float and (kind == "double" or float32.fits(value)))
     if kind == "enum":

@@ -65,6 +65,22 @@ def test_an_array_of_one_element_is_written_where_avro_has_one_value(
     assert written(schema, batch) == [{"y": value, "id": row} for row, value in enumerate(values.tolist())]
 
 
+MICROS = {"type": "long", "logicalType": "timestamp-micros"}
+
+
+@pytest.mark.parametrize(
+    "type", ["long", ["null", "long"], ["null", "long", "string"], MICROS, ["null", MICROS]], ids=str
+)
+@pytest.mark.parametrize("value", [1.7e12, np.array([1.7e12], "f8")], ids=["number", "array"])
+def test_a_number_without_a_fraction_is_written_as_long_with_null_beside_it_too(
+    type: Any, value: Any, hot_path: HotPath
+) -> None:
+    schema = avro(("y", type), ("id", "long"))
+    (whole,) = written(schema, Batch.of([Data({"y": 1_700_000_000_000, "id": 1})]))
+    assert written(schema, Batch.of([Data({"y": value, "id": 1})])) == [whole]
+    assert written(schema, Batch.of([Data({"y": value, "id": 1})] * 9)) == [whole] * 9
+
+
 def test_a_list_of_one_element_is_written_where_avro_has_one_value(hot_path: HotPath) -> None:
     inner = {"type": "record", "name": "I", "fields": [{"name": "x", "type": ["null", "double"]}]}
     kind = {"type": "enum", "name": "E", "symbols": ["a", "b"]}
@@ -164,7 +180,10 @@ def test_an_array_of_one_element_is_written_where_protobuf_has_one_value(protobu
         ({"n": "x"}, "its type is int64, and the value is the text 'x'"),
         ({"label": [1]}, "its type is string, and the value is a list of 1 numbers"),
         ({"kind": [["A", "B"]]}, "its type is enum K, and the value is a list [1, 2] of texts"),
-        ({"inner": {"x": "a"}}, 'the value of "x" cannot be written: its type is double, and the value is the text'),
+        (
+            {"inner": {"x": "a"}},
+            'the value of "inner.x" cannot be written: its type is double, and the value is the text',
+        ),
         ({"n": 2**70}, "its type is int64, and the value is the integer 1180591620717411303424"),
         ({"label": "\ud800"}, "its type is string, and the value is the text"),
         ({"ok": 1}, "its type is bool, and the value is the integer 1"),
