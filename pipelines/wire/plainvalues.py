@@ -72,6 +72,9 @@ def read_value(plain: Any, rules: PlainRules = RULES, depth: int = 0) -> Any:
         return _data(plain, rules, depth + 1)
     elif plain is None:
         raise WireError("null is no value; leave the key out")
+    elif issubclass(kind, tuple):
+        # Parsers make lists of lists: this is an extension of MessagePack.
+        raise WireError(f"a value of type {kind.__name__} is no number, text, list or map")
     elif kind not in _AS_THEY_ARE:
         try:
             return native(plain)
@@ -456,6 +459,9 @@ def _scattered(array: Any, there: Any, size: int) -> Any:
 def _list(plain: list[Any], rules: PlainRules, depth: int) -> list[Any]:
     rules.limits.check_depth(depth)
     kinds = set(map(type, plain))
+    if _NOTHING in kinds:
+        at = plain.index(None)
+        raise WireError(f"null is no value; leave element {at} out of the list, or write a value there")
     values = [read_value(one, rules, depth) for one in plain]
     if kinds == {int, float}:
         return [float(one) for one in values]

@@ -131,7 +131,7 @@ def test_a_getter_of_a_type_fails_the_record_whose_value_is_odd(hot_path: HotPat
     assert [message.value for message in messages] == [b'{"x":3.0}', b'{"x":7}']
     assert [letter.error.partition("cannot be read: ")[2] for letter in report.dead] == [
         "a list has elements of one type, not of INT64, STRING",
-        "null is no value; leave the key out",
+        "null is no value; leave element 1 out of the list, or write a value there",
         "the integer 1180591620717411303424 does not fit in 64 bits; send it as a text or with a fraction",
     ]
 

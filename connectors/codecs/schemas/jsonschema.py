@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -116,7 +116,7 @@ class JsonSchema(Wrapper):
             if value is None:
                 continue
             try:
-                _check(validator, value, "the result")
+                _check(validator, value, "the result", _ONE_ELEMENT)
             except WireError as error:
                 failed[at] = error
             else:
@@ -198,8 +198,17 @@ def _validator(text: str, references: Mapping[str, str]) -> Any:
         raise WireError(f"the JSON schema is wrong: {str(error)[:_MOST_TEXT]}") from None
 
 
-def _check(validator: Any, raw: bytes, what: str) -> None:
-    """Raise `WireError` unless the JSON follows the schema; a `validator` of `True` checks nothing."""
+_ONE_ELEMENT: Final = (
+    "; the value is a list of one element, as a model gives it: take it out in a step before the sink "
+    "(REGRESSION_OUTPUT)"
+)
+
+
+def _check(validator: Any, raw: bytes, what: str, one_element: str = "") -> None:
+    """Raise `WireError` unless the JSON follows the schema; a `validator` of `True` checks nothing.
+
+    `one_element` is the hint for a list of one element in place of that element.
+    """
     if validator is True:
         return
     from jsonschema.exceptions import best_match
@@ -208,13 +217,13 @@ def _check(validator: Any, raw: bytes, what: str) -> None:
         error = best_match(validator.iter_errors(json.loads(raw)))
     except RecursionError:
         raise WireError(f"{what} is nested too deeply to be checked") from None
+    except json.JSONDecodeError as reason:
+        raise WireError(f"{what} is no JSON: {reason}") from None
+    except UnicodeDecodeError as reason:
+        raise WireError(f"{what} is no JSON: it is not UTF-8 at byte {reason.start}") from None
     except Exception as reason:  # noqa: BLE001 - a broken reference, an invalid pattern, bytes that are no JSON
         raise WireError(f"{what} cannot be checked: {type(reason).__name__}: {str(reason)[:_MOST_TEXT]}") from None
     if error is not None:
-        hint = ""
-        if error.validator == "type" and only_element(error.instance) is not error.instance:
-            hint = (
-                "; the value is a list of one element, as a model gives it: take it out in a step before the sink "
-                "(REGRESSION_OUTPUT)"
-            )
+        is_one = error.validator == "type" and only_element(error.instance) is not error.instance
+        hint = one_element if is_one else ""
         raise WireError(f"{what} does not follow its schema: {error.json_path}: {error.message[:_MOST_TEXT]}{hint}")

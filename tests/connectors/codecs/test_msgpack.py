@@ -69,6 +69,15 @@ def test_a_msgpack_value_that_data_cannot_hold_fails_only_if_it_is_asked_for() -
     assert list(codec.encode(decoded.batch).values) == [odd]
     for key in ("mixed", "large", "own"):
         assert f'key "{key}" cannot be read' in str(read("msgpack", odd, wanted=frozenset([key]))[0])
+    (error,) = read("msgpack", odd, wanted=frozenset(["own"]))
+    assert str(error) == 'key "own" cannot be read: a value of type ExtType is no number, text, list or map'
+
+
+def test_a_null_in_a_list_is_told_with_its_place() -> None:
+    (error,) = read("msgpack", msgpack.packb({"x": [1.5, None, 2.5]}), wanted=frozenset(["x"]))
+    assert 'key "x" cannot be read: null is no value; leave element 1 out of the list, or write a value there' in str(
+        error
+    )
 
 
 def test_one_bad_record_of_a_thousand_fails_alone() -> None:
