@@ -174,8 +174,10 @@ class Camera:
 
     def _read(self, video: Video) -> None:
         live = self.address.live
-        watch = Watch(self.settings.stall, self.settings.frozen) if live else None
-        taker = _Taker(self, video, paced=self.settings.real_time or self.address.kind is Kind.GENERATED)
+        generated = self.address.kind is Kind.GENERATED
+        # Some test pictures never change.
+        watch = Watch(self.settings.stall, 0.0 if generated else self.settings.frozen) if live else None
+        taker = _Taker(self, video, paced=self.settings.real_time or generated)
         corrupt = 0
         while not self._stop.is_set():
             pictures = video.read()

@@ -94,4 +94,9 @@ def _checksum(frame: av.VideoFrame) -> int:
     plane = frame.planes[0]
     lines = np.frombuffer(memoryview(plane), np.uint8)[: plane.height * plane.line_size].reshape(plane.height, -1)
     # The bytes of a line beyond the width are padding of the decoder.
-    return zlib.crc32(lines[::2, : plane.width].tobytes())
+    return zlib.crc32(lines[::2, : plane.width * _bytes_of_pixel(frame.format)].tobytes())
+
+
+def _bytes_of_pixel(kind: av.VideoFormat) -> int:
+    """Bytes of a pixel in the first plane, the brightness, or all colours where they are not apart."""
+    return 1 + (kind.components[0].bits > 8) if kind.is_planar else max(kind.padded_bits_per_pixel // 8, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,6 +91,14 @@ def test_a_folder_within_the_folder_of_pictures_is_no_picture(tmp_path: Path) ->
         reader.to_the_end()
         assert [shown(one) for one in reader.of("photos")] == [1]
         assert reader.cameras.cameras()["photos"]["drops"] == {}
+
+
+def test_a_test_picture_that_never_changes_is_not_taken_for_a_frozen_camera() -> None:
+    with reading({"test": {"url": "lavfi:smptebars=size=64x48:rate=50", "frozen": "400ms"}}) as reader:
+        began = time.monotonic()
+        reader.wait(lambda: time.monotonic() - began > 2)
+        assert reader.state("test") == "live"
+        assert reader.cameras.cameras()["test"]["reconnects_last_hour"] == 0
 
 
 def test_of_hls_in_several_sizes_only_the_one_that_is_read_is_loaded(tmp_path: Path) -> None:

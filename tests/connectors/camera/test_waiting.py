@@ -205,6 +205,17 @@ def test_a_picture_that_changes_now_and_then_is_none(clock: list[float]) -> None
         assert watch.picture(shown(second // 5)) is None
 
 
+@pytest.mark.parametrize("kind", ["yuv420p", "yuv420p10le", "nv12", "bgr24", "yuyv422", "gray", "gray10le"])
+def test_a_picture_that_changes_at_its_right_edge_only_is_none(clock: list[float], kind: str) -> None:
+    watch = Watch(stall=5.0, frozen=10.0)
+    for second in range(60):
+        clock[0] += 1.0
+        pixels = np.full((16, 24, 3), 90, np.uint8)
+        pixels[:, 20:] += second // 5
+        frame = av.VideoFrame.from_ndarray(pixels, format="bgr24").reformat(format=kind)
+        assert watch.picture(frame) is None
+
+
 def test_a_camera_that_trickles_is_stalled_and_one_that_is_slow_is_not(clock: list[float]) -> None:
     watch = Watch(stall=5.0, frozen=0.0)
     for _ in range(20 * 20):
