@@ -68,4 +68,4 @@ def _check_numbers(values: list[Any], key: str) -> None:
                     _check_numbers(inner, key)
         elif kind is not float and kind is not int:
             name = type_of(next(value for value in values if type(value) is kind)).name
-            raise WrongTypeError(f'Can\'t convert type {name} to an NDArray (key "{key}")')
+            raise WrongTypeError(f'Can\'t convert type {name} to an NDArray (key "{key}"): a list of numbers is needed')

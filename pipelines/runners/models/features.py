@@ -36,6 +36,7 @@ NO_NUMBERS: Final[Mapping[ValueType, str]] = {
     ValueType.BOUNDING_BOX: "a bounding box",
 }
 """Types of values that hold no numbers, and their names in errors."""
+_NO_CATEGORIES: Final = {**NO_NUMBERS, ValueType.LIST: "a list", ValueType.NDARRAY: "an array"}
 CATEGORIES: Final = (str, bool, int, float)
 """Types of values that can be a category."""
 
@@ -310,10 +311,11 @@ def _category(value: str | bool | int | float) -> str:
 
 
 def _unknown(feature: Feature, value: Any) -> StreamerError:
-    known = [str(one) for one in feature.one_hot or ()]
     if not isinstance(value, CATEGORIES):
-        return WrongTypeError(f'"{feature.field}" holds {type(value).__name__}, which is no category')
-    shown = str(value)[:100]
+        what = _NO_CATEGORIES.get(type_of(value), "no text or number")
+        return WrongTypeError(f'"{feature.field}" is {what}, which is no category')
+    known = [_category(one) for one in feature.one_hot or ()]
+    shown = _category(value)[:100]
     return DataError(
         f'"{feature.field}" is {shown!r}, which is none of {", ".join(known[:20])}{nearest(shown, known)}; '
         "add it to oneHot, or set unknown: zeros"

@@ -372,4 +372,14 @@ def test_a_list_where_a_category_is_needed_is_told_as_such() -> None:
         good, bad = executor.run_many([Data({"m": "a"}), Data({"m": ["a"]})])
     assert isinstance(good, Data)
     assert good["x"].tolist() == [1, 0]
-    assert '"m" holds list, which is no category' in str(bad)
+    assert '"m" is a list, which is no category' in str(bad)
+
+
+def test_a_value_that_is_no_known_boolean_is_told_with_booleans_as_they_are_written_in_files() -> None:
+    step = pipelines.Features(fields=[{"field": "m", "one_hot": [True, False]}], output="x")
+    with pipelines.Sequence([step]).open() as executor:
+        good, number, nested = executor.run_many([Data({"m": False}), Data({"m": 0}), Data({"m": Data({"a": 1})})])
+    assert isinstance(good, Data)
+    assert good["x"].tolist() == [0, 1]
+    assert "\"m\" is '0', which is none of true, false; add it to oneHot" in str(number)
+    assert '"m" is nested data (an object), which is no category' in str(nested)
