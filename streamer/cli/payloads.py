@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,7 +101,7 @@ def _records(file: Path, kind: str, codec: Codec, key: Template | None, at_most:
         while len(records := _polled(source, file, at_most)):
             decoded = reads.decode(records, None)
             for row, error in decoded.failed.items():
-                raise _wrong(file, records, row, error)
+                raise _wrong(file, records, row, error, _over_lines(records.values[row]))
             yield _encoded(codec, decoded.batch, key, None, file, records.byte_count, records)
     finally:
         source.close()
@@ -163,6 +164,13 @@ def _constant(key: Template | None, file: Path) -> list[bytes | None] | None:
     return [key.text.encode()]
 
 
-def _wrong(file: Path, records: Records | None, row: int, error: Exception) -> typer.BadParameter:
+def _over_lines(line: object) -> str:
+    """The hint for a line that only begins an object or a list of JSON."""
+    if not isinstance(line, bytes) or line.removeprefix(codecs.BOM_UTF8).strip() not in (b"{", b"["):
+        return ""
+    return "; each line has to be a whole record, so write each in one line, or send the file as one with --format raw"
+
+
+def _wrong(file: Path, records: Records | None, row: int, error: Exception, hint: str = "") -> typer.BadParameter:
     place = "" if records is None else f":{int(records.positions[row]) + 1}"
-    return typer.BadParameter(f"{file}{place}: {' '.join(str(error).split())}")
+    return typer.BadParameter(f"{file}{place}: {' '.join(str(error).split())}{hint}")

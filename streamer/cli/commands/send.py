@@ -98,6 +98,11 @@ def send(
                 advance(part.size, sent)
                 kept.wait(sent, stop)
             _confirm(sink)
+        except typer.BadParameter as error:
+            if not sent:
+                raise
+            _confirm(sink)
+            raise typer.BadParameter(f"{error.message}; {counted(sent, 'record')} sent before that") from error
         finally:
             sink.close()
     seconds = time.monotonic() - began

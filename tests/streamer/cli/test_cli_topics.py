@@ -145,6 +145,31 @@ def test_a_line_that_is_no_record_is_named_by_file_and_line(
     assert len(ended.err.splitlines()) <= 3
 
 
+def test_how_many_records_were_sent_before_a_line_that_is_no_record_is_told(
+    cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path
+) -> None:
+    topic = topics()
+    good = [f'{{"x": {number}}}' for number in range(1500)]
+    (tmp_path / "a.jsonl").write_text("\n".join([*good, '{"x": ']))
+    ended = cli("send", topic, tmp_path / "a.jsonl", "--codec", "json", *on)
+    assert ended.code == 2
+    assert "a.jsonl:1501: " in ended.err
+    assert "; 1,000 records sent before that" in ended.err
+    assert len(tapped(cli, topic, "--codec", "json", *on)) == 1000
+
+
+@pytest.mark.parametrize("text", ['{\n "x": 1\n}\n', '\ufeff[\n {"x": 1}\n]'], ids=["object", "list"])
+def test_a_json_document_over_several_lines_is_told_how_to_be_sent(
+    cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "a.json").write_text(text)
+    ended = cli("send", topics(), tmp_path / "a.json", "--codec", "json", *on)
+    assert ended.code == 2
+    assert "each line has to be a whole record" in ended.err
+    assert "--format raw" in ended.err
+    assert "sent before" not in ended.err
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "reason"),
     [
