@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MILLISECONDS: Final = Fraction(1, 1000)
+_BT_601: Final = 6
+"""How libswscale makes the colours of a video from those of a picture, as H.273 numbers it."""
+_LIMITED: Final = 1
+"""Brightness is from 16 to 235."""
 _SET_BACK: Final = 1000
 """Milliseconds by which a picture is older than the one before if a clock was set back."""
 _AGAIN: Final = 5.0
@@ -196,6 +200,8 @@ class VideoWriter:
                 raise
             raise ConnectorError(problem) from None
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        # Players take larger videos that say nothing for BT.709, and show other colours.
+        stream.codec_context.colorspace, stream.codec_context.color_range = _BT_601, _LIMITED
         stream.codec_context.time_base = _MILLISECONDS
         self._stream = stream
         self._began, self._last = -1, -1

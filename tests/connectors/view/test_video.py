@@ -177,6 +177,20 @@ def test_a_file_that_cannot_be_written_ends_the_sink(writing: Any, tmp_path: Pat
         deliver(sink, at(100))
 
 
+@pytest.mark.parametrize("wide", [320, 1280])
+def test_a_video_says_how_its_colours_are_meant(writing: Any, tmp_path: Path, wide: int) -> None:
+    sink = writing()
+    colours = np.zeros((wide * 3 // 4, wide, 3), np.uint8)
+    colours[:] = 40, 160, 220
+    deliver(sink, Data({"image": Image(colours)}, record=at(0).record))
+    sink.close()
+    with av.open(str(tmp_path / "gate.mp4")) as container:
+        frame = next(container.decode(video=0))
+        assert (int(frame.colorspace), int(frame.color_range)) == (6, 1)
+        seen = frame.to_ndarray(format="bgr24").mean(axis=(0, 1))
+    assert np.abs(seen - (40, 160, 220)).max() < 4
+
+
 def test_a_video_goes_on_at_its_pace_after_a_clock_was_set_back(writing: Any, tmp_path: Path) -> None:
     sink = writing(fps=10)
     times = [0, 100, 200, -60_000, -59_900, -59_800]
