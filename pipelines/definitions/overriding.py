@@ -33,12 +33,17 @@ def overridden(pipeline: Pipeline, settings: Mapping[str, Any]) -> Pipeline:
     found = work.pipeline(pipeline, "", Path.cwd())
     for key in settings:
         if key not in work.used:
-            known = [*work.names, *work.types]
-            hint = nearest(key.partition(".")[0], known)
-            raise DefinitionError(
-                f'"{key}" names no step; say "STEP.field" with one of {", ".join(dict.fromkeys(known))}{hint}'
-            )
+            raise DefinitionError(_nameless(key, list(dict.fromkeys([*work.names, *work.types]))))
     return found
+
+
+def _nameless(key: str, known: list[str]) -> str:
+    if key in known:
+        return f'"{key}" names a step, and no field of it: write "{key}.field: value", a line for each field'
+    if not known:
+        return f'"{key}" names no step: the pipeline has none'
+    hint = nearest(key.partition(".")[0], known)
+    return f'"{key}" names no step; say "STEP.field" with one of {", ".join(known)}{hint}'
 
 
 class _Overriding:
@@ -116,7 +121,9 @@ def _inner(held: Any, path: list[str], value: Any, key: str) -> Any:
         return _like(held, value, key)
     held = {} if held is None else held.to_dict() if isinstance(held, Config) else held
     if not isinstance(held, Mapping):
-        raise DefinitionError(f'"{key}": there is nothing called "{path[0]}" inside a {type(held).__name__}')
+        what = "a list: give all of it" if isinstance(held, (list, tuple)) else repr(held)
+        outer = key.removesuffix("." + ".".join(path))
+        raise DefinitionError(f'"{key}": there is nothing called "{path[0]}" inside {outer}, which is {what}')
     return {**held, path[0]: _inner(held.get(path[0]), path[1:], value, key)}
 
 

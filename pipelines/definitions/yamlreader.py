@@ -36,12 +36,23 @@ def parse_yaml(text: str, file: str, limits: Limits) -> list[Document]:
         mark = error.problem_mark or error.context_mark
         line = "" if mark is None else f":{mark.line + 1}"
         context = "" if error.context is None else f"{error.context}, "
-        hint = (
-            "; YAML is indented by spaces, and here is a tab" if mark is not None and _tab_at(text, mark.line) else ""
-        )
+        hint = "" if mark is None else _hint(text, mark.line)
         raise DefinitionError(f"{file}{line}: not valid YAML: {context}{error.problem}{hint}") from None
     except (yaml.YAMLError, UnicodeError) as error:
         raise DefinitionError(f"{file}: not valid YAML: {str(error).splitlines()[0]}") from None
+
+
+def _hint(text: str, line: int) -> str:
+    """What is probably meant in this line, counted from 0."""
+    if _tab_at(text, line):
+        return "; YAML is indented by spaces, and here is a tab"
+    lines = text.splitlines()
+    if line < len(lines) and _BARE_TYPE.search(lines[line]):
+        return '; a key that begins with @ stands in quotation marks: "@type"'
+    return ""
+
+
+_BARE_TYPE = re.compile(r"(^|[\s{,-])@\w+\s*:")
 
 
 def _tab_at(text: str, line: int) -> bool:

@@ -208,6 +208,19 @@ def test_a_tab_that_indents_is_named(text: str, line: int, loader: str, monkeypa
     assert found.endswith("; YAML is indented by spaces, and here is a tab")
 
 
+@pytest.mark.parametrize("loader", ["CSafeLoader", "SafeLoader"])
+@pytest.mark.parametrize(
+    ("text", "line"), [("a: {@type: ONNX}", 1), ("a:\n  - @type: ONNX\n", 2), ("a: 1\n@type: X\n", 2)]
+)
+def test_a_key_that_begins_with_an_at_sign_is_told_to_stand_in_quotation_marks(
+    text: str, line: int, loader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.definitions.yamlreader._LOADER", getattr(yaml, loader, yaml.SafeLoader))
+    found = failure(text)
+    assert found.startswith(f"a.yaml:{line}: not valid YAML: ")
+    assert found.endswith('; a key that begins with @ stands in quotation marks: "@type"')
+
+
 def test_pyyaml_without_libyaml_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "a: &x {p: 1, q: ['1', \"2\", 3]}\nb:\n  <<: *x\n  p: |\n    text\n---\n!!str 5\n"
     found = parse_documents(text)
