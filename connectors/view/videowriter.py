@@ -81,6 +81,7 @@ class VideoWriter:
         self._last = -1
         self._try_at = 0.0
         self._where: Path | str = ""
+        """Where the last video was begun."""
         self._thread = threading.Thread(target=self._run, name=f"video {name}", daemon=True)
         self._thread.start()
 
@@ -136,7 +137,7 @@ class VideoWriter:
                 # The variable would keep a frame in memory while the thread waits.
                 del shown
         except Exception as error:  # noqa: BLE001 - the sink raises it as `failure`
-            self.failure = _told(error)
+            self.failure = self._said(error)
         finally:
             self._finish()
             with self._changed:
@@ -254,7 +255,11 @@ class VideoWriter:
             container.close()
         except Exception as error:  # noqa: BLE001 - a peer may be gone; an error of a file is reported below
             if isinstance(self._where, Path):
-                self.failure = self.failure or _told(error)
+                self.failure = self.failure or self._said(error)
+
+    def _said(self, error: Exception) -> str:
+        """The error in words, with the file; a URL may hold a login."""
+        return f"{self._where}: {_told(error)}" if isinstance(self._where, Path) else _told(error)
 
 
 def _told(error: Exception) -> str:

@@ -172,6 +172,7 @@ def test_a_file_that_cannot_be_written_ends_the_sink(writing: Any, tmp_path: Pat
     deliver(sink, at(0))
     with pytest.raises(ConnectorError, match='the video of "gate" cannot be written') as caught:
         sink.barrier(soon())
+    assert f"cannot be written: {tmp_path / 'file' / 'gate.mp4'}: " in str(caught.value)
     assert not caught.value.retriable
     with pytest.raises(ConnectorError, match="cannot be written"):
         deliver(sink, at(100))
