@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ _ORDER: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "lt": operator.lt,
     "le": operator.le,
 }
+_EXACT: Final = 1 << 53
 _NUMERIC: Final = (bool, int, float)
 
 
@@ -136,11 +138,13 @@ def _test(key: str, name: str, wanted: object) -> _Test:
     return _Test(key, name, _number(wanted) if name in _ORDER and isinstance(wanted, str) else wanted)
 
 
-def _number(text: str) -> str | float:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+def _number(text: str) -> str | int | float:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _passes(test: _Test, batch: Batch, failures: Failures) -> Mask:
@@ -158,7 +162,7 @@ def _passes(test: _Test, batch: Batch, failures: Failures) -> Mask:
         failures.update(error.failures)
     if numbers is None:
         return _row_by_row(test, column, failures)
-    if isinstance(test.wanted, str) and test.name in _ORDER:
+    if (isinstance(test.wanted, str) and test.name in _ORDER) or _rounds(test, numbers):
         return _row_by_row(test, column, failures)
     return _compared(test, numbers) & present
 
@@ -170,6 +174,13 @@ def _numbers(column: Column) -> npt.NDArray[Any] | None:
     if column.storage[:1].size != 1 or len(column.storage) == 0:
         return None
     return column.storage.reshape(len(column.storage))
+
+
+def _rounds(test: _Test, numbers: npt.NDArray[Any]) -> bool:
+    """Whether numpy would compare by rounded numbers: integers beyond 2^53 with floats."""
+    other = {"f": int, "i": float, "u": float}.get(numbers.dtype.kind)
+    wanted = test.wanted if test.name == "in" else (test.wanted,)
+    return any(one.__class__ is other and _EXACT < abs(one) < math.inf for one in wanted)
 
 
 def _compared(test: _Test, numbers: npt.NDArray[Any]) -> Mask:

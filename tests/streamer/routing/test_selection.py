@@ -138,6 +138,28 @@ def test_whether_a_row_is_chosen_does_not_depend_on_the_rows_beside_it(test: dic
     assert alone.rows(batch_of(p=[value, MISSING, beside]))[0][0] == expected
 
 
+@pytest.mark.parametrize("other", [1.5, 2, MISSING, "x"], ids=str)
+@pytest.mark.parametrize("name", ["eq", "ne", "ge", "lt", "in"])
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [(2.0**53, 2**53 + 1), (2**53 + 1, 2.0**53 + 2), (2**63 - 1, 2.0**63), (2**53 + 1, 2**53 + 1)],
+    ids=str,
+)
+def test_an_id_beyond_53_bits_is_compared_exactly_whatever_stands_beside_it(
+    value: float, wanted: float, name: str, other: Any
+) -> None:
+    compared = {"eq": value == wanted, "ne": value != wanted, "ge": value >= wanted, "lt": value < wanted}
+    when = condition({"id": {name: [wanted] if name == "in" else wanted}})
+    assert when is not None
+    expected = compared.get(name, value == wanted)
+    assert when.rows(batch_of(id=[value]))[0][0] == expected
+    assert when.rows(batch_of(id=[value, other]))[0][0] == expected
+
+
+def test_an_id_from_the_environment_is_compared_with_all_its_digits() -> None:
+    assert chosen({"id": {"gt": "9007199254740993"}}, id=[2**53, 2**53 + 1, 2**53 + 2]) == [2]
+
+
 def test_a_row_without_the_value_is_chosen_by_exists_false_only() -> None:
     values = [1, MISSING, 3]
     assert chosen({"n": {"exists": False}}, n=values) == [1]
