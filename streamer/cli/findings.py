@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -120,7 +121,25 @@ def _sink(config: SinkConfig, service: Service) -> str:
     outbox = "" if config.outbox is None else f", outbox {config.outbox.path}: {contents(config.outbox.path)}"
     # Records go into a dead letter as they came, by no codec.
     encoded = "" if config is service.dead_letter else f", {_codec(config.codec)}"
-    return f"{described(config)}{encoded}{outbox}{_notes(config)}"
+    return f"{described(config)}{encoded}{outbox}{_notes(config)}{_circle(config, service)}"
+
+
+def _circle(config: SinkConfig, service: Service) -> str:
+    """Whether a source of the service reads what the sink writes."""
+    topic = "" if config.addressing is None else config.addressing.topic
+    for source in service.sources:
+        # A sink without an address has that of the source.
+        same = all(getattr(config, name, None) in (None, getattr(source, name, None)) for name in ("bootstrap", "url"))
+        if source.type == config.type and same and any(_reads(name, topic) for name in source.topic_names):
+            what = (
+                "a record that fails comes back without end" if config is service.dead_letter else "results come back"
+            )
+            return f"; note: the source {source.label} reads {topic}, too: {what}"
+    return ""
+
+
+def _reads(name: str, topic: str) -> bool:
+    return name == topic or (name.startswith("^") and re.search(name, topic) is not None)
 
 
 def _part(part: Part, context: OpenContext, service: Service) -> str:
@@ -166,7 +185,7 @@ def _step(step: Step, context: OpenContext, service: Service) -> str:
 
 
 def _onnx(step: Onnx, context: OpenContext) -> str:
-    from pipelines.runners.models.onnx import input_keys, stacks_of
+    from pipelines.runners.models.onnx import few_values, input_keys, stacks_of
     from pipelines.runners.models.onnxmodel import OnnxModel
 
     # Without a runner, which would try the model.
@@ -175,7 +194,8 @@ def _onnx(step: Onnx, context: OpenContext) -> str:
     input_keys(step, model)
     stacks_of(step, model)
     absent = ", ".join(model.passed_over)
-    return shape_of(model) + (f"; note: {absent} is not there: {model.providers[0]} runs it" if absent else "")
+    notes = [f"{absent} is not there: {model.providers[0]} runs it"] if absent else []
+    return shape_of(model) + "".join(f"; note: {note}" for note in [*notes, *few_values(step, model)])
 
 
 def _hot_paths(service: Service) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column
 from pipelines.data.result import Result
 from pipelines.errors import RowsFailed, StreamerError, nearest
 from pipelines.runners.models.features import FeatureStack
+from pipelines.runners.models.model import Port
 from pipelines.runners.models.modelrunner import ModelRunner
 from pipelines.runners.models.onnxmodel import OnnxModel
 from pipelines.runners.runner import OpenContext
+from pipelines.steps.models.features import Feature
 from pipelines.steps.models.onnx import Onnx
 
 
@@ -66,6 +70,33 @@ def input_keys(step: Onnx, model: OnnxModel) -> list[str]:
     return [keys.get(name, name) for name in names]
 
 
+def few_values(step: Onnx, model: OnnxModel) -> list[str]:
+    """A sentence for each input that takes more numbers than there are values named for it: right only with arrays."""
+    found = []
+    for port in model.inputs:
+        taken, length = (step.inputs or {}).get(port.name), _length(port)
+        if taken is None or isinstance(taken, str) or length is None or _least(taken) >= length:
+            continue
+        names = ", ".join(feature.field for feature in taken)
+        found.append(
+            f'the input "{port.name}" takes {length} numbers of a record, and {names} are {_least(taken)} if each is a '
+            "number: one has to be a list or an array"
+        )
+    return found
+
+
+def _length(port: Port) -> int | None:
+    """How many numbers of a record an input takes; `None`: any."""
+    # A record's numbers are one sample of a model that takes `[N, F]`.
+    axis = port.shape[1] if port.shape is not None and len(port.shape) == 2 else None
+    return axis if isinstance(axis, int) else None
+
+
+def _least(taken: Sequence[Feature]) -> int:
+    """The fewest numbers that values are: each is one at least, and an array is more."""
+    return sum(len(feature.one_hot or [feature]) for feature in taken)
+
+
 def stacks_of(step: Onnx, model: OnnxModel) -> dict[str, FeatureStack]:
     """The values that are stacked for an input, by the input's name.
 
@@ -81,11 +112,7 @@ def stacks_of(step: Onnx, model: OnnxModel) -> dict[str, FeatureStack]:
                 f'{model.path}: the input "{port.name}" takes {port}, into which no values can be stacked; '
                 "name the key of one value instead"
             )
-        # A record's numbers are one sample of a model that takes `[N, F]`.
-        axis = port.shape[1] if port.shape is not None and len(port.shape) == 2 else None
-        length = axis if isinstance(axis, int) else None
-        # Each value is one number at least; an array is more.
-        least = sum(len(feature.one_hot or [feature]) for feature in taken)
+        length, least = _length(port), _least(taken)
         if length is not None and least > length:
             raise StreamerError(
                 f'{model.path}: the input "{port.name}" takes {port}, {length} numbers of a record, and the step '

@@ -72,6 +72,27 @@ def test_check_shows_notes_on_sinks_too(cli: Any, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("source", "dead", "noted"),
+    [
+        ("{type: kafka, topics: [in, other]}", "{type: kafka, topic: in}", True),
+        ("{type: kafka, topics: ^i}", "{type: kafka, topic: in}", True),
+        ("{type: kafka, topics: in}", "{type: kafka, topic: in, bootstrap: elsewhere}", False),
+        ("{type: mqtt, topics: +/in}", "{type: mqtt, topic: a/in}", True),
+        ("{type: mqtt, topics: in}", "{type: kafka, topic: in}", False),
+    ],
+)
+def test_a_dead_letter_topic_that_the_source_reads_is_noted(
+    cli: Any, tmp_path: Path, source: str, dead: str, noted: bool
+) -> None:
+    file = tmp_path / "service.yaml"
+    file.write_text(f"source: {source}\npipeline: []\nsink: {{type: memory, topic: out}}\ndead_letter: {dead}\n")
+    ended = cli("check", file, "--json")
+    (service,) = json.loads(ended.out)["services"]
+    (failures,) = [one["text"] for one in service["findings"] if one["part"] == "failures"]
+    assert ("too: a record that fails comes back without end" in failures) == noted
+
+
 def test_a_zone_of_a_camera_that_is_not_there_is_noted(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(
         "source: {type: camera, cameras: {gate: 'rtsp://h/x', dock: 'rtsp://h/y'}}\nsink: {type: memory, topic: out}\n"
