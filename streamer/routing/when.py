@@ -178,7 +178,7 @@ def _numbers(column: Column) -> npt.NDArray[Any] | None:
 
 def _rounds(test: _Test, numbers: npt.NDArray[Any]) -> bool:
     """Whether numpy would compare by rounded numbers: integers beyond 2^53 with floats."""
-    other = {"f": int, "i": float, "u": float}.get(numbers.dtype.kind)
+    other: Any = {"f": int, "i": float, "u": float}.get(numbers.dtype.kind)
     wanted: tuple[Any, ...] = test.wanted if test.name == "in" else (test.wanted,)
     return any(one.__class__ is other and _EXACT < abs(one) < math.inf for one in wanted)
 
