@@ -159,9 +159,9 @@ class SourceConfig(ConnectorConfig):
     """Whether its source can keep the packets that its records were decoded from, for sinks that write clips."""
 
     into: dict[str, str] = {}
-    """Record metadata that become values: `{key: device_id, headers.trace: trace}`. Known are key, timestamp, topic, partition, offset, source, headers.NAME, and further metadata of this type of source."""  # noqa: E501
+    """Metadata of the record that become values: `{key: device_id, headers.trace: trace}`. Every source has key, timestamp, topic, partition, offset, source and headers.NAME; some types have more."""  # noqa: E501
     tombstones: Literal["forward", "skip", "dead_letter"] = "forward"
-    """What happens to records without a payload: sent on to the sinks as they are, acknowledged and forgotten, or put in the dead letter."""  # noqa: E501
+    """What happens to records without a payload (Kafka's tombstones): they are sent to the sinks unchanged, without a run of the pipeline (`forward`), acknowledged and forgotten (`skip`), or become dead letters (`dead_letter`)."""  # noqa: E501
 
     @field_validator("into")
     @classmethod
@@ -238,14 +238,16 @@ class SourceConfig(ConnectorConfig):
 class SinkConfig(ConnectorConfig):
     """A sink of a service. `when`, `keys` and `drop` are plain data here; the agent acts on them."""
 
+    codec: str | dict[str, Any] = "protodata"
+    """How values become payloads: the name of a codec, or `{type: NAME, OPTION: ...}`."""
     when: str | dict[str, Any] | None = None
     """Which results it gets: `{label: [cat, dog]}`, `{prob: {gt: 0.8}}` or `module:function`; by default all."""
     keys: tuple[str, ...] | None = None
-    """The values that it writes; by default all."""
+    """The keys of the values that it writes; by default all."""
     drop: tuple[str, ...] = ()
-    """Values that it does not write."""
+    """The keys of values that it does not write."""
     when_full: Literal["wait", "drop"] | None = None
-    """What happens while the sink accepts nothing more: the service waits and polls nothing, or messages are dropped, counted and logged. By default `drop` where all sources are live (cameras), as their records do not wait either, and `wait` elsewhere."""  # noqa: E501
+    """What happens while the sink accepts no more messages: the service waits and reads nothing (`wait`), or messages are dropped, counted and logged (`drop`). The default is `drop` if all sources are live (cameras), else `wait`."""  # noqa: E501
     outbox: OutboxConfig | None = None
     """A file that keeps the sink's messages until the sink has confirmed them, so that they wait there while its broker is away: `{path: results.outbox, max: 1GiB}`; by default none."""  # noqa: E501
 

@@ -28,7 +28,8 @@ from connectors.codecs.registry import CODECS
 from connectors.codecs.schemas.config import RegistryAuth, RegistryConfig
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from connectors.mqtt.client import TlsConfig
-from connectors.mqtt.config import Shard
+from connectors.mqtt.config import CanaryConfig, Shard
+from connectors.mqtt.endpoint.config import ServerTls
 from connectors.mqtt.sinkconfig import Announcement, LastWill
 from connectors.outbox import OutboxConfig
 from connectors.registry import SINKS, SOURCES
@@ -53,6 +54,7 @@ _WORDS: Final[Mapping[object, str]] = {
     Any: "anything",
 }
 _HEAD: Final = "| field | is | default | |\n| --- | --- | --- | --- |\n"
+_NONE: Final = "It has no fields of its own.\n"
 _STEP_HEAD: Final = "| key | is | default | |\n| --- | --- | --- | --- |\n"
 
 
@@ -111,6 +113,8 @@ def tables() -> dict[str, Callable[[], str]]:
         "registry.auth": lambda: fields(RegistryAuth),
         "mqtt.tls": lambda: fields(TlsConfig),
         "mqtt.shard": lambda: fields(Shard),
+        "mqtt.canary": lambda: fields(CanaryConfig),
+        "mqtt_endpoint.tls": lambda: fields(ServerTls),
         "camera.camera": lambda: fields(CameraFields),
         "mqtt.birth": lambda: fields(Announcement),
         "mqtt.will": lambda: fields(LastWill, without=set(Announcement.model_fields)),
@@ -138,7 +142,7 @@ def fields(model: type[BaseModel], kinds: Mapping[str, str] | None = None, witho
         for name, info in model.model_fields.items()
         if name not in without
     ]
-    return _HEAD + "".join(rows)
+    return _HEAD + "".join(rows) if rows else _NONE
 
 
 def step_fields(model: type[Config]) -> str:
@@ -181,6 +185,10 @@ def default(info: FieldInfo) -> str:
     unit = _unit(info.annotation, info.metadata)
     if unit is not None:
         return f"`{unit(value)}`"
+    if isinstance(value, tuple):
+        return f"`{', '.join(map(str, value))}`"
+    if isinstance(value, dict):
+        return f"`{{{', '.join(f'{key}: {one}' for key, one in value.items())}}}`"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 

@@ -87,9 +87,9 @@ class CameraFields(BaseModel):
     url: SecretStr
     """The camera's URL: rtsp://HOST/PATH, http://HOST/PATH (MJPEG or HLS), /dev/video0, a video file, a folder of pictures, or lavfi:testsrc2 for a test picture. It is shown without user name, password and query."""  # noqa: E501
     username: str | None = None
-    """The user name, if it does not stand in the URL."""
+    """The user name, if it is not in the URL."""
     password: SecretStr | None = None
-    """The password; any character may be in it, other than in a URL."""
+    """The password. It may contain any character, without the escapes that a URL needs. It needs `username`."""
     format: str | None = None
     """The name of the format in libav, where libav cannot detect it or takes too long: mpjpeg begins a second earlier if a camera gives a picture a second; mjpeg finds the pictures of HTTP cameras whose headers are wrong; avfoundation and dshow are the cameras of other systems."""  # noqa: E501
     transport: Literal["tcp", "udp"] = "tcp"
@@ -97,35 +97,35 @@ class CameraFields(BaseModel):
     policy: Literal["latest", "fifo", "block"] | None = None
     """What happens to pictures that come faster than the pipeline runs them. latest: a newer one takes the place of one that waits. fifo: they wait in a queue of max_frames, the oldest are dropped. block: a file is read more slowly. By default latest for cameras that are live or read in real time, block for files."""  # noqa: E501
     max_frames: PositiveInt = 8
-    """How many pictures wait, with fifo and block."""
+    """How many pictures wait at most, with fifo and block."""
     max_age: Duration | None = None
     """With fifo: a picture that has waited longer is dropped."""
     fps: Annotated[float, Field(gt=0, le=1000)] | None = None
-    """Pictures a second that are wanted, chosen by their times; by default all."""
+    """The most pictures a second that are run, chosen by their times; by default all."""
     keyframes_only: bool = False
     """Decode key frames only: a seventh of the work, a picture every second or so."""
     size: FrameSize | None = None
     """Scale pictures to this size as they are decoded; by default they keep their own."""
     hardware: str | None = None
-    """Decode by this kind of device, as cuda, vaapi or videotoolbox, where the machine has it; else by the CPU."""
+    """The kind of device that decodes, such as cuda, vaapi or videotoolbox. By default, and if the machine has no such device, the CPU decodes."""  # noqa: E501
     threads: PositiveInt = 1
-    """Threads that decode this camera. More help with pictures of many slices, and with files."""
+    """Threads that decode this camera's pictures. More than one help with files, and with cameras that send each picture in several slices."""  # noqa: E501
     loop: bool = False
     """Begin a file or folder again at its end."""
     real_time: bool = False
     """Read a file or folder as fast as it was recorded (a folder: 25 pictures a second), as if it were a camera."""
     timeout: Annotated[Duration, Field(gt=0)] = 5.0
-    """How long a connection to the camera may take."""
+    """How long connecting to the camera may take before it counts as failed and is tried again."""
     stall: Annotated[Duration, Field(gt=0)] = 5.0
-    """After how long without a picture, or with less than a tenth of the usual pictures, a live camera is connected to anew. RTSP notices lost data after up to twice this time."""  # noqa: E501
+    """After how long without a picture, or with less than a tenth of the usual number, a live camera is reconnected. RTSP notices lost data after up to twice this time."""  # noqa: E501
     frozen: Duration = 60.0
-    """After how long with pictures that are equal in every pixel a live camera is connected to anew; 0: never."""
+    """After how long with pictures that are equal in every pixel a live camera is reconnected; 0: never."""
     clock_tolerance: Duration = 5.0
-    """How far the camera's clock may be from that of this machine to be believed; 0: pictures have the time of their receipt."""  # noqa: E501
+    """How much the camera's clock may differ from this machine's. Beyond that, and with 0, pictures have the time of their receipt."""  # noqa: E501
     max_pixels: PositiveInt = 40_000_000
-    """The largest picture that is accepted, width times height; larger ones are refused before they are decoded."""
+    """The most pixels of a picture, width times height; larger pictures are refused before they are decoded."""
     options: dict[str, Annotated[SecretStr, BeforeValidator(_as_text)]] = {}
-    """Options of libav that have no field of their own: rtsp_flags, user_agent, headers, framerate of a device, ... They override ours. libav says nothing of names that it does not know, so look twice. Their values are not shown."""  # noqa: E501
+    """Options of libav that have no field of their own: rtsp_flags, user_agent, headers, framerate of a device, ... They override those that the other fields set. libav ignores unknown names without a word, so check the spelling. Their values are not shown in logs."""  # noqa: E501
 
     _address: Address = PrivateAttr()
 

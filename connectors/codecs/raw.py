@@ -21,7 +21,7 @@ class RawConfig(CodecConfig):
     type: Literal["raw"] = "raw"
     """The type of codec."""
     key: Key = "bytes"
-    """The key of the bytes. A result that has one value only may have it under another key."""
+    """The key of the bytes. If a result has only one value, that is written whatever its key."""
 
     def build(self) -> Raw:
         """The codec."""
@@ -34,7 +34,7 @@ class TextConfig(CodecConfig):
     type: Literal["text"] = "text"
     """The type of codec."""
     key: Key = "text"
-    """The key of the text. A result that has one value only may have it under another key."""
+    """The key of the text. If a result has only one value, that is written whatever its key."""
 
     def build(self) -> Text:
         """The codec."""

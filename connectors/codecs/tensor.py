@@ -36,7 +36,7 @@ class TensorConfig(CodecConfig):
     shape: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(max_length=MAX_RANK - 1)]
     """Lengths of the axes: `[28, 28]`; `[]` for a single number."""
     key: Key = "x"
-    """The key of the array. A result that has one value only may have it under another key."""
+    """The key of the array. If a result has only one value, that is written whatever its key."""
     byte_order: Literal["little", "big"] = "little"
     """Order of the bytes of an element."""
 

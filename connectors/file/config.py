@@ -43,17 +43,17 @@ class FileSourceConfig(SourceConfig):
     path: LocalPath
     """A file, a folder, or a pattern of files."""
     format: Format = "protodata"
-    """How the file holds records: messages with their length before them, a JSON document in each line, plain lines, or a folder of images, each file a record."""  # noqa: E501
+    """The format of the file: `protodata` is messages with their length before them, `jsonl` a JSON document in each line, `lines` a text in each line, `images` a folder of image files, each of them a record."""  # noqa: E501
     codec: str | dict[str, Any] = ""
     """How payloads become values; by default the codec that fits the format."""
     pattern: str | None = None
     """Which files of a folder are read: `**/*.png`. By default all; with format images those with an image's suffix, in sub-folders too."""  # noqa: E501
     checkpoint: LocalPath | None = None
-    """A small file that keeps the acknowledged positions, so that the next run goes on there; without it, it begins at the first record."""  # noqa: E501
+    """A small file with the acknowledged positions, from which the next run goes on; without it every run begins at the first record."""  # noqa: E501
     follow: bool = False
     """Wait for more records at the end of the files, rather than end."""
     max_record: Size = MAX_RECORD
-    """The size of the largest record; a larger one is an error."""
+    """The size of the largest record. At a larger one the service stops with an error."""
 
     @model_validator(mode="before")
     @classmethod
@@ -91,13 +91,13 @@ class FileSinkConfig(SinkConfig):
     path: LocalPath
     """The file to append to, or, for images, the folder."""
     format: Format = "protodata"
-    """How the file holds records, as for a file source. With images each message is a file named by its key."""
+    """The format of the file, as for a file source. With images each message is a file named by its key."""
     codec: str | dict[str, Any] = ""
     """How values become payloads; by default the codec that fits the format."""
     max_record: Size = MAX_RECORD
     """The size of the largest record; a larger one is refused."""
     dead_letters: bool = False
-    """Whether messages are written with their key and headers, as JSON documents. Set if the file is the `dead_letter` of a service and has `format: jsonl`."""  # noqa: E501
+    """Whether messages are written with their key and headers, as JSON documents. A service sets it by itself for its `dead_letter` with `format: jsonl`."""  # noqa: E501
 
     @model_validator(mode="before")
     @classmethod

@@ -108,21 +108,21 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
     start: Position = "earliest"
     """Where a group without committed positions begins: earliest, latest or a time. Partitions that are added later, and topics that begin to match, are read from their first record."""  # noqa: E501
     out_of_range: Literal["stop", "earliest", "latest"] = "stop"
-    """What to do when the position has been deleted by the topic's retention, or the topic was deleted and created again: stop with an error, so that the loss is noticed, or go on at the earliest or latest record."""  # noqa: E501
+    """What to do if the records at the group's position were deleted by the topic's retention, or the topic was deleted and created again: `stop` with an error, so that the loss is noticed, or go on at the `earliest` or `latest` record."""  # noqa: E501
     instance: str | None = Field(default=None, min_length=1)
     """A name for this member that stays the same over restarts (static membership): a restart within `session.timeout.ms` (45 s) then moves no partitions. Every process needs its own."""  # noqa: E501
     assignor: Literal["range", "consumer", "roundrobin", "cooperative-sticky"] = "range"
     """How partitions are assigned to the members of the group: range, roundrobin and cooperative-sticky are librdkafka's; consumer is the brokers' own protocol (Kafka 4.0 and later). All members of a group use the same."""  # noqa: E501
     headers: bool = True
-    """Whether the records' headers are read. Without, results and dead letters have none of them, and a record costs up to a fifth less."""  # noqa: E501
+    """Whether the records' headers are read. With `false`, results and dead letters have none of them, and a record takes up to a fifth less CPU time."""  # noqa: E501
     revoke_timeout: Duration = 10.0
-    """How long revoked partitions are held until their records in flight are confirmed; at most 20 % of `max.poll.interval.ms`."""  # noqa: E501
+    """How long the service keeps partitions that are taken away (a rebalance), to finish their records in flight; at most 20 % of `max.poll.interval.ms`."""  # noqa: E501
     max_fetch: Annotated[Size, Field(ge=1024, le=1_000_000_000)] = 4 << 20
-    """The most bytes of one fetch from all partitions of a broker, as they are transferred; a batch that is larger comes alone. Compressed batches grow when they are unpacked: see [bounds](delivery.md#bounds)."""  # noqa: E501
+    """The most bytes of one fetch from all partitions of a broker, as they are transferred; a producer's batch that is larger comes alone. Compressed batches grow when they are unpacked: see [bounds](delivery.md#bounds)."""  # noqa: E501
     client: Client = Field(default={})
     """Any property of librdkafka, such as `security.protocol`; `oauth_cb` may name a function as module:function."""
     reset: Position | None = None
-    """Put the group back to this position before anything is read, wherever it was. Fails while the group has other members."""  # noqa: E501
+    """Sets the group to this position at each start, before anything is read, whatever it has committed. The service does not start while the group has other members."""  # noqa: E501
 
     @field_validator("topics")
     @classmethod
@@ -230,16 +230,16 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
     topics: OneOrMore = ()
     """Topics that may be made from values: names, or regular expressions that begin with ^."""
     key: str | None = None
-    """The value of the result that becomes the message's key, instead of the record's key."""
+    """The key of the value of the result that becomes the message's key; by default the message has the record's key."""  # noqa: E501
     timestamp: Literal["now", "source"] = "now"
     """The message's time: when it is written, or that of the record."""
     headers: bool = True
-    """Whether the record's headers go with the result. Records without any cost nothing."""
+    """Whether the record's headers are written with the result."""
     compression: Literal["none", "lz4", "zstd", "snappy", "gzip"] = "lz4"
     """Compression of the batches that are sent to the brokers."""
     linger: Duration = 0.005
-    """How long messages wait for others, to be sent in one batch, while more keep coming. After a pause they are sent
-    at once."""
+    """How long a message waits for others, to be sent with them in one request, while more keep coming. After a pause
+    messages are sent at once."""
     partitioner: Literal[
         "murmur2_random", "murmur2", "consistent_random", "consistent", "fnv1a_random", "fnv1a", "random"
     ] = "murmur2_random"

@@ -89,11 +89,11 @@ class MqttClientFields(ConnectorConfig):
     password: SecretStr | None = None
     """The password to log in with."""
     token: str | None = None
-    """A function, as module:function, for tokens that expire: it gets an empty text and returns the password of the next connection and when it expires (seconds since 1970)."""  # noqa: E501
+    """For passwords that expire: a function, as module:function. It is called before each connection, with an empty text, and returns the password and when it expires (seconds since 1970)."""  # noqa: E501
     tls: TlsConfig | None = None
-    """Settings of TLS, besides those of the system; needs an `mqtts://` or `wss://` URL."""
+    """Certificates and settings of TLS; by default those of the system. It needs an `mqtts://` or `wss://` URL."""
     client: Literal["builtin", "paho"] = "builtin"
-    """The client library: our own, or paho-mqtt for WebSockets and proxies (it is slower, and does not support QoS 2)."""  # noqa: E501
+    """The client library: `builtin` is streamer's own; `paho` is paho-mqtt, for WebSockets and proxies (slower, and without QoS 2)."""  # noqa: E501
 
     @field_validator("url")
     @classmethod

@@ -94,15 +94,15 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
     expiry: Annotated[Duration, Field(le=_LONGEST_EXPIRY)] | None = None
     """How long the broker keeps the session and its messages while the service is away: by default 1h, and 0 with `qos: 0`. A broker of MQTT 3.1.1 keeps it for good."""  # noqa: E501
     window: Annotated[int, Field(ge=1, le=65_535)] = 2000
-    """How many messages may be unacknowledged at a time, and so come again after a crash; the broker is told not to send more ahead (Receive Maximum of MQTT 5). At least the records of three batches keep it busy."""  # noqa: E501
+    """How many messages may be unacknowledged at a time, and so come again after a crash; a broker of MQTT 5 is told not to send more (Receive Maximum). For full speed it has to be at least three times `batch.max_records`."""  # noqa: E501
     share: str | None = Field(default=None, min_length=1)
-    """The group of a shared subscription: its members divide the messages. A member that dies keeps its part until its session expires; `shard` does without that."""  # noqa: E501
+    """The group of a shared subscription: its members divide the messages. The messages of a member that dies wait in its session, and are lost when that expires; with `shard` they are not."""  # noqa: E501
     shard: Shard | None = None
     """Divides the topics among processes that each have a session of their own."""
     canary: CanaryConfig | None = None
-    """Detects a session that is connected and gets no messages, because the broker has lost its subscriptions: the source publishes to itself, and subscribes anew when that message does not come back. Over MQTT 5 it also sends SUBSCRIBE again each time, as one of several subscriptions may be lost. `canary: {}` is enough."""  # noqa: E501
+    """Detects that the broker has lost the session's subscriptions, so that it is connected but gets no messages: the source publishes a message to itself, and subscribes again if that message does not come back. Over MQTT 5 it also sends SUBSCRIBE again each time, in case only one of several subscriptions was lost. `canary: {}` is enough."""  # noqa: E501
     key: str | None = None
-    """The named level that becomes the records' key; by default they have none."""
+    """The named level of `topics` that becomes the record's key; by default records have no key."""
     retained: Literal["take", "skip"] = "take"
     """Whether retained messages are delivered: the broker sends the last one of each topic at a new subscription."""
     max_message: Annotated[Size, Field(ge=128, le=LARGEST - 1024)] = 16 << 20

@@ -94,7 +94,7 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
     topics: OneOrMore = ()
     """Topics that may be made from values: names, or regular expressions that begin with ^."""
     qos: Literal[0, 1, 2] = 1
-    """The QoS of messages: 0 without acknowledgement (confirmed by a ping after them), 1 at least once, 2 with one more round trip."""  # noqa: E501
+    """The QoS of messages: 0 without acknowledgement (a message counts as confirmed when a ping sent after it is answered), 1 at least once, 2 with one more round trip."""  # noqa: E501
     retain: bool = False
     """Whether the broker keeps the last message of each topic for later subscribers. An empty payload removes it."""
     expiry: Annotated[Duration, Field(ge=1, le=_LONGEST_EXPIRY)] | None = None
@@ -104,7 +104,7 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
     user_properties: dict[str, str] = Field(default={})
     """User properties of every message; MQTT 5 only."""
     headers: bool = True
-    """Whether the record's headers go with the result as user properties, those that are text; MQTT 5 only."""
+    """Whether the record's headers are written as user properties of the result; headers that are no text are left out. MQTT 5 only."""  # noqa: E501
     correlation: str | None = None
     """The value of the result that becomes the message's correlation data, instead of the record's key; MQTT 5 only. For answers to requests: `into: {correlation: NAME}` at the source."""  # noqa: E501
     window: Annotated[int, Field(ge=1, le=65_533)] | None = None
@@ -114,9 +114,9 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
     birth: Announcement | None = None
     """A message published whenever the sink has connected: `{topic: devices/edge-1, payload: online}`."""
     will: LastWill | None = None
-    """A message that the broker publishes when the connection is lost, and the sink when it disconnects."""
+    """A message that the broker publishes when the connection is lost, and that the sink publishes when it disconnects."""  # noqa: E501
     dead_letters: bool = False
-    """Whether messages are dead letters: over MQTT 3.1.1, which has no user properties, each is a JSON document of its headers, key and payload. Set for the dead letter sink of a service."""  # noqa: E501
+    """Whether messages are dead letters: over MQTT 3.1.1, which has no user properties, each is a JSON document of its headers, key and payload. A service sets it by itself for its `dead_letter`."""  # noqa: E501
 
     @field_validator("topic")
     @classmethod

@@ -29,11 +29,11 @@ class OutboxConfig(BaseModel):
     ) = "1GiB"
     """How much it holds: a size such as `64MiB`, or a number of messages. Messages that the sink refused count too."""
     when_full: Literal["wait", "drop_oldest", "drop_newest"] = "wait"
-    """What happens when it is full: the service waits and reads no more, or messages are dropped: the oldest, or the newest."""  # noqa: E501
+    """What happens when it is full: the service waits and reads no more (`wait`), or the oldest or the new messages are dropped."""  # noqa: E501
     on_refused: Literal["keep", "stop"] = "keep"
-    """What happens with a message that the sink refuses for good: it is set aside in the file with the reason, or the service stops."""  # noqa: E501
+    """What happens to a message that the sink refuses for good (too large, for instance): it is set aside in the file with the reason (`keep`), or the service stops."""  # noqa: E501
     sync: Literal["full", "normal"] = "full"
-    """Whether each batch is on the disk before it counts as confirmed (`full`), or the system may keep it in memory for a while: then a crash of the process loses nothing, a power cut may."""  # noqa: E501
+    """When a batch counts as confirmed: when it is on the disk (`full`), or when the operating system has it (`normal`): then a power failure may lose the last ones, a crash of the process loses none."""  # noqa: E501
 
     @property
     def max_bytes(self) -> int | None:

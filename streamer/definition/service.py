@@ -212,43 +212,43 @@ class Service(Settings):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     name: Annotated[str, Field(min_length=1, max_length=200)] = "service"
-    """Label of its metrics and logs, and its consumer group where it names none; in a file by default the file's name without its ending, or the folder's for names that any file could have, such as `service.yaml`."""  # noqa: E501
+    """The label of the service in metrics and logs, and its consumer group unless the source names one. In a service file the default is the file's name without its ending, or the folder's name if the file has a general name such as `service.yaml`."""  # noqa: E501
     # Before the connectors, which take it over.
     hot_path: HotPath = "auto"
-    """The implementation of the work on each record (reading, decoding, encoding, sending): `auto` is the compiled one where it was built, `native` demands the compiled one, `python` is plain Python."""  # noqa: E501
+    """Which code reads, decodes, encodes and sends records: `auto` is the compiled one if it was built, else plain Python; with `native` the service does not start unless it was built; `python` is plain Python."""  # noqa: E501
     source: Annotated[SerializeAsAny[SourceConfig] | list[SerializeAsAny[SourceConfig]], PlainValidator(_sources)]
-    """Where records come from, one or several; all feed the one pipeline. Kept as a list, see `sources`."""
+    """Where records come from, one source or several; the records of all go through the one pipeline."""
     pipeline: Annotated[Any, PlainValidator(_pipeline)]
-    """The pipeline: a path relative to the service file, the definition itself, or in Python a pipeline object."""
+    """The pipeline: the path of a file (relative to the service file), the definition itself, or in Python a pipeline object."""  # noqa: E501
     set: dict[str, Any] = Field(default_factory=dict)
-    """Fields of the pipeline's steps that are different here, by name or type of the step: `{ONNX.modelUri: "${MODEL:-model.onnx}"}`. The pipeline's own file stays as it is."""  # noqa: E501
+    """Overrides fields of the pipeline's steps, by name or type of the step: `{ONNX.modelUri: "${MODEL:-model.onnx}"}`. The pipeline's own file is not changed."""  # noqa: E501
     runners: dict[str, str] = Field(default_factory=dict)
-    """Which runner runs a type of step, by their names (`streamer steps` lists them), where several could:
-    `{ONNX: onnxruntime}`. By default the one of the highest priority that is installed."""
+    """Which runner (the code that runs a step) is used for a type of step, if there are several: `{ONNX: onnxruntime}`.
+    `streamer steps` lists them. By default the first one in that list whose packages are installed."""
     keep: Literal["all"] | list[str] | None = None
-    """Input values that the pipeline dropped and that are put back into the result of the same row."""
+    """Keys of input values that are put back into the result of the same record, if the pipeline dropped them."""
     batch: BatchSettings = BatchSettings()
-    """When records that wait become a batch."""
+    """How records are gathered into batches."""
     sink: Annotated[SerializeAsAny[SinkConfig] | list[SerializeAsAny[SinkConfig]], PlainValidator(_sinks)]
-    """Where results go, one or several; every result goes to each that does not say otherwise with `when`."""
+    """Where results go, one sink or several; every result goes to each sink whose `when` holds, or that has no `when`."""  # noqa: E501
     dead_letter: Annotated[SerializeAsAny[SinkConfig] | None, PlainValidator(_dead_letter)] = None
-    """Where records go that failed, as they came; without it a failing record stops the service."""
+    """Where records that failed go, unchanged, with the error in their headers. Without it a failing record stops the service (see `on_error`)."""  # noqa: E501
     on_error: Literal["stop", "drop"] = "stop"
-    """Without a dead letter, a failing record stops the service (`stop`), or is lost (`drop`)."""
+    """Without a `dead_letter`: a failing record stops the service (`stop`), or is lost (`drop`)."""
     delivery: Literal["at_most_once", "at_least_once", "exactly_once"] = "at_least_once"
-    """at_least_once: acknowledged when its results are confirmed; at_most_once: acknowledged on arrival; exactly_once: acknowledged with its results, in one transaction of Kafka."""  # noqa: E501
+    """When a record is acknowledged. at_least_once: when its results are confirmed. at_most_once: on arrival. exactly_once: together with its results, in one transaction of Kafka."""  # noqa: E501
     transaction: TransactionSettings | None = None
     """How long transactions last, with `delivery: exactly_once`."""
     limits: Annotated[Limits, Field(validate_default=True)] = Limits()
-    """How much may be under way, and how long the service waits."""
+    """How many records may be in flight, and how long the service waits for others."""
     errors: FailureSettings = FailureSettings()
-    """When so many records fail that it is not their fault."""
+    """When the service stops because most records fail."""
     control: Control | None = None
-    """Metrics and health over HTTP; by default none."""
+    """A server of metrics and health over HTTP; by default none."""
     profile: Profile | None = None
-    """A file that gets the times of stages and steps, for a trace viewer; by default none."""
+    """A file into which the times of stages and steps are written, for a trace viewer; by default none."""
     debug: bool | Literal["records"] = False
-    """Results carry a trace of each step's work in their metadata: all of them, or, with `records`, those whose record asks for it with the header `streamer-debug`."""  # noqa: E501
+    """Whether results carry a trace of each step in their metadata: all results (`true`), or those of records with the header `streamer-debug` (`records`)."""  # noqa: E501
 
     _no_code: NoCode | None = PrivateAttr(default=None)
 

@@ -21,18 +21,18 @@ class Settings(BaseModel):
 
 
 class BatchSettings(Settings):
-    """When records that wait become a batch."""
+    """How records are gathered into batches."""
 
     type: Literal["soft", "hard", "round"] = "soft"
-    """soft: at `max_wait` with the records that have come; hard: only when `max_records` are there, for models of one batch size; also with fewer where the bus gives no more before some are acknowledged; round: at most one record of each lane, such as a frame of each camera, the default where all sources are cameras."""  # noqa: E501
+    """When a batch is run. soft: when `max_records` have come, or `max_wait` is over. hard: only with exactly `max_records`, for models with a fixed batch size; with fewer only after `max_age`, or if the broker sends no more before some are acknowledged. round: with at most one record of each camera or partition; the default if all sources are cameras."""  # noqa: E501
     max_records: Annotated[int, Field(ge=1)] = 512
-    """Records in one batch at most. Where more wait, several batches of a fast pipeline are decoded and sent together. Without it, the size of a round is learned: the smallest whose time per record is within 10 % of the best."""  # noqa: E501
+    """The most records in a batch. If more wait and the pipeline is fast, several batches are decoded and sent together. For round the default is no number: the service measures sizes, and takes the smallest whose time for each record is within 10 % of the best."""  # noqa: E501
     max_wait: Duration = 0.005
-    """How long the oldest record waits for others at most, from its arrival (soft, and round, for which the default is 0)."""  # noqa: E501
+    """How long the oldest record of a batch waits for others at most, from its arrival. For soft and round; the default for round is 0."""  # noqa: E501
     max_bytes: Annotated[Size, Field(ge=1)] = 16 << 20
-    """Size at which a batch is closed; one larger record is a batch of its own (soft, and round, whose default is `limits.in_flight`)."""  # noqa: E501
+    """Payload bytes at which a batch is closed; a larger record is a batch of its own. For soft and round; the default for round is `limits.in_flight`."""  # noqa: E501
     max_age: Duration | None = None
-    """How long the oldest record waits at most before a smaller batch is run after all (hard); by default for ever."""
+    """For hard: how long the oldest record waits at most before a smaller batch is run after all; by default for ever."""  # noqa: E501
 
     @field_validator("max_age")
     @classmethod
@@ -77,11 +77,11 @@ class TransactionSettings(Settings):
     """How long transactions last, with `delivery: exactly_once`."""
 
     interval: Annotated[Duration, Field(gt=0)] = 0.1
-    """How long a transaction is open at most before it is committed, and so how much later results become visible; it is committed sooner where no record waits to be run."""  # noqa: E501
+    """How long a transaction is open at most before it is committed, and so how much later results become visible. It is committed sooner if no record waits to be run."""  # noqa: E501
     max_records: Annotated[int, Field(ge=1)] = 100_000
-    """Records after which it is committed, even before `interval` is over."""
+    """The most records of a transaction: then it is committed, even before `interval` is over."""
     timeout: Annotated[Duration, Field(ge=1, validate_default=True)] = 15.0
-    """After how long the brokers abort a transaction whose service is gone; so long its readers wait after a crash, unless the source has an `instance`."""  # noqa: E501
+    """After how long the brokers abort the open transaction of a service that has died. Readers of the results wait for so long after a crash, unless the source has an `instance`."""  # noqa: E501
 
     @field_validator("timeout")
     @classmethod
@@ -96,31 +96,31 @@ class TransactionSettings(Settings):
 
 
 class Limits(Settings):
-    """How much may be under way, and how long the service waits for others."""
+    """How many records may be in flight, and how long the service waits for others."""
 
     in_flight: Annotated[Size, Field(ge=1)] = 64 << 20
-    """Payload bytes between arrival and confirmation; above it polling stops."""
+    """The most payload bytes of records that have arrived and are not confirmed yet; beyond that the service reads no more."""  # noqa: E501
     pixels: Annotated[Size, Field(ge=1)] = 256 << 20
-    """Bytes that the pictures which are run together take once they are decoded, by their headers; a batch with more is run in parts (but for one of type hard, which is run whole)."""  # noqa: E501
+    """The most bytes of decoded images (computed from their headers) that are run together; a batch with more is run in parts. A batch of type hard is always run whole."""  # noqa: E501
     batches: Annotated[int, Field(ge=1)] = 2
-    """Decoded batches that wait for the pipeline at most; those that travel together, of 8192 records at most, count as one."""  # noqa: E501
+    """How many decoded batches wait for the pipeline at most. Batches that were decoded together (8192 records at most) count as one."""  # noqa: E501
     drain: Duration = 25.0
-    """How long a stopping service may take to finish the records in flight; the rest is delivered again by the next run. Where records take long, a batch is run in portions of at most a quarter of this."""  # noqa: E501
+    """How long a stopping service may take to finish the records in flight; those left are read again by the next run. If records take long, a batch is run in portions that take at most a quarter of this."""  # noqa: E501
     threads: Annotated[int, Field(ge=0)] = 0
     """Threads on which independent branches of a graph run at the same time; 0: one after the other."""
     confirm: Annotated[Duration, Field(gt=0)] = 10.0
-    """How long one wait for the sinks' confirmations takes at most."""
+    """How long the service waits for the sinks' confirmations before it logs a warning and waits again. A service that has failed waits once, then ends."""  # noqa: E501
     stuck: Annotated[Duration, Field(gt=0)] = 120.0
-    """After how long in one batch, or without a record from a partition that has some, the service reports itself as not alive."""  # noqa: E501
+    """`/live` answers 503 if one batch takes longer than this, or if a partition that has records gives none for so long."""  # noqa: E501
 
 
 class FailureSettings(Settings):
-    """When failures are no longer the records' fault: the service stops instead of emptying the topic."""
+    """When the service stops because most records fail, so that it does not move a whole topic to the dead letters."""
 
     stop_ratio: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """The service stops when more than this part of the last `over` records fail in the same step; 1: never."""
+    """The service stops when more than this fraction of the last `over` records failed in the same step; 1: never."""
     over: Annotated[int, Field(ge=1)] = 200
-    """How many of the last records count."""
+    """The number of last records that are looked at."""
 
 
 def _host_and_port(listen: str) -> str:
@@ -134,9 +134,9 @@ class Control(Settings):
     """Where metrics and health are served."""
 
     listen: Annotated[str, AfterValidator(_host_and_port)]
-    """`host:port`; 127.0.0.1 is for this machine only, 0.0.0.0 for all. Port 0 is any free one."""
+    """The address of the server, `host:port`. With host 127.0.0.1 only this machine can reach it, with 0.0.0.0 every machine. Port 0 is any free one, which the log names."""  # noqa: E501
     token: Annotated[SecretStr, Field(min_length=1)] | None = None
-    """A request for metrics, or for the reasons behind /live and /ready, has to carry it: `Authorization: Bearer TOKEN`. Without it every request is answered."""  # noqa: E501
+    """A secret. If it is set, metrics, `/cameras` and the reasons behind `/live` and `/ready` are shown only to requests with the header `Authorization: Bearer TOKEN`; by default to all."""  # noqa: E501
 
 
 class Profile(Settings):
@@ -145,6 +145,6 @@ class Profile(Settings):
     file: LocalPath
     """The file, in Chrome's trace format; an existing one is replaced."""
     split: Size = 64 << 20
-    """Size at which a file is closed and the next begun: `<base>_1.json`, `<base>_2.json`, ...; 0: never."""
+    """Size at which a file is closed and the next one begun: `NAME_1.json`, `NAME_2.json`, ...; 0: never."""
     files: Annotated[int, Field(ge=1)] = 10
-    """How many of these files are kept, the last ones."""
+    """How many of these files are kept; the oldest are deleted."""

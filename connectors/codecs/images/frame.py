@@ -23,7 +23,7 @@ class FrameConfig(CodecConfig):
     type: Literal["frame"] = "frame"
     """The type of codec."""
     key: Key = "image"
-    """The key of the picture. A result that has one value only may have it under another key."""
+    """The key of the picture. If a result has only one value, that is written whatever its key."""
 
     def build(self) -> FrameCodec:
         """The codec."""

@@ -26,7 +26,7 @@ class ImageConfig(CodecConfig):
     type: Literal["image"] = "image"
     """The type of codec."""
     key: Key = "image"
-    """The key of the image. A result that has one value only may have it under another key."""
+    """The key of the image. If a result has only one value, that is written whatever its key."""
     max_pixels: Annotated[int, Field(gt=0)] = Image.max_pixels
     """The largest image that is accepted, width times height: a small file can claim a huge picture."""
     upright: bool = True

@@ -69,11 +69,11 @@ class MqttEndpointSourceConfig(SourceConfig):
     listen: str = "127.0.0.1:1883"
     """The address on which it listens, `host:port`; port 0 is any free one, which the log names. `0.0.0.0:1883` is open to the network: give it `tls` and `users` then."""  # noqa: E501
     topics: OneOrMore = Field(default=("#",), min_length=1)
-    """Topic filters of the messages that are taken, others are refused; one text instead of a list is one filter. A level may have a name, which `into` and topics of sinks can use: `factory/{line}/{device}/+`."""  # noqa: E501
+    """Topic filters of the messages that are accepted; messages for other topics are refused. One text instead of a list is one filter. A level may have a name, which `into` and topics of sinks can use: `factory/{line}/{device}/+`."""  # noqa: E501
     window: Annotated[int, Field(ge=1, le=65_535)] = 100
     """How many messages a client may send ahead of their acknowledgement (Receive Maximum of MQTT 5). Clients of MQTT 3.1.1 cannot be told."""  # noqa: E501
     tls: ServerTls | None = None
-    """Encrypted connections alone; `tls: {}` makes a certificate of its own."""
+    """Accepts encrypted connections only. `tls: {}` makes a self-signed certificate at each start (extra `tls`)."""
     users: dict[str, SecretStr] | None = None
     """Names and passwords of the users that may log in; without it any client may connect."""
     max_message: Annotated[Size, Field(ge=128, le=LARGEST - 128 * 1024)] = 16 << 20
@@ -82,7 +82,7 @@ class MqttEndpointSourceConfig(SourceConfig):
     """Bytes of messages of all clients that may wait to be run; beyond that clients are not read until there is
     room."""
     connections: Annotated[int, Field(ge=1)] = 1000
-    """Clients at a time; more are turned away."""
+    """The most clients that are connected at a time; more are refused."""
 
     @field_validator("listen")
     @classmethod
