@@ -21,7 +21,7 @@ class Settings(BaseModel):
 
 
 class BatchSettings(Settings):
-    """How records are gathered into batches."""
+    """When a batch is complete."""
 
     type: Literal["soft", "hard", "round"] = "soft"
     """When a batch is run. soft: when `max_records` have come, or `max_wait` is over. hard: only with exactly `max_records`, for models with a fixed batch size; with fewer only after `max_age`, or if the broker sends no more before some are acknowledged. round: with at most one record of each camera or partition; the default if all sources are cameras."""  # noqa: E501
@@ -96,7 +96,7 @@ class TransactionSettings(Settings):
 
 
 class Limits(Settings):
-    """How many records may be in flight, and how long the service waits for others."""
+    """Bounds of a service: of records in flight, and of the time that it waits for others."""
 
     in_flight: Annotated[Size, Field(ge=1)] = 64 << 20
     """The most payload bytes of records that have arrived and are not confirmed yet; beyond that the service reads no more."""  # noqa: E501
