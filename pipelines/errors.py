@@ -176,5 +176,7 @@ def without_traceback(error: E) -> E:
 
 def nearest(name: str, known: Iterable[str], most: int | None = None) -> str:
     """`; did you mean "X"?` for the known name closest to `name`, or an empty string. Looks at the first `most`."""
-    close = difflib.get_close_matches(name, list(itertools.islice(known, most)), n=1, cutoff=0.6)
+    names = list(itertools.islice(known, most))
+    close = [one for one in names if one.lower() == name.lower()]
+    close = close or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f'; did you mean "{close[0]}"?' if close else ""

@@ -68,6 +68,7 @@ def definition_error(
     """
     found: dict[KeyPath, list[str]] = {}
     shown: dict[KeyPath, str] = {}
+    of_type: set[KeyPath] = set()
     for one in error.errors():
         if apart and (not one["loc"] or one["loc"][0] in apart):
             continue
@@ -81,6 +82,12 @@ def definition_error(
         if message not in found.setdefault(path, []):
             found[path].append(message)
         shown[path] = _shown(one, path)
+        if one["type"] in ("string_type", "list_type", "tuple_type", "dict_type", "bool_type"):
+            of_type.add(path)
+    for path in of_type:
+        # Another member of the union takes such a value, and says what is wrong inside it.
+        if any(len(other) > len(path) and other[: len(path)] == path for other in found):
+            found.pop(path)
     for path in _misspelt(error, document.data, model):
         # The missing key is there, misspelt: that has a problem of its own.
         found.pop(path, None)

@@ -92,6 +92,20 @@ def test_errors_have_words_of_files_rather_than_of_python(text: str, message: st
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize(
+    ("taken", "problem"),
+    [
+        ("[temp, {field: b, onehot: [u]}]", 'inputs.x[1].onehot: no such field; did you mean "oneHot"?'),
+        ("[temp, {field: b, oneHot: [u, u]}]", 'inputs.x[1]: "oneHot" of "b" has \'u\' twice'),
+    ],
+)
+def test_a_mistake_inside_a_list_of_features_is_the_only_one_told(taken: str, problem: str) -> None:
+    text = f"modelUri: m.onnx\ninputs: {{x: {taken}}}"
+    with pytest.raises(DefinitionError) as caught:
+        validated(Onnx, parse_document(text, "a.yaml"))
+    assert str(caught.value) == f"a.yaml:2: {problem}"
+
+
 def test_several_errors_come_in_the_order_of_the_file_three_at_most() -> None:
     lines = failure("name: []\na: 1\nb: 2\nc: 3\nsource: {type: mqtt}").splitlines()
 
