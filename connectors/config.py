@@ -169,6 +169,10 @@ class SourceConfig(ConnectorConfig):
         for source in into:
             if not is_record_name(source, cls.record_columns):
                 raise ValueError(f'"{source}" is no metadata of a record{instead_of(source, cls.record_columns)}')
+        first: dict[str, str] = {}
+        for source, key in into.items():
+            if (other := first.setdefault(key, source)) != source:
+                raise ValueError(f'"{other}" and "{source}" would both become "{key}"; give one of them another key')
         return into
 
     @property

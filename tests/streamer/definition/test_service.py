@@ -181,6 +181,10 @@ def test_a_missing_pipeline_file_is_an_error_when_the_service_is_made() -> None:
         ({"source": {"topic": "a"}}, "type is required; known are"),
         ({"source": "kafka"}, "a mapping with a type is needed"),
         ({"source": {"type": "memory", "topic": "a", "into": {"key": "@type"}}}, "into: .*reserved"),
+        (
+            {"source": {"type": "memory", "topic": "a", "into": {"key": "id", "topic": "id"}}},
+            'into: .*"key" and "topic" would both become "id"',
+        ),
         ({"sink": {"type": "memory", "topic": "a", "when": {"p": {"gte": 1}}}}, "when: p: gte: no such comparison"),
         ({"sink": {"type": "memory", "topic": "a.{b}"}}, "topic: .*`topics` must list"),
         ({"sink": {"type": "memory", "topic": "a", "codec": "jsn"}}, 'codec: there is no codec of type "jsn"'),
