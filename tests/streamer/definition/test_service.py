@@ -183,7 +183,7 @@ def test_a_missing_pipeline_file_is_an_error_when_the_service_is_made() -> None:
         ({"source": {"type": "memory", "topic": "a", "into": {"key": "@type"}}}, "into: .*reserved"),
         (
             {"source": {"type": "memory", "topic": "a", "into": {"key": "id", "topic": "id"}}},
-            'into: .*"key" and "topic" would both become "id"',
+            '"key" and "topic" would both become "id"',
         ),
         ({"sink": {"type": "memory", "topic": "a", "when": {"p": {"gte": 1}}}}, "when: p: gte: no such comparison"),
         ({"sink": {"type": "memory", "topic": "a.{b}"}}, "topic: .*`topics` must list"),
