@@ -20,25 +20,33 @@ Bootstrap = Annotated[
         "--bootstrap",
         "-b",
         envvar="KAFKA_BOOTSTRAP_SERVERS",
-        help="Brokers as host:port, separated by commas; a bus of another kind as TYPE://...",
+        help="Kafka brokers as host:port, separated by commas; others by their URL, as mqtt://host.",
     ),
 ]
 Client = Annotated[
     list[str] | None,
-    typer.Option("--client", "-X", help="A librdkafka property as NAME=VALUE, for TLS or SASL; may be repeated."),
+    typer.Option(
+        "--client",
+        "-X",
+        help="A property of the client as NAME=VALUE: for Kafka those of librdkafka, for MQTT fields of a source, as "
+        "username and tls.ca; may be repeated.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="For machines: JSON on standard output.")]
 CodecName = Annotated[
     str | None,
     typer.Option(
         "--codec",
-        help="The format of payloads: a codec's name, or its JSON form. By default protodata, or the codec of the "
-        "service of FILE.",
+        help="The format of payloads: a codec's name, or its fields as JSON. By default protodata, or with FILE the "
+        "codec of the service.",
         show_default=False,
     ),
 ]
 TopicName = Annotated[
-    str | None, typer.Option("--topic", help="With FILE: which topic, where the service has several or makes them.")
+    str | None,
+    typer.Option(
+        "--topic", help="With FILE: which topic, if the service has several or makes their names from values."
+    ),
 ]
 
 
@@ -46,26 +54,30 @@ WithoutCode = Annotated[
     bool,
     typer.Option(
         "--no-code",
-        help="For services of strangers: refuse code which their files hold or name (PYTHON and FUNCTION steps, "
-        "functions of switches, combine steps and `when`, `oauth_cb`, native libraries, models of TensorFlow and TVM), "
-        "and environment variables and files that are not listed. STREAMER_NO_CODE=1 does the same.",
+        help="For service files that you do not trust: refuse code that they contain or name (PYTHON and FUNCTION "
+        "steps, functions of switches, combine steps and `when`, `oauth_cb`, native libraries, models of TensorFlow and TVM), "
+        "and environment variables and files that --env and --files do not list. STREAMER_NO_CODE=1 does the same.",
     ),
 ]
 Env = Annotated[
     list[str] | None,
-    typer.Option("--env", metavar="NAME", help="With --no-code: ${NAME} may be used; may be repeated."),
+    typer.Option(
+        "--env", metavar="NAME", help="With --no-code: a variable that may be used, ${NAME}; may be repeated."
+    ),
 ]
 Files = Annotated[
     list[Path] | None,
     typer.Option(
         "--files",
         metavar="PATH",
-        help="With --no-code: this file, or all in this folder, may be read and written; may be repeated.",
+        help="With --no-code: the service may read and write this file, or all in this folder; may be repeated.",
     ),
 ]
 Runners = Annotated[
     list[str] | None,
-    typer.Option("--runner", help="Which runner runs a type of step, TYPE=NAME; may be repeated. `steps` lists them."),
+    typer.Option(
+        "--runner", help="Which runner runs a type of step, TYPE=NAME; may be repeated. `streamer steps` lists runners."
+    ),
 ]
 
 

@@ -12,11 +12,11 @@ _HEAD = """# Command line
 
     streamer COMMAND ...
 
-Exit codes: 0 done, or drained after a first SIGTERM or Ctrl-C; 1 failed while running; 2 wrong use, or a wrong file;
-130 cut short by a second signal. Errors are three lines at most, on stderr; `--debug`, anywhere on the line, adds the
-traceback. `--json` prints results for machines on stdout. Brokers are named by `-b`, else by the environment variable
-`KAFKA_BOOTSTRAP_SERVERS`, else they are looked for on localhost:9092. Functions and connectors of your own are imported
-from the working directory and from the service file's folder, after all installed modules.
+Exit codes: 0 done, or stopped by a first SIGTERM or Ctrl-C with all records in flight finished; 1 failed while running;
+2 wrong use, or a wrong file; 130 ended at once by a second signal. Errors are three lines at most, on stderr;
+`--debug`, anywhere on the line, adds the traceback. `--json` prints results for machines on stdout. Brokers are those
+of `-b`, else of the environment variable `KAFKA_BOOTSTRAP_SERVERS`, else localhost:9092. Functions and connectors of
+your own are imported from the working directory and from the service file's folder, after all installed modules.
 
 This page is written from the commands' own help: `python -m streamer.cli.reference > docs/cli.md`.
 """

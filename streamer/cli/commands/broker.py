@@ -23,12 +23,14 @@ REGISTRY_PORT = 8081
 
 def broker(
     mqtt: Annotated[
-        bool, typer.Option("--mqtt", help="An MQTT broker: mosquitto where it is installed, else one of our own.")
+        bool, typer.Option("--mqtt", help="An MQTT broker: mosquitto if it is installed, else a small one of streamer.")
     ] = False,
-    nodes: Annotated[int, typer.Option("--nodes", min=1, max=9, help="Brokers; 3 for replicated topics.")] = 1,
+    nodes: Annotated[
+        int, typer.Option("--nodes", min=1, max=9, help="The number of brokers; 3 for replicated topics.")
+    ] = 1,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="A folder that keeps its data; without it the data is gone when it stops."),
+        typer.Option("--data", help="A folder for its data; without it the data is deleted when the broker stops."),
     ] = None,
     port: Annotated[
         int | None,
@@ -36,7 +38,8 @@ def broker(
             "--port",
             min=0,
             max=65535,
-            help="Port of the first node, the next ones follow; 0: any free. Default: 9092, for MQTT 1883 or any free.",
+            help="Port of the first broker, others get the next ones; 0: any free. Default: 9092, for MQTT 1883 or any "
+            "free.",
         ),
     ] = None,
     topic: Annotated[
@@ -50,8 +53,8 @@ def broker(
 ) -> None:
     """Start Apache Kafka on localhost, with no Docker and no Java installed, or an MQTT broker, until Ctrl-C.
 
-    The first time it downloads Kafka's jars, 43 MB, and for `--registry` 109 MB more. Where mosquitto is not
-    installed, `--mqtt` starts a development broker of our own, which holds all data in memory.
+    The first time it downloads Kafka's jars, 43 MB, and for `--registry` 109 MB more. If mosquitto is not
+    installed, `--mqtt` starts a small broker of streamer for development, which keeps all data in memory.
     """
     if mqtt:
         if nodes != 1 or topic or registry:

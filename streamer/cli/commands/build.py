@@ -23,7 +23,7 @@ def build(
     ] = None,
     also: Annotated[
         list[str] | None,
-        typer.Option("--with", help="A distribution that the definition does not show; may be repeated."),
+        typer.Option("--with", help="A package that is needed and cannot be found in the definition; may be repeated."),
     ] = None,
     wheels: Annotated[
         bool,
@@ -31,11 +31,11 @@ def build(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a folder with just what a service needs: pinned requirements, its files, a Dockerfile.
+    """Write a folder for `docker build`: the files of one service, its pinned requirements, a Dockerfile.
 
-    The requirements are our distribution with the extras that its connectors, codecs and steps need, the plug-ins that
-    they come from, and the packages that its functions import, all in the versions that are installed here. Packages
-    that no package index has are added as wheels. docker build works from the folder.
+    The requirements are streamer-inference with the extras that the service needs, the plug-ins that it uses, and the
+    packages that its functions import, all in the versions that are installed here. Packages that no package index has
+    are added as wheels.
     """
     from streamer.build.folder import build as build_folder
     from streamer.cli.folder import import_from_here

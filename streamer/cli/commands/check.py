@@ -27,7 +27,7 @@ def check(
 ) -> int:
     """Check service files: their text, steps and runners, packages, models, sources and sinks.
 
-    It connects only with --connect. A wrong file ends with exit code 2, brokers that cannot be reached with 1.
+    It connects to brokers only with --connect. The exit code is 2 for a wrong file, and 1 if brokers cannot be reached.
     """
     from pipelines.errors import DefinitionError
     from streamer.cli.findings import examined

@@ -45,24 +45,25 @@ def demo(
             "--rate", min=1, max=20000, help="Records a second. Default: 2000, for sensors 187.5, as they measure."
         ),
     ] = None,
-    sheet: Annotated[Path | None, typer.Option("--sheet", help="Where the contact sheet goes (digits.png).")] = None,
-    no_sheet: Annotated[bool, typer.Option("--no-sheet", help="Draw no contact sheet.")] = False,
-    video: Annotated[
-        Path | None, typer.Option("--video", help="The folder for the videos of the cameras (cameras).")
+    sheet: Annotated[
+        Path | None,
+        typer.Option("--sheet", help="digits: the file for a sheet of the images with their predictions (digits.png)."),
     ] = None,
-    no_video: Annotated[bool, typer.Option("--no-video", help="Write no videos.")] = False,
+    no_sheet: Annotated[bool, typer.Option("--no-sheet", help="digits: draw no such sheet.")] = False,
+    video: Annotated[Path | None, typer.Option("--video", help="cameras: the folder for the videos.")] = None,
+    no_video: Annotated[bool, typer.Option("--no-video", help="cameras: write no videos.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Run an example: a broker, records on it, a model, results on it, watched live. It ends by itself.
+    """Run an example: start a broker, send records, run a model on them, show the results. It ends by itself.
 
     digits: images on Kafka. The broker is the one of KAFKA_BOOTSTRAP_SERVERS, else a container, else Apache Kafka's
-    jars (downloaded once, 43 MB), else a mock in this process.
+    jars (downloaded once, 43 MB), else a simulated one in this process.
 
     sensors: vibration of machines on MQTT; some of them develop faults, and an autoencoder finds them. The broker is
-    the one of MQTT_BROKER, else mosquitto where it is installed, else one of our own in this process.
+    the one of MQTT_BROKER, else mosquitto if it is installed, else a small one of streamer in this process.
 
-    cameras: faces on four cameras, which are films, are found, tracked and blurred; a page in the browser shows them
-    live. There is no broker.
+    cameras: faces on four cameras (simulated by films) are found, tracked and blurred; a page in the browser shows
+    them live. It needs no broker.
     """
     from streamer.cli.signals import draining
     from streamer.cli.terminal import notes

@@ -17,24 +17,22 @@ def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the service: letters, digits, - and _.")],
     source: Annotated[SourceKind, typer.Option("--source", help="Where records come from.")] = "kafka",
     sink: Annotated[
-        Kind | None, typer.Option("--sink", help="Where results go; by default as the source, of cameras a file.")
+        Kind | None, typer.Option("--sink", help="Where results go; by default as the source, for camera a file.")
     ] = None,
-    folder: Annotated[Path | None, typer.Option("--folder", help="Where to; by default a new folder NAME.")] = None,
+    folder: Annotated[Path | None, typer.Option("--folder", help="The folder to write; by default NAME.")] = None,
     model: Annotated[
         Path | None,
         typer.Option("--model", metavar="FILE", help="An ONNX model to run; records are made to fit its inputs."),
     ] = None,
     codec: Annotated[
         str | None,
-        typer.Option(
-            "--codec", help="The codec of payloads, json or another name; with --model json.", show_default=False
-        ),
+        typer.Option("--codec", help="The codec of payloads; with --model json.", show_default=False),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a small service that works: service file, pipeline, a step in Python or a model, cases, records to try.
+    """Write a small service that runs: service file, pipeline, a step in Python or a model, cases, sample records.
 
-    It overwrites no file: a folder that is not empty is an error.
+    It overwrites no file: if the folder exists and is not empty, that is an error.
     """
     from streamer.cli.terminal import say, say_json
     from streamer.definition.scaffold import create, files_of

@@ -21,18 +21,18 @@ _SHOWN = 60
 def outbox(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of an outbox, or a service file.")],
     resend: Annotated[
-        bool, typer.Option("--resend", help="Put the refused messages behind those that wait, to be sent again.")
+        bool, typer.Option("--resend", help="Queue the refused messages again, behind those that wait.")
     ] = False,
-    forget: Annotated[bool, typer.Option("--forget", help="Remove the refused messages for good.")] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Delete the refused messages.")] = False,
     number: Annotated[
         list[int] | None, typer.Option("--number", "-n", help="Only the message of this number; may be repeated.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show how much waits in an outbox, and the messages that its sink refused for good, with the reason.
+    """Show how many messages wait in an outbox, and those that its sink refused for good, with the reason.
 
-    With --resend the service sends them when it is started next: first mend the cause of the refusal. With --forget
-    they are deleted. For both the service has to be stopped.
+    With --resend the service sends the refused messages again at its next start: first remove the cause of the refusal.
+    With --forget they are deleted. Stop the service before either of them.
     """
     from streamer.cli.terminal import plain, quiet, say, say_json
 

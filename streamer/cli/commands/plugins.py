@@ -6,7 +6,7 @@ from streamer.cli.options import AsJson
 
 
 def plugins(as_json: AsJson = False) -> int:
-    """List the plug-ins of other installed distributions: every entry point in our groups, and the broken ones.
+    """List the plug-ins of other installed packages: their entry points, and what is wrong with them.
 
     The exit code is 1 if a plug-in cannot be used.
     """

@@ -47,15 +47,24 @@ def replay(
             "By default those that the service of FILE reads.",
         ),
     ] = None,
-    step: Annotated[str | None, typer.Option("--step", help="Only those that failed in this step.")] = None,
+    step: Annotated[str | None, typer.Option("--step", help="Only dead letters that failed in this step.")] = None,
     error: Annotated[
-        str | None, typer.Option("--error", help="Only those whose error's class or text has this.")
+        str | None, typer.Option("--error", help="Only dead letters whose error (class or text) contains this.")
     ] = None,
-    since: Annotated[str | None, typer.Option("--since", help="Only those that died at this time or later.")] = None,
-    origin: Annotated[str | None, typer.Option("--topic", help="Only those that came from this topic.")] = None,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="So many at most.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the letters that would be sent; send none.")] = False,
-    again: Annotated[bool, typer.Option("--again", help="Also those that were replayed before.")] = False,
+    since: Annotated[
+        str | None, typer.Option("--since", help="Only dead letters that failed at this time or later.")
+    ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option("--topic", help="Only dead letters whose records were read from this topic; it may be sent to."),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="The most dead letters that are sent.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the dead letters that would be sent; send none.")
+    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also dead letters that were replayed before.")] = False,
     group: Annotated[
         str, typer.Option("--group", help="The consumer group under which the brokers keep the replayed offsets.")
     ] = "streamer-replay",
@@ -63,15 +72,17 @@ def replay(
     client: Client = None,
     as_json: AsJson = False,
 ) -> int:
-    """Send dead letters back to the topics they came from: payload, key and headers as they came, over MQTT with their
-    response topic, correlation data and content type, so that answers reach those that asked.
+    """Send dead letters back to the topics that their records were read from.
 
-    A letter names its topic itself, and can be forged: it is sent to no topic but those of --to, of --topic, or of the
-    service. With a service file, its brokers and login are used.
+    Payload, key and headers are unchanged; over MQTT also response topic, correlation data and content type, so that
+    answers reach the clients that asked.
 
-    Reads to the end as it is now. Letters that were replayed are not replayed again; letters that a filter leaves out
-    stay for later. A letter that was sent without its payload cannot be replayed: it is listed with its place, and
-    passed over.
+    The topic is read from a header of the dead letter, which could be forged. So dead letters are sent only to topics
+    that --to, --topic or the service file names. With a service file, its brokers and login are used.
+
+    The command ends with the last dead letter that there is now. Dead letters that were replayed are not replayed
+    again; those that a filter leaves out stay for later. A dead letter that was written without its payload cannot be
+    replayed: the command lists where its record was read, and goes on.
     """
     import threading
 

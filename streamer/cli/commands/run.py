@@ -27,7 +27,9 @@ def run(
     ],
     start_from: Annotated[
         str | None,
-        typer.Option("--from", help="Put the sources back first: earliest, latest or a time (2026-01-31T12:00:00Z)."),
+        typer.Option(
+            "--from", help="Set the consumer groups to this first: earliest, latest or a time (2026-01-31T12:00:00Z)."
+        ),
     ] = None,
     runner: Runners = None,
     no_code: WithoutCode = False,
@@ -35,13 +37,13 @@ def run(
     allowed: Files = None,
     profile: Annotated[
         Path | None,
-        typer.Option(
-            "--profile", metavar="PATH", help="Write the times of stages and steps there, for a trace viewer."
-        ),
+        typer.Option("--profile", metavar="PATH", help="A file for the times of stages and steps, for a trace viewer."),
     ] = None,
     trace: Annotated[
         bool,
-        typer.Option("--trace", help="Results carry a trace of each step, and the log has that of each first record."),
+        typer.Option(
+            "--trace", help="Results carry a trace of each step; the log has that of the first record of each batch."
+        ),
     ] = False,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
@@ -62,9 +64,9 @@ def run(
 ) -> int:
     """Run services, all in this process, until SIGTERM, Ctrl-C or the end of their sources.
 
-    The first signal stops the intake, finishes the records in flight and ends with exit code 0, a second one ends at
-    once with 130. When one service fails the others are drained and the exit code is 1; it is 2 where a step cannot be
-    opened as the file has it, before a record was taken.
+    After the first signal no more records are read, those in flight are finished, and the exit code is 0. A second
+    signal ends the process at once, with 130. If one service fails, the others finish their records in flight, and the
+    exit code is 1. It is 2 if a step cannot be opened with the fields of the file (a missing model, for instance).
     """
     from pipelines.errors import StreamerError
     from streamer.agent.agent import Agent

@@ -30,16 +30,20 @@ def send(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE", help="JSON lines, delimited ProtoData messages, text, images, or anything with raw."
+            metavar="FILE",
+            help="Files: JSON lines, ProtoData messages with their lengths, text, images, or, with --format raw, any.",
         ),
     ],
     form: Annotated[
         Format,
-        typer.Option("--format", help="The files' format; auto goes by their endings (.jsonl .pb .txt .png ...)."),
+        typer.Option("--format", help="The files' format; auto: by their endings (.jsonl .pb .txt .png ...)."),
     ] = "auto",
     codec: CodecName = None,
     source: Annotated[
-        str | None, typer.Option("--source", help="With FILE: the source to send to; by default the first on a bus.")
+        str | None,
+        typer.Option(
+            "--source", help="With FILE: the source to send to; by default the first that reads from a broker."
+        ),
     ] = None,
     named: TopicName = None,
     key: Annotated[
@@ -48,8 +52,10 @@ def send(
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", help="A header as NAME=VALUE; may be repeated.")
     ] = None,
-    rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="Records a second at most.")] = None,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Send all files so many times.")] = 1,
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=0.01, help="The most records that are sent in a second.")
+    ] = None,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="How many times all files are sent.")] = 1,
     bootstrap: Bootstrap = LOCAL,
     client: Client = None,
     as_json: AsJson = False,
@@ -59,8 +65,8 @@ def send(
     With a service file, its brokers, login, topic and codec are used: the records go to the topic of its source.
 
     JSON lines are plain JSON, one record a line; with --format konduit-jsonl they are in Konduit's form. An image
-    becomes the value `image`. Raw files become one record each, their bytes as they are. Ctrl-C stops, after the
-    records sent are confirmed.
+    becomes the value `image`. With --format raw each file is one record, its bytes unchanged. Ctrl-C stops the
+    command, after the records that were sent are confirmed.
     """
     import threading
 

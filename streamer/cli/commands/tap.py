@@ -25,9 +25,9 @@ def tap(
     start: Annotated[
         str, typer.Option("--from", help="Where to begin: earliest, latest or a time (2026-01-31T12:00:00Z).")
     ] = "latest",
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many records.")] = None,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after this number of records.")] = None,
     end: Annotated[
-        bool, typer.Option("--end", help="End where the topic ends now, rather than wait for more.")
+        bool, typer.Option("--end", help="End with the last record that the topic has now, rather than wait for more.")
     ] = False,
     codec: CodecName = None,
     sink: Annotated[
@@ -42,11 +42,10 @@ def tap(
 ) -> None:
     """Show the records of a topic as they come: key, headers, time and values, arrays summarised.
 
-    Metadata that only its type of bus has, such as the QoS of MQTT, is below the record. With a service file, its
-    brokers, login, topic and codec are used.
+    Below a record are further metadata, such as the QoS of MQTT. Dead letters are shown with their step, error and
+    origin. With a service file, its brokers, login, topic and codec are used.
 
-    It is no member of a group and commits nothing, so that it disturbs no consumer. Dead letters are shown with their
-    step, error and origin. Ctrl-C ends it.
+    The command joins no consumer group and commits nothing, so it does not disturb consumers. Ctrl-C ends it.
     """
     import threading
 

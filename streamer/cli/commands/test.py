@@ -17,7 +17,7 @@ def test(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A service file with one service.")],
     cases: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="CASES", help="Files or folders of cases; by default the folder cases beside FILE."),
+        typer.Argument(metavar="CASES", help="Files or folders of cases; by default the folder `cases` beside FILE."),
     ] = None,  # noqa: PT028 - a command, not a test
     no_code: WithoutCode = False,  # noqa: PT028 - as above
     env: Env = None,  # noqa: PT028 - as above
