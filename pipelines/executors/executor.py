@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Executor(Protocol):
-    """An open pipeline; a context manager, used by one thread at a time. Results keep the order of the input."""
+    """An open pipeline; a context manager. Results keep the order of the input.
+
+    Threads that use it at the same time take turns.
+    """
 
     observer: Observer | None
     """Gets a `StepRun` for each step and batch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
@@ -41,7 +42,7 @@ class RunnerSource(Protocol):
 
 
 class OpenPipeline(ABC):
-    """Open steps; a context manager, used by one thread at a time.
+    """Open steps; a context manager. Threads that use it at the same time take turns.
 
     Opening loads the models; if a step cannot be opened, those before it are closed and `StepError` names it, with the
     error as its `__cause__` (`MissingPackageError`, `RegistryError`, ...).
@@ -57,6 +58,8 @@ class OpenPipeline(ABC):
         self._steps: list[OpenStep] = []
         self._closed = False
         self._next = 0
+        # Runners keep state from record to record. `close` does not wait for a run, which may never end.
+        self._turn = threading.RLock()
         try:
             for name, step in steps:
                 create = partial(registry.create, step, replace(context, step=name))
@@ -107,7 +110,8 @@ class OpenPipeline(ABC):
         """Run one record and return each step's input, output and time. Does not raise for a
         record that fails: the trace says so.
         """
-        return traced(self, as_data(data), self._next)
+        with self._turn:
+            return traced(self, as_data(data), self._next)
 
     def run_many(self, datas: Iterable[Mapping[str, Any]]) -> list[Outcome]:
         """The outcome of each record, in order; a record that fails harms no other.
@@ -115,26 +119,37 @@ class OpenPipeline(ABC):
         A result that a stateful step made of several records stands at the last of them.
         """
         given = [as_data(one) for one in datas]
-        first = self._next
-        # Numbers go on from call to call, so that a stateful step never sees one twice.
-        self._next += len(given)
-        # The caller may write to these records while a step holds them, or before reading the results.
-        return _outcomes(self.run_batch(Batch.of(given, first).copied()), first, len(given))
+        with self._turn:
+            first = self._next
+            # Numbers go on from call to call, so that a stateful step never sees one twice.
+            self._next += len(given)
+            # The caller may write to these records while a step holds them, or before reading the results.
+            return _outcomes(self.run_batch(Batch.of(given, first).copied()), first, len(given))
 
-    @abstractmethod
     def run_batch(self, batch: Batch) -> Result:
         """The result for all rows of `batch`, by row number. Raises `ContractError` if a step loses a row."""
+        with self._turn:
+            self._check_open()
+            return self._ran(batch)
+
+    @abstractmethod
+    def _ran(self, batch: Batch) -> Result:
+        """The result of `run_batch`."""
 
     def tick(self, now: float) -> Result:
         """The results that are due at the time `now` in stateful steps, run through the steps after them.
 
         `now` is in seconds of a monotonic clock. Raises `StepError` if a stateful step does.
         """
-        return self._drained(lambda runner: runner.tick(now))
+        with self._turn:
+            self._check_open()
+            return self._drained(lambda runner: runner.tick(now))
 
     def flush(self) -> Result:
         """The results of all rows that stateful steps hold, run through the steps after them. Raises as `tick` does."""
-        return self._drained(lambda runner: runner.flush())
+        with self._turn:
+            self._check_open()
+            return self._drained(lambda runner: runner.flush())
 
     @abstractmethod
     def _drained(self, emit: Emit) -> Result:
@@ -143,12 +158,14 @@ class OpenPipeline(ABC):
     def forget(self, lanes: Iterable[Hashable]) -> None:
         """Discard the state that stateful steps keep for these lanes."""
         lanes = list(lanes)
-        for _, runner in self._stateful():
-            runner.forget(lanes)
+        with self._turn:
+            for _, runner in self._stateful():
+                runner.forget(lanes)
 
     def snapshot(self) -> bytes:
         """The state of all stateful steps; empty if there are none."""
-        return packed({name: runner.snapshot() for name, runner in self._stateful()})
+        with self._turn:
+            return packed({name: runner.snapshot() for name, runner in self._stateful()})
 
     def restore(self, state: bytes) -> None:
         """Take over a state that `snapshot` gave.
@@ -162,8 +179,9 @@ class OpenPipeline(ABC):
                 f"the state is of the steps {sorted(states)}, the pipeline's stateful steps are {sorted(runners)}; "
                 "run the pipeline that made it, or start without it"
             )
-        for name, runner in runners.items():
-            runner.restore(states[name])
+        with self._turn:
+            for name, runner in runners.items():
+                runner.restore(states[name])
 
     def close(self) -> None:
         """Close all runners, the last first; a second call does nothing. Exceptions of runners are logged."""

@@ -34,8 +34,7 @@ class SequenceExecutor(OpenPipeline):
         self._check_open()
         return [as_data(one) for one in datas]
 
-    def run_batch(self, batch: Batch) -> Result:
-        self._check_open()
+    def _ran(self, batch: Batch) -> Result:
         return self._pushed(batch, self._steps)
 
     def _pushed(self, batch: Batch, steps: Sequence[OpenStep], journal: Journal | None = None) -> Result:
@@ -51,7 +50,6 @@ class SequenceExecutor(OpenPipeline):
         return result if journal is None else journal.result(batch)
 
     def _drained(self, emit: Emit) -> Result:
-        self._check_open()
         journal = Journal()
         batches: list[Batch] = []
         for position, step in enumerate(self._steps):

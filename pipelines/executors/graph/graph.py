@@ -73,8 +73,7 @@ class GraphExecutor(OpenPipeline):
             isinstance(node.work, Junction) and node.work.opens_images for node in self._nodes
         )
 
-    def run_batch(self, batch: Batch) -> Result:
-        self._check_open()
+    def _ran(self, batch: Batch) -> Result:
         return self._run(batch, None) if batch.size else Result(batch)
 
     def close(self) -> None:
@@ -86,7 +85,6 @@ class GraphExecutor(OpenPipeline):
         super().close()
 
     def _drained(self, emit: Emit) -> Result:
-        self._check_open()
         return self._run(NO_ROWS, emit) if self.stateful else Result(NO_ROWS)
 
     def _run(self, batch: Batch, emit: Emit | None) -> Result:
