@@ -246,8 +246,8 @@ def _batch(service: Service) -> Finding:
             return Finding("batch", False, text)
         return Finding("batch", True, f"exactly {most} records")
     if batch.type == "round":
-        size = "as many as prove best" if batch.learns_size else f"{most} at most"
-        return Finding("batch", True, f"one record of each lane, {size}")
+        size = "the best number is measured" if batch.learns_size else f"{most} records at most"
+        return Finding("batch", True, f"at most one record of each camera or partition, {size}")
     text = f"up to {most} records or {batch.max_bytes:,} bytes, waiting {batch.max_wait * 1000:g} ms at most"
     for label, window in ahead:
         if window < most:

@@ -110,7 +110,10 @@ def test_a_page_goes_on_while_another_sink_is_away(running: Any) -> None:
 
 
 def test_check_says_that_cameras_are_run_in_rounds() -> None:
-    told = {True: "one record of each lane, as many as prove best", False: "up to 512 records"}
+    told = {
+        True: "at most one record of each camera or partition, the best number is measured",
+        False: "up to 512 records",
+    }
     for policy, rounds in (("latest", True), ("fifo", False)):
         service = loads(SERVICE.replace("  cameras:", f"  each: {{policy: {policy}}}\n  cameras:"))
         assert service.sources[0].perishable is service.sources[0].build().perishable is rounds
