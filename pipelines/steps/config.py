@@ -79,6 +79,7 @@ class Config(BaseModel):
         alias_generator=AliasGenerator(alias=camel),
         populate_by_name=True,
         coerce_numbers_to_str=True,
+        allow_inf_nan=False,
         protected_namespaces=(),
         use_attribute_docstrings=True,
     )

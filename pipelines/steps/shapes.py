@@ -15,7 +15,7 @@ class PointConfig(Config):
 
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
-    coords: Annotated[tuple[float, ...], Field(min_length=1)]
+    coords: Annotated[tuple[float, ...], Field(min_length=1), Spelling(also=("@Coords",))]
     """x, y, ..."""
     label: str | None = None
     """The class of the object at the point."""

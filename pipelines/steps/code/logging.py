@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator
 
 from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Spelling
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from None
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(_compiles)]
+"""A regular expression of Python."""
 
 
 class Logging(Step):
@@ -19,6 +34,6 @@ class Logging(Step):
     """Level of the lines; `TRACE` is Python's level 5, below `DEBUG`."""
     log: Literal["KEYS", "KEYS_AND_VALUES"] = "KEYS"
     """`KEYS`: the keys of a record in one line; `KEYS_AND_VALUES`: a line for each key, with its value shortened."""
-    key_filter_regex: Annotated[str | None, Spelling(yaml="key_filter_regex", also=("keyfilterRegex",))] = None
+    key_filter_regex: Annotated[Pattern | None, Spelling(yaml="key_filter_regex", also=("keyfilterRegex",))] = None
     """Keys that match this regular expression as a whole are not logged. Konduit Serving does the same, although its
     documentation says the opposite."""

@@ -112,6 +112,19 @@ def test_text_is_json_or_yaml_by_its_content_and_starts_at_the_given_folder(tmp_
             '1: steps[0] and steps[1] have the same name "a"',
         ),
         ("steps:\n- '@type': FUNCTION", "2: steps[0].function: is required"),
+        # JSON cannot hold these, and with NaN as its threshold a step would take every detection.
+        (
+            "steps:\n- '@type': SSD_TO_BBOX\n  threshold: .nan",
+            "3: steps[0].threshold: must be a finite number, not nan",
+        ),
+        (
+            "steps:\n- '@type': YOLO_BBOX\n  threshold: -.inf",
+            "3: steps[0].threshold: must be a finite number, not -inf",
+        ),
+        (
+            "steps:\n- '@type': LOGGING\n  keyFilterRegex: 'a('",
+            "3: steps[0].keyFilterRegex: is no regular expression: missing ), unterminated subpattern at position 1",
+        ),
     ],
 )
 def test_a_mistake_in_a_definition_is_told_with_its_line_and_key(text: str, message: str) -> None:

@@ -154,6 +154,7 @@ def test_fractions_are_of_the_image() -> None:
         {"crop_box": BoundingBox.center(0.5, 0.75, 0.5, 0.5), "crop_name": "nothing"},
         {"crop_points": [Point([0.75, 0.5]), Point([0.25, 1])]},
         {"crop_points": [{"coords": [1, 2]}, {"coords": [3, 4]}], "coords_are_pixels": True},
+        {"crop_points": [{"@Coords": [1, 2]}, {"@Coords": [3, 4]}], "coords_are_pixels": True},
         {"crop_name": "box"},
         {"crop_name": "corners", "image_name": "a"},
     ],
