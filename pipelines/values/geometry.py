@@ -254,8 +254,8 @@ class Point:
 
 
 def _close(a: float, b: float) -> bool:
-    # Equal infinities have no difference to compare.
-    return a == b or abs(a - b) < TOLERANCE
+    # Equal infinities have no difference to compare; NaN equals NaN, as elsewhere in a `Data`.
+    return a == b or abs(a - b) < TOLERANCE or (a != a and b != b)
 
 
 def _same_probability(a: float | None, b: float | None) -> bool:

@@ -97,6 +97,14 @@ def test_points_are_equal_within_a_tolerance() -> None:
     assert Point([0.1]) != [0.1]
 
 
+def test_a_coordinate_that_is_nan_equals_nan_only_as_values_of_records_do() -> None:
+    nan = float("nan")
+    assert BoundingBox.corners(nan, 1, 0, 1, "a", nan) == BoundingBox.corners(nan, 1, 0, 1, "a", nan)
+    assert BoundingBox.corners(nan, 1, 0, 1) != BoundingBox.corners(0, 1, 0, 1)
+    assert Point([nan, 0.5]) == Point([nan, 0.5])
+    assert Point([0.5, nan]) != Point([nan, 0.5])
+
+
 def test_their_text_form_shows_what_was_given() -> None:
     assert repr(BoundingBox.corners(0, 1, 0, 0.5, "cat", 0.25)) == (
         "BoundingBox(x1=0, x2=1, y1=0, y2=0.5, label='cat', probability=0.25)"
