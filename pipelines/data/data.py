@@ -407,10 +407,12 @@ def as_data(values: Mapping[str, Any], metadata: Data | None = None) -> Data:
     """A `Data` as it is, and of another mapping one with its keys and values, and `metadata`.
 
     Plain values that no `Data` can hold are taken all the same, as if they had come in a payload (`OddValue`).
-    Raises as `Data` does for others.
+    Raises as `Data` does for others, and `WrongTypeError` for what is no mapping.
     """
     if isinstance(values, Data):
         return values
+    if not isinstance(values, Mapping):
+        raise WrongTypeError(f"a record is a Data or a dict, not {type(values).__name__}")
     try:
         return Data(values, metadata=metadata)
     except DataError:

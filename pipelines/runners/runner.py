@@ -239,4 +239,7 @@ def _listed(found: object) -> list[Data] | Exception:
         return []
     if isinstance(found, Exception) or (isinstance(found, list) and all(isinstance(one, Data) for one in found)):
         return found
-    return WrongTypeError(f"a step returned {type(found).__name__}; return a Data, None (drop) or a list of Data")
+    told = type(found).__name__
+    if isinstance(found, list):
+        told = f"a list with {next(type(one).__name__ for one in found if not isinstance(one, Data))}"
+    return WrongTypeError(f"a step returned {told}; return a Data, None (drop) or a list of Data")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pipelines.data.batch import Batch
 from pipelines.data.columns import DenseColumn, ObjectColumn, Rows
 from pipelines.errors import DataError, RowsFailed, WrongTypeError
+from pipelines.runners.models.arrays import array_named
 from pipelines.values import BoundingBox, TypedList, ValueType, type_of
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -61,19 +62,20 @@ class BoxLists:
         return ObjectColumn(self._lists, ValueType.LIST)
 
 
-def float_array(part: Batch, key: str, what: str, *, integers: bool = False) -> Array:
+def float_array(part: Batch, key: str, *, named: str = "", integers: bool = False) -> Array:
     """The arrays `(M, ...)` of a part whose rows agree in `key`; with `integers` they may be of an integer type, too.
+    `named` is how errors call them, by default by their key.
 
     Raises `WrongTypeError` if they are arrays of another type, `RowsFailed` for values that are no arrays.
     """
     column = part[key]
     if not isinstance(column, DenseColumn) or column.type is not ValueType.NDARRAY:
-        wrong = f'Value has wrong type for key "{what}": requested type NDARRAY, actual type'
+        wrong = f'Value has wrong type for key "{key}": requested type NDARRAY, actual type'
         raise RowsFailed({row: WrongTypeError(f"{wrong} {type_of(one).name}") for row, one in column.cells({})})
     dtype = column.array.dtype
     if dtype.kind != "f" and dtype.name != "bfloat16" and not (integers and dtype.kind in "iu"):
         needed = "a float or integer type" if integers else "a float type"
-        raise WrongTypeError(f'the array "{what}" is {dtype}; {needed} is needed')
+        raise WrongTypeError(f"{named or array_named(key)} is {dtype.name}; {needed} is needed")
     return column.array
 
 

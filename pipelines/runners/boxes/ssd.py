@@ -52,7 +52,7 @@ class SsdToBoundingBoxRunner(Runner):
             batch,
             self._keys,
             lambda part: self._boxes(
-                *[_sample(float_array(part, key, key, integers=key == CLASSES), key) for key in self._keys]
+                *[_sample(float_array(part, key, integers=key == CLASSES), key) for key in self._keys]
             ),
         )
         made = {step.output_name: found.column()}

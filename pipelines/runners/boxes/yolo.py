@@ -13,7 +13,7 @@ from pipelines.data.result import Result
 from pipelines.errors import DataError, DefinitionError, RowsFailed, WrongTypeError
 from pipelines.runners.boxes.boxlists import BoxLists, float_array, label_of
 from pipelines.runners.boxes.suppression import survivors
-from pipelines.runners.models.arrays import array_column
+from pipelines.runners.models.arrays import array_column, array_named
 from pipelines.runners.runner import OpenContext, Runner
 from pipelines.steps.boxes.boxes import YoloToBoundingBox
 from pipelines.values import BoundingBox
@@ -22,7 +22,8 @@ from pipelines.values.casting import cast
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 OUTPUT = "bounding_boxes"
-ONLY = "the only array"
+ONLY = "array"
+"""Key of the only array of each record, while it is looked at."""
 
 
 class YoloToBoundingBoxRunner(Runner):
@@ -41,6 +42,7 @@ class YoloToBoundingBoxRunner(Runner):
             raise DefinitionError("numClasses or classLabels must be given")
         self._step = step
         self._classes = classes
+        self._named = array_named(step.input)
         self.keeps_keys = step.keep_other_values  # type: ignore[misc]
 
     @property
@@ -56,7 +58,9 @@ class YoloToBoundingBoxRunner(Runner):
         key = self._step.input or ONLY
         found = BoxLists(len(arrays))
         batch = Batch({key: arrays}, len(arrays))
-        found.put_groups(batch, [key], lambda part: self._boxes(*self._cells(float_array(part, key, key))))
+        found.put_groups(
+            batch, [key], lambda part: self._boxes(*self._cells(float_array(part, key, named=self._named)))
+        )
         return found.column()
 
     def _cells(self, array: npt.NDArray[Any]) -> tuple[Floats, int]:
@@ -64,18 +68,20 @@ class YoloToBoundingBoxRunner(Runner):
         if array.ndim == 4:
             array = array[:, np.newaxis]
         if array.ndim != 5:
-            raise WrongTypeError(f"the array has the shape {list(array.shape[1:])}; [n, B * (5 + C), H, W] is needed")
+            raise WrongTypeError(
+                f"{self._named} has the shape {list(array.shape[1:])}; [n, B * (5 + C), H, W] is needed"
+            )
         if not self._step.nchw:
             array = np.moveaxis(array, -1, 2)
         rows, images, channels, height, width = array.shape
         priors = channels // (self._classes + 5)
         if priors == 0 or channels % priors:
             raise WrongTypeError(
-                f"the array has {channels} channels; {self._classes} classes need a multiple of {self._classes + 5}"
+                f"{self._named} has {channels} channels; {self._classes} classes need a multiple of {self._classes + 5}"
             )
         single, misfits = cast(array, np.dtype(np.float32))
         if misfits is not None:
-            error = DataError("the array has values that float32 cannot hold")
+            error = DataError(f"{self._named} has values that float32 cannot hold")
             raise RowsFailed(dict.fromkeys(np.flatnonzero(misfits).tolist(), error))
         split = single.reshape(rows * images, priors, channels // priors, height, width)
         return split.transpose(0, 4, 3, 1, 2), images

@@ -66,7 +66,7 @@ def _faces(array: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """`(faces, n, 2)`."""
     if array.dtype.kind != "f" or array.ndim != 2 or array.shape[1] % 2:
         raise WrongTypeError(
-            f"the landmarks are {array.dtype} of the shape {list(array.shape)}; floats [faces, 2 * n] are needed"
+            f"the landmarks are {array.dtype.name} of the shape {list(array.shape)}; floats [faces, 2 * n] are needed"
         )
     if not (np.abs(array) <= FARTHEST).all():
         raise DataError("the landmarks have numbers that are not finite, or beyond 1e9")

@@ -86,7 +86,7 @@ class DrawSegmentationRunner(RowRunner):
 
 def _classes(array: npt.NDArray[Any], key: str | None) -> npt.NDArray[np.int64]:
     if array.dtype.kind not in "iu":
-        raise WrongTypeError(f"{array_named(key)} is {array.dtype}; class numbers, integers, are needed")
+        raise WrongTypeError(f"{array_named(key)} is {array.dtype.name}; class numbers, integers, are needed")
     if array.ndim == 3 and len(array) == 1:
         array = array[0]
     if array.ndim != 2 or 0 in array.shape:

@@ -25,10 +25,15 @@ class Port:
     reports scalars so too."""
 
     def __str__(self) -> str:
-        element = "string" if self.dtype == object else str(self.dtype)
+        element = element_named(self.dtype)
         if self.shape is None:
             return f"{element} of any shape"
         return f"{element} [{', '.join('?' if length is None else str(length) for length in self.shape)}]"
+
+
+def element_named(dtype: np.dtype[Any]) -> str:
+    """How errors call the element type of a port or of an array that is given to one."""
+    return "string" if dtype.kind == "O" else dtype.name
 
 
 class Model(Protocol):

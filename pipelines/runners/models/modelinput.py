@@ -13,7 +13,7 @@ from pipelines.data.listscolumn import ListsColumn
 from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.spanscolumn import SpansColumn
 from pipelines.errors import DataError, RowsFailed, WrongTypeError
-from pipelines.runners.models.model import Port
+from pipelines.runners.models.model import Port, element_named
 from pipelines.tensors import StringView, from_value
 from pipelines.tensors.carry import KIND, is_tensor
 from pipelines.values import ValueType, list_to_array, type_of
@@ -181,7 +181,7 @@ class ModelInput:
     def _planned(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Plan:
         if not castable(dtype, self.port.dtype, freely=self._freely):
             texts = "O" in (dtype.kind, self.port.dtype.kind)
-            raise self._refused(f"{dtype} {list(shape)}", f"send that type{'' if texts else ', or set castInputs'}")
+            raise self._refused(_named(dtype, shape), f"send that type{'' if texts else ', or set castInputs'}")
         convert = dtype != self.port.dtype
         if self.port.shape is None:
             return _Plan(True, 1, shape, convert)
@@ -195,10 +195,10 @@ class ModelInput:
             full = (1, 1)
         else:
             needed = f"{len(declared)} or {len(declared) - 1} dimensions are needed"
-            raise self._refused(f"{dtype} {list(shape)}", needed)
+            raise self._refused(_named(dtype, shape), needed)
         for axis, (length, wanted) in enumerate(zip(full, declared, strict=True)):
             if isinstance(wanted, int) and length != wanted:
-                raise self._refused(f"{dtype} {list(shape)}", f"axis {axis} must have the length {wanted}")
+                raise self._refused(_named(dtype, shape), f"axis {axis} must have the length {wanted}")
         return _Plan(lead, full[0], full[1:], convert)
 
     def _converted(self, array: Array, plan: _Plan) -> tuple[Array, Mask | None]:
@@ -252,3 +252,7 @@ class ModelInput:
 
     def _rows_out_of_range(self, rows: Rows, dtype: np.dtype[Any]) -> RowsFailed:
         return RowsFailed(dict.fromkeys(rows.tolist(), self._out_of_range(dtype)))
+
+
+def _named(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
+    return f"{element_named(dtype)} {list(shape)}"

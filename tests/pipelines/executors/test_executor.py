@@ -147,10 +147,13 @@ def test_one_record_may_be_dropped_or_multiplied() -> None:
     assert sequence(Rows(lambda data: [data, data])).run(Data({"n": 1})) == records(1, 1)
 
 
-def test_a_row_step_that_returns_something_else_fails_its_record() -> None:
-    (found,) = sequence(Rows(lambda data: 5)).run_many(records(1))
+@pytest.mark.parametrize(
+    ("returned", "told"), [(5, "int"), ([Data(), 5, None], "a list with int"), ([None], "a list with NoneType")]
+)
+def test_a_row_step_that_returns_something_else_fails_its_record(returned: Any, told: str) -> None:
+    (found,) = sequence(Rows(lambda data: returned)).run_many(records(1))
     assert isinstance(found, StepError)
-    assert "a step returned int; return a Data, None (drop) or a list of Data" in str(found)
+    assert f"a step returned {told}; return a Data, None (drop) or a list of Data" in str(found)
 
 
 @given(st.sets(st.integers(0, 15)), st.integers(1, 16), st.booleans())
@@ -550,3 +553,16 @@ def test_records_may_be_given_as_dicts(steps: list[Any]) -> None:
         assert executor.trace({"n": 1}).result == Data({"n": 1})
         with pytest.raises(WrongTypeError, match=r'key "n": .*no null'):
             executor.run({"n": None})
+
+
+@pytest.mark.parametrize("steps", [[], [lambda data: data]])
+@pytest.mark.parametrize(
+    ("use", "given", "told"),
+    [("run", [Data({"n": 1})], "list"), ("run", None, "NoneType"), ("run_many", Data({"n": 1}), "str")],
+)
+def test_what_is_no_record_is_told(steps: list[Any], use: str, given: Any, told: str) -> None:
+    with (
+        pipelines.Sequence(steps).open() as executor,
+        pytest.raises(WrongTypeError, match=f"^a record is a Data or a dict, not {told}$"),
+    ):
+        getattr(executor, use)(given)

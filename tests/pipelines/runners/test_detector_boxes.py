@@ -250,11 +250,15 @@ def overlap(a: np.ndarray, b: np.ndarray) -> float:
         (np.zeros((1, 4, 2, 2), "f4"), "4 channels; 2 classes need a multiple of 7"),
         (np.zeros((14, 2), "f4"), r"shape \[14, 2\]"),
         (np.zeros((1, 14, 2, 2), "i8"), "int64; a float type is needed"),
+        (np.zeros((1, 14, 2, 2), ">i8"), "int64; a float type is needed"),
     ],
 )
-def test_an_array_that_is_no_yolo_output_is_refused(array: np.ndarray, message: str) -> None:
-    with pytest.raises(StepError, match=message):
-        run(YoloToBoundingBox(num_classes=2), Data({"in": array}))
+@pytest.mark.parametrize(("key", "named"), [(None, "the only array"), ("in", 'the array "in"')])
+def test_an_array_that_is_no_yolo_output_is_refused(
+    array: np.ndarray, message: str, key: str | None, named: str
+) -> None:
+    with pytest.raises(StepError, match=f"WrongTypeError: {named} (is|has|has the) {message}"):
+        run(YoloToBoundingBox(num_classes=2, input=key), Data({"in": array}))
 
 
 def test_a_class_beyond_the_labels_fails_its_record_only() -> None:

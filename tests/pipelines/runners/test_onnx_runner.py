@@ -419,6 +419,7 @@ def test_lists_of_strings_are_arrays_of_strings(opened: Made) -> None:
     assert [data["y"] for data in results_of(executor.run_many(datas))] == [data["x"] for data in datas]
     assert one(opened(same(T.STRING, ["N", 1])), x="a")["y"] == ["a"]
     assert "lists of equal lengths" in failure(executor, x=[["a", "b"], ["c"]])
+    assert 'takes string [N, 2], but key "x" holds string [3]; axis 1' in failure(executor, x=["a", "b", "c"])
 
 
 # Models without a batch axis
