@@ -55,6 +55,10 @@ class Block:
         """The rows that this message answers."""
         return self._messages.parents(index)
 
+    def topic(self, index: int) -> str:
+        """The topic of this message."""
+        return self._topics[0 if self._codes is None else int(self._codes[index])]
+
     def wrong(self) -> dict[int, str]:
         """The reasons why messages cannot be published at all, by index."""
         wrong = {code: reason for code, topic in enumerate(self._topics) if (reason := _why_no_topic(topic))}
@@ -101,7 +105,7 @@ class Block:
         payload = self._messages.values[index] or b""
         if version != V5 and self._style.letters:
             (payload,) = self._letters(np.array([index], np.int64))
-        topic = self._topics[0 if self._codes is None else int(self._codes[index])]
+        topic = self.topic(index)
         if version != V5:
             return Publish(topic, payload, qos, self._style.retain, again, packet_id)
         made = self._properties if isinstance(self._properties, bytes) else self._properties[index]

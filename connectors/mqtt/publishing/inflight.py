@@ -76,6 +76,18 @@ class InFlight:
         """Whether a message waits to be published."""
         return self._next < self.end or len(self._again) > 0
 
+    @property
+    def sent(self) -> Ints:
+        """The messages that were published on this connection and that the broker has not received, by its answers."""
+        numbers = np.arange(self.first, self._next)
+        sent: Ints = numbers[self._state[numbers & _MASK] == SENT]
+        return sent
+
+    def block_of(self, number: int) -> Block:
+        """The block of an unconfirmed message."""
+        # Mostly the oldest ones are looked up.
+        return next(block for block in self._blocks if number < block.first + len(block))
+
     def add(self, block: Block) -> None:
         """Add these messages at the end. There must be `room`."""
         block.first = self.end
@@ -94,7 +106,7 @@ class InFlight:
         if most <= 0:
             return None
         if len(self._again):
-            block = self._block_of(int(self._again[0]))
+            block = self.block_of(int(self._again[0]))
             stop = int(np.searchsorted(self._again, block.first + len(block)))
             numbers = self._again[: min(stop, most)]
             self._again = self._again[len(numbers) :]
@@ -206,9 +218,5 @@ class InFlight:
             self._blocks.popleft()
 
     def _parents(self, number: int) -> Ints:
-        block = self._block_of(number)
+        block = self.block_of(number)
         return block.parents(number - block.first)
-
-    def _block_of(self, number: int) -> Block:
-        # Mostly the oldest ones are looked up.
-        return next(block for block in self._blocks if number < block.first + len(block))

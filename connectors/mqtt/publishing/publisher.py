@@ -21,6 +21,7 @@ from connectors.mqtt.publishing.acks import AckInbound
 from connectors.mqtt.publishing.block import Block
 from connectors.mqtt.publishing.inflight import IDS, RELEASED, SENT, InFlight, Portion
 from connectors.mqtt.publishing.style import Style
+from connectors.mqtt.publishing.suspicion import TRIES, Suspicion
 from connectors.mqtt.session.choose import session
 from connectors.mqtt.session.session import Session
 from connectors.mqtt.session.settings import Granted, Grants, Settings
@@ -89,6 +90,9 @@ class Publisher:
         self._birth_unanswered = False
         self._written: list[Ints] = []
         self._asked: tuple[int, Ints] | None = None
+        self._suspicion = Suspicion()
+        self._careful = False
+        self._first_asks: int | None = None
         self._closing = False
         self._thread = threading.Thread(target=self._run, name=f"mqtt sink {name}", daemon=True)
 
@@ -160,6 +164,8 @@ class Publisher:
         if len(released):
             self._session.write(encode_acks(PacketType.PUBREL, released, self._style.hot_path))
         self._announce(self._style.birth)
+        self._careful = self._suspicion.careful(self._in_flight.first)
+        self._first_asks = self._session.ping() if self._careful else None
 
     def subscribed(self, grants: Grants) -> None:
         """See `SessionClient.subscribed`: it subscribes to nothing."""
@@ -181,14 +187,17 @@ class Publisher:
     def ended(self, reason: str) -> None:
         """See `SessionClient.ended`: the next connection publishes unconfirmed messages again."""
         _log.warning("sink %s: the connection is lost, %d messages wait: %s", self._name, self.messages_held, reason)
+        refused = self._suspicion.ended(self._in_flight.sent, self._in_flight.first)
+        if refused is not None:
+            self._lose(np.array([refused]), self._ends_the_connection(refused, reason))
 
     def _run(self) -> None:
         try:
             while not self._closing:
                 self._take_in()
                 self._write()
-                self._session.turn(self._longest_wait())
                 self._hear()
+                self._session.turn(self._longest_wait())
             self._announce(self._style.leaving)
         except ConnectorError as error:
             self.failure = without_traceback(error)
@@ -207,12 +216,21 @@ class Publisher:
         """Publish the messages that may be published now."""
         if not self._session.connected or time.monotonic() < self._hold_until:
             return
+        if self._careful and not self._answers():
+            return
         while self._in_flight.waiting and self._session.unsent < MOST_UNSENT:
             most = PORTION if not self._qos else min(PORTION, self._free)
+            if self._careful:
+                most = min(most, self._suspicion.ahead - self._in_flight.on_wire)
             portion = self._in_flight.take(most, numbered=self._qos > 0)
             if portion is None:
                 return
             self._write_portion(portion)
+
+    def _answers(self) -> bool:
+        """Whether the connection that is used with care has answered its first ping."""
+        self._careful = self._suspicion.careful(self._in_flight.first)
+        return not self._careful or self._first_asks is None or self._session.answered(self._first_asks)
 
     def _write_portion(self, portion: Portion) -> None:
         granted = self._session.granted
@@ -250,6 +268,17 @@ class Publisher:
         return ConnectorError(
             f"sink {self._name}: a message of {size} bytes with its topic and properties: the broker takes at most "
             f"{most}; raise its maximum packet size (mosquitto: max_packet_size)"
+        )
+
+    def _ends_the_connection(self, number: int, reason: str) -> ConnectorError:
+        block = self._in_flight.block_of(number)
+        index = number - block.first
+        return ConnectorError(
+            f"sink {self._name}: the connection ended each of the {TRIES} times that this message of "
+            f'{block.sizes[index]} bytes was published to "{block.topic(index)}" with no other on the way ({reason}); '
+            "a broker that cannot say what it refuses, as over MQTT 3.1.1, does so for a message that is too large "
+            "(mosquitto: max_packet_size), and some for a topic that "
+            f'client id "{self._client_id}" may not publish to'
         )
 
     def _inbound(self) -> AckInbound:
@@ -290,6 +319,7 @@ class Publisher:
             self._session.write(encode_acks(PacketType.PUBREL, np.array([BIRTH_ID], np.uint16), self._style.hot_path))
         numbers = self._in_flight.of_ids(ids, SENT)
         if len(numbers):
+            self._suspicion.progress()
             released = self._in_flight.release(numbers)
             self._session.write(encode_acks(PacketType.PUBREL, released, self._style.hot_path))
 
@@ -307,6 +337,7 @@ class Publisher:
         numbers = self._in_flight.of_ids(ids, SENT)
         if not len(numbers):
             return
+        self._suspicion.progress()
         if of_publish(reason) is not Outcome.RETRIABLE:
             text = f"{reason.text}{f': {said}' if said else ''}"
             if reason is ReasonCode.NOT_AUTHORIZED:
@@ -326,6 +357,7 @@ class Publisher:
 
     def _confirm(self, numbers: Ints) -> None:
         if len(numbers):
+            self._suspicion.progress()
             self.confirmed.append(self._in_flight.done(numbers))
             self._settle(len(numbers))
 

@@ -15,6 +15,7 @@ import pytest
 from mqttserver import PlayedServer
 from pydantic import SecretStr
 
+from connectors.backoff import Backoff
 from connectors.message import Message, block_of
 from connectors.mqtt.client import TlsConfig
 from connectors.mqtt.config import MqttSourceConfig
@@ -25,6 +26,8 @@ from connectors.mqtt.protocol.packets import (
     Connect,
     Disconnect,
     Packet,
+    Pingreq,
+    Pingresp,
     Puback,
     Pubcomp,
     Publish,
@@ -78,6 +81,12 @@ class Opening(threading.Thread):
             self.sink.open()
         except ConnectorError as error:
             self.error = error
+
+
+@pytest.fixture
+def reconnects_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No waits before a connection is made again."""
+    monkeypatch.setattr(Backoff, "wait", lambda self: 0.0)
 
 
 def opened(sink: MqttSink, server: PlayedServer, version: Version = V5, properties: Properties = NONE) -> MqttSink:
@@ -239,6 +248,68 @@ def test_where_the_broker_lost_the_session_it_comes_again_as_new(server: PlayedS
     answer(server, Puback(publishes(server, 1)[0].packet_id))
     assert sink.barrier(time.monotonic() + 10) == {}
     assert sorted(told(sink)) == list(range(6))
+
+
+@pytest.mark.usefixtures("reconnects_at_once")
+def test_no_message_is_given_up_where_connections_end_before_a_ping_is_answered(
+    server: PlayedServer, make: MakeSink
+) -> None:
+    sink = opened(make(), server)
+    send(sink, *numbered(0, 3))
+    publishes(server, 3)
+    server.hang_up()
+    server.connect(session_present=True, grants=None)
+    publishes(server, 3)
+    server.hang_up()
+    for _ in range(4):
+        server.connect(session_present=True, grants=None)
+        server.expect(Pingreq)
+        assert not any(isinstance(one, Publish) for one in server.seen)
+        server.hang_up()
+    server.connect(session_present=True, grants=None)
+    server.expect(Pingreq)
+    answer(server, Pingresp())
+    (one,) = publishes(server, 1)
+    answer(server, Puback(one.packet_id))
+    two, three = publishes(server, 2)
+    assert [one.payload, two.payload, three.payload] == numbered(0, 3)
+    answer(server, Puback(two.packet_id), Puback(three.packet_id))
+    assert sink.barrier(time.monotonic() + 10) == {}
+    assert sorted(told(sink)) == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("reconnects_at_once")
+def test_a_message_is_given_up_only_at_the_third_connection_in_a_row_that_ends_at_it_alone(
+    server: PlayedServer, make: MakeSink
+) -> None:
+    sink = opened(make(window=2), server)
+    send(sink, *numbered(0, 4))
+    publishes(server, 2)
+    server.hang_up()
+    server.connect(session_present=True, grants=None)
+    publishes(server, 2)
+
+    def alone() -> Publish:
+        server.hang_up()
+        server.connect(session_present=True, grants=None)
+        server.expect(Pingreq)
+        answer(server, Pingresp())
+        return publishes(server, 1)[0]
+
+    for payload in (b"0", b"0"):
+        assert alone().payload == payload
+    answer(server, Puback(alone().packet_id))
+    assert [one.payload for one in publishes(server, 2)] == [b"1", b"2"]
+    for _ in range(3):
+        assert alone().payload == b"1"
+    two = alone()
+    assert two.payload == b"2"
+    answer(server, Puback(two.packet_id))
+    answer(server, Puback(publishes(server, 1)[0].packet_id))
+    lost = sink.barrier(time.monotonic() + 10)
+    assert list(lost) == [1]
+    assert 'published to "out" with no other on the way' in str(lost[1])
+    assert sorted(told(sink)) == [0, 2, 3]
 
 
 def test_a_released_message_of_qos_2_is_released_again_and_not_published_again(

@@ -15,6 +15,7 @@ from mqttclient import MqttClient
 from paho.mqtt.client import MQTTv5
 
 import streamer
+from connectors.backoff import Backoff
 from connectors.memory import Message, memory_topic
 from connectors.message import block_of
 from connectors.mqtt.sink import MqttSink
@@ -135,6 +136,26 @@ def test_a_message_larger_than_mosquitto_takes_is_refused_alone(start_mosquitto:
     assert "max_packet_size" in str(refused[1])
     assert sink.barrier(time.monotonic() + 30) == {}
     assert sorted(confirmed(sink)) == [0, 2]
+    sink.close()
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_message_at_which_mosquitto_ends_the_connection_is_lost_alone_and_the_others_go_on(
+    start_mosquitto: StartMosquitto, monkeypatch: pytest.MonkeyPatch, qos: int
+) -> None:
+    monkeypatch.setattr(Backoff, "wait", lambda backoff: 0.01)
+    broker = start_mosquitto(max_packet_size="1000")
+    sink = sink_to(broker.url, version="3.1.1", qos=qos)
+    sink.open()
+    values = [b"a", b"b", bytes(2000), b"c", b"d"]
+    assert sink.send(block_of([Message(value) for value in values]), time.monotonic() + 10) == {}
+    lost = sink.barrier(time.monotonic() + 120)
+    assert list(lost) == [2]
+    assert "this message of 2020 bytes" in str(lost[2])
+    assert "too large (mosquitto: max_packet_size)" in str(lost[2])
+    assert sorted(confirmed(sink)) == [0, 1, 3, 4]
+    assert sink.send(block_of([Message(b"e")], 5), time.monotonic() + 10) == {}
+    assert sink.barrier(time.monotonic() + 30) == {}
     sink.close()
 
 
