@@ -137,7 +137,7 @@ class Csv(Codec):
         if len(found) != 1:
             raise WireError(f"the payload has {len(found)} rows, a record has one")
         if len(found[0]) != len(names):
-            raise WireError(f"the row has {len(found[0])} fields, but there are {len(names)} columns")
+            raise WireError(self._other_count(found[0], names))
         row: dict[str, Any] = {}
         for name, field in zip(names, found[0], strict=True):
             read = self._read.get(name)
@@ -150,6 +150,14 @@ class Csv(Codec):
                     hint = _hint(field, self._config.decimal) if read is _number else ""
                     raise WireError(f'the field "{name}" is {field[:60]!r}, {error}{hint}') from None
         return row
+
+    def _other_count(self, fields: Sequence[str], names: Sequence[str]) -> str:
+        if len(names) != 1:
+            return f"the row has {len(fields)} fields, but there are {len(names)} columns"
+        found = f'the row has {len(fields)} fields, but there is one column, "{names[0]}"'
+        if self._config.delimiter == "," and _NUMBER.fullmatch(_pointed(",".join(fields).strip(), ",")):
+            found += '; if numbers are written so, set delimiter: ";" and decimal: "," in the codec'
+        return found
 
     def _header(self, fields: Sequence[str]) -> tuple[str, ...]:
         if len(fields) > self._config.max_keys:
@@ -228,7 +236,7 @@ def _pointed(field: str, decimal: str) -> str:
 def _hint(field: str, decimal: str) -> str:
     """The hint of the error about a field that is a number with the other sign before its fraction."""
     other = "," if decimal == "." else "."
-    known = _NUMBER.fullmatch(_pointed(field, other)) is not None
+    known = other in field and _NUMBER.fullmatch(_pointed(field, other)) is not None
     return f'; if numbers are written so, set decimal: "{other}" in the codec' if known else ""
 
 

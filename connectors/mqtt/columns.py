@@ -37,12 +37,17 @@ NO_TOPIC: Final = ""
 
 
 class Columns:
-    """Makes blocks of records of one source. `key` is the named level that becomes the key."""
+    """Makes blocks of records of one source.
 
-    def __init__(self, source: str, patterns: TopicPatterns, key: str | None) -> None:
+    `key` is the named level that becomes the key; with `empty_is_none` a message with an empty payload, with which a
+    retained message is removed, has no payload.
+    """
+
+    def __init__(self, source: str, patterns: TopicPatterns, key: str | None, *, empty_is_none: bool = False) -> None:
         self._source = source
         self._patterns = patterns
         self._key = key
+        self._empty_is_none = empty_is_none
 
     def records(self, taken: Taken, lane: Lane) -> Records:
         """The records of these messages; those whose topic or properties break the rules of MQTT are its `faults`."""
@@ -55,7 +60,7 @@ class Columns:
         extras = _Extras(taken, topics, self._patterns)
         return Records(
             self._source,
-            taken.payloads,
+            _without_empty(taken.payloads) if self._empty_is_none else taken.payloads,
             keys,
             taken.positions,
             [Span(lane, 0, count)],
@@ -67,6 +72,10 @@ class Columns:
             extras=extras,
             faults=_faults(taken.parts),
         )
+
+
+def _without_empty(payloads: Spans) -> Spans:
+    return Spans(payloads.buffer, payloads.starts, np.where(payloads.lengths == 0, -1, payloads.lengths))
 
 
 def _topics(parts: Sequence[Part]) -> Coded:

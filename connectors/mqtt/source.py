@@ -100,7 +100,7 @@ class MqttSource(Source):
         topic = config.canary_topic
         self._canary = None if config.canary is None or topic is None else Canary(topic, config.canary.every)
         self._filter = TopicFilter(patterns, shard, topic)
-        self._columns = Columns(self.name, patterns, config.key)
+        self._columns = Columns(self.name, patterns, config.key, empty_is_none=config.tombstones != "forward")
         self._patterns = patterns
         self._native: ModuleType | None = None
         self._arrivals = Arrivals(config.max_packet, self._arrived, self._passed_by, config.hot_path)

@@ -268,7 +268,9 @@ class MqttEndpointSource(Source):
             spans.append(Span(lane, len(all_of_them), len(all_of_them) + len(arrivals)))
             keys += [line.client_id.encode()] * len(arrivals)
             all_of_them += arrivals
-        values = [arrival.payload for arrival in all_of_them]
+        values: list[bytes | None] = [arrival.payload for arrival in all_of_them]
+        if self.config.tombstones != "forward":
+            values = [value or None for value in values]
         return Records(
             self.name,
             values,
@@ -277,7 +279,7 @@ class MqttEndpointSource(Source):
             spans,
             Coded.of([arrival.topic for arrival in all_of_them]),
             [0] * len(spans),
-            sum(map(len, values)) + sum(len(key or b"") for key in keys),
+            sum(len(value or b"") for value in (*values, *keys)),
             headers=lambda: _headers(all_of_them),
             timestamps=lambda: np.array([arrival.at for arrival in all_of_them], np.int64),
             extras={name: partial(self._extra, name, all_of_them) for name in self.config.record_names},

@@ -99,6 +99,18 @@ def test_a_decimal_comma_that_the_codec_does_not_know_is_told_with_what_to_set()
     )
 
 
+def test_a_bare_number_with_a_comma_is_told_with_what_to_set() -> None:
+    number, words, large = read({"type": "csv", "names": ["t"], "types": {"t": "number"}}, b"21,5", b"a,b", b"1e400")
+    assert str(number) == (
+        'the row has 2 fields, but there is one column, "t"; if numbers are written so, set delimiter: ";" and '
+        'decimal: "," in the codec'
+    )
+    assert str(words) == 'the row has 2 fields, but there is one column, "t"'
+    assert str(large) == "the field \"t\" is '1e400', which is beyond the largest number, 1.8e308"
+    set_so = {"type": "csv", "names": ["t"], "types": {"t": "number"}, "delimiter": ";", "decimal": ","}
+    assert read(set_so, b"21,5", b"-3") == [Data({"t": 21.5}), Data({"t": -3.0})]
+
+
 def test_a_long_text_is_read_up_to_max_bytes() -> None:
     text = "x" * 200_000
     (row,) = read({"type": "csv", "names": ["id", "text"]}, f"a,{text}".encode())

@@ -125,6 +125,15 @@ class TestWhatRecordsSay:
         assert [headers[0], headers[1]] == [[("trace", b"abc"), ("trace", b"def")], None]
         assert records.keys is None
 
+    @pytest.mark.parametrize(("tombstones", "empty"), [("forward", b""), ("skip", None), ("dead_letter", None)])
+    def test_an_empty_message_is_a_tombstone_where_the_service_says_what_becomes_of_those(
+        self, broker: FaultyMqtt, tombstones: str, empty: bytes | None
+    ) -> None:
+        with opened(broker, tombstones=tombstones) as reader:
+            broker.publish("factory/press/7", b"1", b"", b"2")
+            records = polled(reader, 3)
+        assert list(records.values) == [b"1", empty, b"2"]
+
     def test_a_level_can_be_the_key(self, broker: FaultyMqtt) -> None:
         with opened(broker, key="device") as reader:
             feed(broker, 0, 1, "factory/press/7")

@@ -113,6 +113,17 @@ def test_a_message_is_acknowledged_when_it_is_done_and_not_before(qos: int, vers
         assert sent.is_published()
 
 
+@pytest.mark.parametrize(("tombstones", "empty"), [("forward", b""), ("skip", None)])
+def test_an_empty_message_is_a_tombstone_where_the_service_says_what_becomes_of_those(
+    tombstones: str, empty: bytes | None, serve: Serve
+) -> None:
+    reader, source = serve(tombstones=tombstones)
+    with client(source) as device:
+        for payload in (b"x", b""):
+            device.client.publish("t", payload, 1)
+        assert [one.message.value for one in reader.take(2)] == [b"x", empty]
+
+
 def test_acknowledgements_leave_in_the_order_of_arrival_only_for_what_is_done(serve: Serve) -> None:
     reader, source = serve()
     device = Bare(source)
