@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, NoReturn
 
-from pipelines.errors import DataError, ValueNotFoundError
+from pipelines.errors import DataError, ValueNotFoundError, WrongTypeError
 
 TOLERANCE = 1e-5
 """Coordinates and probabilities that differ by less are equal, as in Konduit Serving."""
@@ -16,7 +16,8 @@ class BoundingBox:
 
     Made by `BoundingBox.center(cx, cy, h, w)` or `BoundingBox.corners(x1, x2, y1, y2)` (mind the order: height
     before width, both x before both y), or by keyword: `BoundingBox(x1=0, x2=1, y1=0, y2=1, label="cat")`.
-    Fractions or pixels; nothing is validated. Either form answers `x1 x2 y1 y2 cx cy width height`.
+    Fractions or pixels; of the coordinates nothing is checked. Raises `WrongTypeError` for a label that is no text.
+    Either form answers `x1 x2 y1 y2 cx cy width height`.
     Two boxes are equal if their corners and probabilities agree within 1e-5 and their labels are the same.
     """
 
@@ -101,7 +102,7 @@ class BoundingBox:
         self._b = float(b)  # type: ignore[arg-type]
         self._c = float(c)  # type: ignore[arg-type]
         self._d = float(d)  # type: ignore[arg-type]
-        self.label = label
+        self.label = label if label is None or isinstance(label, str) else _no_label(label)
         self.probability = None if probability is None else float(probability)
 
     @property
@@ -173,8 +174,9 @@ class BoundingBox:
 class Point:
     """A point of one or more coordinates with an optional label and probability: `Point([0.5, 0.25], label="nose")`.
 
-    Raises `DataError` without a coordinate. Two points are equal if they have the same number of coordinates,
-    these and the probabilities agree within 1e-5, and their labels are the same.
+    Raises `DataError` without a coordinate, `WrongTypeError` for a label that is no text.
+    Two points are equal if they have the same number of coordinates, these and the probabilities agree
+    within 1e-5, and their labels are the same.
     """
 
     __slots__ = ("coords", "label", "probability")
@@ -187,7 +189,7 @@ class Point:
         self.coords = tuple(map(float, coords))
         if not self.coords:
             raise DataError("a Point needs at least one coordinate")
-        self.label = label
+        self.label = label if label is None or isinstance(label, str) else _no_label(label)
         self.probability = None if probability is None else float(probability)
 
     def copy(self) -> Point:
@@ -251,6 +253,10 @@ class Point:
     def __repr__(self) -> str:
         coords = ", ".join(f"{coordinate:g}" for coordinate in self.coords)
         return f"Point({', '.join([f'[{coords}]', *_label_parts(self.label, self.probability)])})"
+
+
+def _no_label(label: object) -> NoReturn:
+    raise WrongTypeError(f"a label is a text, not {label!r}; str(...) makes one of a number")
 
 
 def _close(a: float, b: float) -> bool:

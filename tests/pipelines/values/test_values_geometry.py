@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from pipelines.errors import DataError, ValueNotFoundError
+from pipelines.errors import DataError, ValueNotFoundError, WrongTypeError
 from pipelines.values import BoundingBox, Point
 
 
@@ -103,6 +106,22 @@ def test_a_coordinate_that_is_nan_equals_nan_only_as_values_of_records_do() -> N
     assert BoundingBox.corners(nan, 1, 0, 1) != BoundingBox.corners(0, 1, 0, 1)
     assert Point([nan, 0.5]) == Point([nan, 0.5])
     assert Point([0.5, nan]) != Point([nan, 0.5])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda label: BoundingBox.corners(0, 1, 0, 1, label),
+        lambda label: BoundingBox.center(0.5, 0.5, 1, 1, label),
+        lambda label: BoundingBox(x1=0, x2=1, y1=0, y2=1, label=label),
+        lambda label: Point([0.5], label),
+    ],
+)
+@pytest.mark.parametrize("number", [0, 7, 1.5])
+def test_the_number_of_a_class_is_no_label(make: Callable[[Any], BoundingBox | Point], number: float) -> None:
+    """JSON would be written that no reader takes, and protobuf would lose the class 0."""
+    with pytest.raises(WrongTypeError, match=rf"^a label is a text, not {number}; str\(\.\.\.\) makes one"):
+        make(number)
 
 
 def test_their_text_form_shows_what_was_given() -> None:
