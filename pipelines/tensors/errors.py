@@ -13,8 +13,8 @@ class BoundsError(DataError, IndexError):
     """An index beyond an axis, or values of another number than there is room for. Nothing was changed."""
 
 
-class ReadOnlyError(DataError, TypeError):
-    """A write to memory that must not be written to."""
+class ReadOnlyError(DataError, TypeError, AttributeError):
+    """A write to memory that must not be written to; an `AttributeError` too, as views of such memory lack `put`."""
 
 
 class ReleasedError(DataError, ValueError):

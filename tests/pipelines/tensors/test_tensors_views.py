@@ -72,6 +72,7 @@ def test_a_read_only_view_has_no_way_to_write() -> None:
     with pytest.raises(ReadOnlyError, match=r"has no put\(\); writable\(\) makes a view that has"):
         view.put(1.0, 0, 0)  # type: ignore[attr-defined]
     assert not hasattr(tensors.TensorView, "put")
+    assert not hasattr(view, "put")
     assert not memory.any()
 
 
