@@ -60,6 +60,7 @@ class Endpoint:
             users=how.users,
             window=how.window,
             max_packet=how.limits.max_packet,
+            name=self.name,
         )
         server = Server(
             handler, how.host, how.port, limits=how.limits, context=how.context, aliases=how.window, name=self.name

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from connectors.mqtt.endpoint.client import Client
+from connectors.mqtt.endpoint.complaints import Complaints
 from connectors.mqtt.endpoint.inbox import Arrival, Inbox, Line
 from connectors.mqtt.endpoint.replies import Replies, Reply
 from connectors.mqtt.protocol.packets import (
@@ -36,6 +37,8 @@ _MAX_WINDOW = 100
 _MAX_LINE = 1000
 """Messages of one client that may wait to be polled; beyond that the client is not read."""
 _LOOK_AFTER = 1.0
+_SOON = 5.0
+"""Seconds since a client was heard, within which one that takes over its id is hardly the same one."""
 
 
 @dataclass(slots=True)
@@ -74,6 +77,7 @@ class EndpointHandler(Handler):
         users: Mapping[str, str] | None,
         window: int,
         max_packet: int,
+        name: str = "mqtt_endpoint",
     ) -> None:
         self.counts = Counts()
         self._inbox = inbox
@@ -86,6 +90,7 @@ class EndpointHandler(Handler):
         self._by_line: dict[Line, Client] = {}
         self._paused: set[Client] = set()
         self._look_at = 0.0
+        self._complaints = Complaints(name)
 
     def connected(self, connection: Connection, connect: Connect) -> None:
         """As `Handler.connected`."""
@@ -98,6 +103,13 @@ class EndpointHandler(Handler):
             assigned = connection.client_id = f"auto-{uuid.uuid4().hex}"
         before = self._clients.pop(connection.client_id, None)
         if before is not None:
+            if time.monotonic() - before.connection.heard_at < _SOON:
+                self.sent_away(
+                    connection.client_id,
+                    connection.address,
+                    "it takes over the client id of a connection that was in use until now; each device needs a client "
+                    "id of its own",
+                )
             before.connection.close(ReasonCode.SESSION_TAKEN_OVER)
         asked = connect.properties.receive_maximum or _MAX_WINDOW
         self.counts.clients += 1
@@ -170,6 +182,10 @@ class EndpointHandler(Handler):
         self._inbox.end(client.line)
         for reply in client.left():
             self._give_up(reply)
+
+    def sent_away(self, client_id: str, address: str, reason: str) -> None:
+        """As `Handler.sent_away`."""
+        self._complaints.tell(client_id, address, reason)
 
     def tick(self, now: float) -> None:
         """As `Handler.tick`."""
@@ -272,6 +288,11 @@ class EndpointHandler(Handler):
             return False
         if not self._listens_to(packet.topic):
             self.counts.refused += 1
+            self.sent_away(
+                client.connection.client_id,
+                client.connection.address,
+                f"its message for {packet.topic[:100]!r} is refused, as no filter of `topics` matches",
+            )
             self._refuse(client, packet)
             return False
         return self._has_room(client, packet, before)

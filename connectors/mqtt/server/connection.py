@@ -23,6 +23,12 @@ ROOM: Final = 256 * 2**10
 """Bytes waiting to be written, above which a connection has no `room` for more messages."""
 _READ: Final = 64 * 2**10
 _LONGEST_REASON: Final = 200
+_NO_FAULT: Final = (
+    ReasonCode.SERVER_SHUTTING_DOWN,
+    ReasonCode.SESSION_TAKEN_OVER,
+    ReasonCode.KEEP_ALIVE_TIMEOUT,
+    ReasonCode.UNSPECIFIED_ERROR,
+)
 _QUICK_ACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 
 
@@ -47,6 +53,8 @@ class Connection:
         self.closing = False
         self.reason = ""
         """Why it ended, for logs."""
+        self.at_fault = False
+        """Whether it ended because the client was refused, broke a rule or exceeded a limit."""
         self.disconnect: Disconnect | None = None
         """The client's DISCONNECT."""
         self.heard_at = now
@@ -99,6 +107,7 @@ class Connection:
             self.send(Connack(False, reason, Properties(reason_string=text[:_LONGEST_REASON] or None)))
         else:
             self.send(Connack(False, reason if reason in RETURN_CODES else ReasonCode.SERVER_UNAVAILABLE))
+        self.at_fault = True
         self._end(text or reason.text)
 
     def send(self, *packets: Packet) -> None:
@@ -119,6 +128,7 @@ class Connection:
         """End the connection once all queued bytes are written, in MQTT 5 with a DISCONNECT of this reason."""
         if self.closing:
             return
+        self.at_fault = reason is not None and reason not in _NO_FAULT
         if reason is not None and self.accepted and self.version == V5:
             self._out += encode(Disconnect(reason, Properties(reason_string=text[:_LONGEST_REASON] or None)), V5)
         self._end(text or (reason.text if reason is not None else "closed"))
@@ -175,6 +185,7 @@ class Connection:
             self.changed(self)
             return
         except OSError as error:
+            self.at_fault = True
             self._cut(f"no TLS: {error}")
             return
         self.handshaking = False

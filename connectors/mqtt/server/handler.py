@@ -34,6 +34,10 @@ class Handler(ABC):
     def gone(self, connection: Connection) -> None:
         """A connection that was accepted has ended; `connection.reason` says why."""
 
+    def sent_away(self, client_id: str, address: str, reason: str) -> None:
+        """The server has ended a connection, or refused it: the client broke a rule, or exceeded a limit. `client_id`
+        is empty if it is not known."""
+
     def writable(self, connection: Connection) -> None:
         """A connection that had no `room` has some again."""
 

@@ -201,6 +201,9 @@ class Server:
             if len(self.connections) >= self.limits.connections:
                 self.refused += 1
                 sock.close()
+                self._handler.sent_away(
+                    "", f"{address[0]}:{address[1]}", f"there are {self.limits.connections} connections already"
+                )
                 continue
             self._admit(sock, f"{address[0]}:{address[1]}")
 
@@ -255,6 +258,10 @@ class Server:
             self._watch(connection)
 
     def _let_go(self, connection: Connection) -> None:
+        if connection.at_fault:
+            connection.at_fault = False
+            with self._guarding(connection):
+                self._handler.sent_away(connection.client_id, connection.address, f"disconnected: {connection.reason}")
         if connection.accepted:
             connection.accepted = False
             with self._guarding(connection):

@@ -124,6 +124,45 @@ def test_an_empty_message_is_a_tombstone_where_the_service_says_what_becomes_of_
         assert [one.message.value for one in reader.take(2)] == [b"x", empty]
 
 
+def test_the_log_says_which_client_is_sent_away_or_sends_elsewhere_and_why_once(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, source = serve(topics=["t"])
+    with client(source, "pump-7", version=MQTTv311) as device:
+        for _ in range(3):
+            device.client.publish("elsewhere", b"x", 1).wait_for_publish(30)
+    bare = Bare(source)
+    bare.send(b"\x00\x00")
+    assert until(lambda: "disconnected" in caplog.text, 30)
+    told = [record.getMessage() for record in caplog.records if "client" in record.getMessage()]
+    assert len(told) == 2
+    assert "client 'pump-7' at 127.0.0.1:" in told[0]
+    assert "its message for 'elsewhere' is refused, as no filter of `topics` matches" in told[0]
+    assert "client 'bare' at 127.0.0.1:" in told[1]
+    assert "disconnected: MQTT: " in told[1]
+
+
+def test_the_log_says_that_two_devices_have_the_same_client_id(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    _, source = serve()
+    with client(source, "pump-7"), client(source, "pump-7"):
+        assert until(lambda: "each device needs a client id of its own" in caplog.text, 30)
+
+
+def test_a_refused_login_is_in_the_log_and_thousands_of_them_do_not_flood_it(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, source = serve(users={"known": "secret"})
+    for number in range(60):
+        refused = socket.create_connection(source.address)
+        refused.sendall(encode(Connect(f"device-{number}", version=V311), V311))
+        refused.settimeout(30)
+        assert refused.recv(4)[3] == 4
+        refused.close()
+    told = [record.getMessage() for record in caplog.records if "bad user name or password" in record.getMessage()]
+    assert len(told) == 20
+    assert "client 'device-0' at 127.0.0.1:" in told[0]
+
+
 def test_acknowledgements_leave_in_the_order_of_arrival_only_for_what_is_done(serve: Serve) -> None:
     reader, source = serve()
     device = Bare(source)
