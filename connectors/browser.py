@@ -85,6 +85,8 @@ class Browser(ABC):
 
     lists_topics: bool = True
     """Whether the bus knows which topics there are; if not, `topics` is empty, and only says whether it answers."""
+    topics_end: bool = True
+    """Whether a topic has a last record; if not, a reader of it is never `at_end`."""
 
     @property
     @abstractmethod

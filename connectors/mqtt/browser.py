@@ -46,6 +46,7 @@ class MqttBrowser(Browser):
     """
 
     lists_topics = False
+    topics_end = False
 
     def __init__(self, login: Mapping[str, Any], config: MqttClientFields | None = None) -> None:
         self._login = dict(login)
@@ -76,6 +77,9 @@ class MqttBrowser(Browser):
     def sink(self, topic: str, name: str) -> Sink:
         from connectors.mqtt.sinkconfig import MqttSinkConfig
 
+        if named := [level for level in topic.split("/") if level.startswith("{") and level.endswith("}")]:
+            # A source matches any text there; published as it is, it would be one odd topic for all records.
+            raise DefinitionError(f'topic: "{topic[:100]}": write a text in place of {named[0][:100]}')
         fields = {**self._login, "topic": topic or "none", "client_id": _name(name), "name": name}
         return _made(MqttSinkConfig, fields).build()
 

@@ -15,6 +15,7 @@ from connectors.mqtt.columns import COLUMNS
 from connectors.mqtt.protocol.packets import Subscription
 from connectors.mqtt.protocol.reading import LARGEST
 from connectors.mqtt.protocol.topics import SHARE, TopicPatterns, matches, why_no_name
+from connectors.mqtt.qos import Qos
 from connectors.mqtt.session.settings import Settings
 from connectors.units import Duration, OneOrMore, Size
 from pipelines.errors import DefinitionError, nearest
@@ -89,7 +90,7 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
     """The type of connector."""
     topics: OneOrMore = Field(min_length=1)
     """Topic filters; one text instead of a list is one filter. A level may have a name, which `into` and topics of sinks can use: `factory/{line}/{device}/+`."""  # noqa: E501
-    qos: Literal[0, 1, 2] = 1
+    qos: Qos = 1
     """The QoS of the subscriptions: 0 at most once, 1 at least once, 2 as 1 with one more round trip, for brokers that need it. Messages that were published with a lower QoS keep it."""  # noqa: E501
     expiry: Annotated[Duration, Field(le=_LONGEST_EXPIRY)] | None = None
     """How long the broker keeps the session and its messages while the service is away: by default 1h, and 0 with `qos: 0`. A broker of MQTT 3.1.1 keeps it for good."""  # noqa: E501

@@ -16,6 +16,7 @@ from connectors.mqtt.protocol.packets import Publish, Will
 from connectors.mqtt.protocol.properties import Place, Properties, encode_properties
 from connectors.mqtt.protocol.topics import why_no_name
 from connectors.mqtt.publishing.style import Style
+from connectors.mqtt.qos import Qos
 from connectors.mqtt.session.settings import Settings
 from connectors.units import Duration, OneOrMore, Size
 from pipelines.errors import DefinitionError
@@ -47,7 +48,7 @@ class Announcement(BaseModel):
     """Its topic; not made from values."""
     payload: str = ""
     """Its payload."""
-    qos: Literal[0, 1, 2] = 1
+    qos: Qos = 1
     """Its QoS."""
     retain: bool = True
     """Whether the broker keeps it for later subscribers."""
@@ -93,7 +94,7 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
     """The topic; may be made from values: `results/{device}`, `{record.topic}/out`, `{record.response_topic}`. Then `topics` says which are allowed."""  # noqa: E501
     topics: OneOrMore = ()
     """Topics that may be made from values: names, or regular expressions that begin with ^."""
-    qos: Literal[0, 1, 2] = 1
+    qos: Qos = 1
     """The QoS of messages: 0 without acknowledgement (a message counts as confirmed when a ping sent after it is answered), 1 at least once, 2 with one more round trip."""  # noqa: E501
     retain: bool = False
     """Whether the broker keeps the last message of each topic for later subscribers. An empty payload removes it."""

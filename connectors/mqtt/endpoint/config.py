@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, field
 from connectors.config import Addressing, LocalPath, SinkConfig, SourceConfig
 from connectors.mqtt.protocol.reading import LARGEST
 from connectors.mqtt.protocol.topics import SHARE, TopicPatterns
+from connectors.mqtt.qos import Qos
 from connectors.units import Duration, OneOrMore, Size
 from pipelines.errors import DefinitionError
 from pipelines.plugins.requirements import Package
@@ -161,7 +162,7 @@ class MqttEndpointSinkConfig(SinkConfig):
     """The topic of the answer; may be made from values. Only the client that sent the record gets it, whether it has subscribed or not."""  # noqa: E501
     response_topic: bool = True
     """Whether the answer to a request with a response topic (MQTT 5) goes there instead of to `topic`. The answer has the request's correlation data in any case."""  # noqa: E501
-    qos: Literal[0, 1, 2] = 1
+    qos: Qos = 1
     """The QoS of answers: with 1 and 2 they are confirmed when the client has acknowledged them, with 0 when they are sent."""  # noqa: E501
     headers: bool = True
     """Whether the record's user properties go with its result (MQTT 5)."""

@@ -64,6 +64,11 @@ def tap(
     take, name = (place_of_sink, sink) if source is None else (place_of_source, source)
     options = {"--sink": sink, "--source": source, "--topic": named}
     place = place_named(topic, take, name, options, codec, bootstrap, client)
+    if end and not place.bus.topics_end:
+        raise typer.BadParameter(
+            "--end: a topic there has no end: the broker sends retained messages, and others as they are published; "
+            "end with --count, or with Ctrl-C"
+        )
     how = codec_of(place.codec)
     hint = Hint(in_file=codec is None and is_service_file(topic))
     stop = threading.Event()

@@ -73,6 +73,8 @@ def test_a_wrong_topic_or_field_is_told_in_one_line() -> None:
     found = bus("mqtt://127.0.0.1:1", None)
     with pytest.raises(DefinitionError, match=r'^topic: nothing can be published to "a/#": a topic name holds no wild'):
         found.sink("a/#", "send")
+    with pytest.raises(DefinitionError, match=r'^topic: "a/\{device\}": write a text in place of \{device\}$'):
+        found.sink("a/{device}", "send")
     with pytest.raises(DefinitionError, match=r"^topics: topic 'a/#/b': the wildcard # must be the whole last level$"):
         found.reader("a/#/b", "tap")
     with pytest.raises(DefinitionError, match=r'^usrname: no such field; did you mean "username"'):

@@ -11,12 +11,21 @@ from pydantic import ValidationError
 from connectors.mqtt.address import Address
 from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.protocol.packets import V5, V311
+from connectors.mqtt.sinkconfig import MqttSinkConfig
 from connectors.mqtt.topicfilter import shard_of
 from pipelines.errors import DefinitionError
 
 
 def made(**fields: Any) -> MqttSourceConfig:
     return MqttSourceConfig.model_validate({"topics": "factory/{line}/{device}/+", **fields})
+
+
+def test_a_qos_may_come_from_a_variable_of_the_environment() -> None:
+    """`qos: ${QOS:-1}`: variables are texts."""
+    assert [made(qos=qos).qos for qos in ("0", "1", "2", 2)] == [0, 1, 2, 2]
+    assert MqttSinkConfig.model_validate({"topic": "a", "qos": "2", "will": {"topic": "b", "qos": "0"}}).qos == 2
+    with pytest.raises(ValidationError, match="0, 1 or 2"):
+        made(qos="3")
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,22 @@ def test_tap_shows_what_a_message_says_besides_its_payload(cli: Any, broker: Fau
     assert "duplicate" not in out
 
 
+def test_the_end_of_a_topic_that_has_none_is_refused_at_once(cli: Any, broker: FaultyMqtt) -> None:
+    result = cli("tap", "press/#", "-b", broker.url, "--end")
+    assert result.code == 2
+    assert "--end: a topic there has no end" in result.err
+    assert "--count" in result.err
+
+
+def test_a_field_that_is_a_number_can_be_set_for_a_command(cli: Any, broker: FaultyMqtt, tmp_path: Path) -> None:
+    """`-X qos=0`, as `qos: ${QOS}` in a service file: a text."""
+    records = tmp_path / "records.jsonl"
+    records.write_text('{"x": 1}\n')
+    result = cli("send", "press", str(records), "-b", broker.url, "--codec", "json", "-X", "qos=0")
+    assert result.code == 0, result.err
+    assert "1 record sent to press" in result.out + result.err
+
+
 def test_a_json_file_that_is_sent_reaches_an_mqtt_subscriber(cli: Any, broker: FaultyMqtt, tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text('{"x": 1}')
     with MqttClient(broker.host, broker.port) as client:
