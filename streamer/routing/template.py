@@ -90,10 +90,12 @@ class Allowed:
         if topic in self.names:
             return True
         # `$` also matches before a line end, which no bus allows in a name.
-        return topic.isprintable() and any(pattern.match(topic) for pattern in self.patterns)
+        return bool(topic) and topic.isprintable() and any(pattern.match(topic) for pattern in self.patterns)
 
 
 def _why_not(topic: str) -> str:
+    if not topic:
+        return "the topic is empty, as the values are that it is made of"
     hidden = next((sign for sign in topic if not sign.isprintable()), None)
     if hidden is None:
         return f"the topic {topic[:100]!r} is not among the sink's `topics`"

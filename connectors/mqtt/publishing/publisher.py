@@ -339,10 +339,14 @@ class Publisher:
             return
         self._suspicion.progress()
         if of_publish(reason) is not Outcome.RETRIABLE:
-            text = f"{reason.text}{f': {said}' if said else ''}"
-            if reason is ReasonCode.NOT_AUTHORIZED:
-                text += f'; allow client id "{self._client_id}" to publish to "{self._style.topic}"'
-            self._lose(numbers, ConnectorError(f"sink {self._name}: the broker refuses the message: {text}"))
+            for number in numbers.tolist():
+                block = self._in_flight.block_of(number)
+                topic = block.topic(number - block.first)
+                text = f"{reason.text}{f': {said}' if said else ''}"
+                if reason is ReasonCode.NOT_AUTHORIZED:
+                    text += f'; allow client id "{self._client_id}" to publish to "{topic}"'
+                refusal = f'sink {self._name}: the broker refuses the message for "{topic}": {text}'
+                self._lose(np.array([number]), ConnectorError(refusal))
             return
         if time.monotonic() >= self._hold_until:
             wait = self._backoff.wait()

@@ -314,6 +314,12 @@ def test_a_topic_that_is_not_allowed_is_a_failed_record() -> None:
     assert r"'dog-1\n' holds U+000A, which cannot be seen" in str(got.failed[103])
 
 
+def test_a_record_whose_topic_would_be_empty_fails_and_goes_to_no_other_topic() -> None:
+    got = selection(BoxConfig(topic="{label}", topics=("^.*$",)), "box").apply(batch_of(label=["a", "", "b"]))
+    assert got.topics == ["a", "b"]
+    assert "the topic is empty, as the values are" in str(got.failed[101])
+
+
 def test_a_value_that_only_the_record_has_is_told_with_its_name() -> None:
     batch = recorded(batch_of(x=[1]), [b"m1"])
     for topic, words in (

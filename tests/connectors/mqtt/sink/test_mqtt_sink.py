@@ -410,6 +410,18 @@ def test_a_message_that_the_broker_refuses_is_lost_alone_and_named(server: Playe
     assert sink.barrier(time.monotonic() + 10) == {}
 
 
+def test_a_refused_message_is_told_with_its_own_topic(server: PlayedServer, make: MakeSink) -> None:
+    sink = opened(make(), server)
+    block = [Message(b"1", topic="a/1"), Message(b"2", topic="a/2")]
+    assert sink.send(block_of(block), time.monotonic() + 10) == {}
+    for one in publishes(server, 2):
+        answer(server, Puback(one.packet_id, ReasonCode.NOT_AUTHORIZED))
+    lost = sink.barrier(time.monotonic() + 10)
+    for row, topic in enumerate(("a/1", "a/2")):
+        assert f'refuses the message for "{topic}": not authorized' in str(lost[row])
+        assert str(lost[row]).endswith(f'to publish to "{topic}"')
+
+
 def test_a_broker_without_room_is_tried_again_and_order_is_kept_among_those(
     server: PlayedServer, make: MakeSink, caplog: pytest.LogCaptureFixture
 ) -> None:
