@@ -22,6 +22,8 @@ _FRAME: Final = 5
 """Bytes before a payload of a schema registry: 0 and the id of the schema."""
 _MOST_ID: Final = 1 << 24
 _REGISTRY: Final = {"url": "http://localhost:8081"}
+_COMPRESSED: Final[dict[str, Any]] = {"type": "compressed", "codec": "NAME"}
+"""The setting for a compressed payload whose content is not known."""
 _XERIAL: Final = b"\x82SNAPPY\x00"
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.:/-]*")
 
@@ -98,7 +100,7 @@ def _compressed(payload: bytes) -> Fitting | None:
     except Exception:  # noqa: BLE001 - damaged, too large, or a package is missing: the content stays unknown
         inside = None
     if inside is None or inside.codec is None:
-        return Fitting({"type": "compressed", "codec": "NAME"}, f"{form.name} of a payload that is not known")
+        return Fitting(_COMPRESSED, f"{form.name} of a payload that is not known")
     return Fitting(
         {"type": "compressed", "codec": inside.codec}, f"{form.name}{inside.why and f' of a payload {inside.why}'}"
     )
@@ -158,7 +160,8 @@ class CodecHints:
             payload = decoded.records.values[row - decoded.first]
             if isinstance(payload, bytes) and 0 < len(payload) <= LARGEST:
                 found = fitting_codec(payload)
-                if found is not None and found.codec == self._own[decoded.source]:
+                own = self._own[decoded.source]
+                if found is not None and (found.codec == own or (found.codec is _COMPRESSED and own == "compressed")):
                     found = None
                 self._found[decoded.source] = found
                 if found is not None:

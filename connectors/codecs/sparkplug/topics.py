@@ -61,7 +61,10 @@ def _address(topic: str) -> Address | None:
     if space != _SPACE:
         return None
     if parts[:1] == ["STATE"]:
-        raise WireError("a STATE message of a host is no Sparkplug payload: it is JSON; leave its topic out")
+        raise WireError(
+            f"a STATE message of a host is no Sparkplug payload: it is JSON; {_SPACE}/+/+/+ and {_SPACE}/+/+/+/+ in "
+            f"place of {_SPACE}/# match all other messages"
+        )
     group, message, edge, device = (*parts, "", "", "", "")[:4]
     known = (message in _NODE_TYPES and len(parts) == 3) or (message in _DEVICE_TYPES and len(parts) == 4)
     if not known or not all(parts):

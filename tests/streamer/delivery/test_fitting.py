@@ -120,6 +120,14 @@ def test_nothing_is_said_of_records_that_are_only_broken(
     assert not hints(caplog)
 
 
+def test_nothing_is_said_of_a_damaged_payload_under_the_codec_that_decompresses_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cut = gzip.compress(b'{"a": 1}', mtime=0)[:15]
+    streamer.testing.run(service("on_error: drop", codec="{type: compressed, codec: json}"), [cut])
+    assert not hints(caplog)
+
+
 def test_a_codec_that_breaks_costs_only_the_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RecursionError
