@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -18,9 +19,10 @@ class Feature(Config):
 
     field: Key
     """Key of the value: a number, a bool (1 or 0), an array or a list of numbers; with `oneHot` also text."""
-    default: float | None = None
+    default: Annotated[float, Field(allow_inf_nan=True)] | None = None
     """Number for a record that lacks the key: one number, also if other records have an array there; with `columns` it
-    is repeated k times, with `oneHot` for each category. Without a default such a record fails."""
+    is repeated k times, with `oneHot` for each category. It may be NaN (`.nan` in YAML), which many models of decision
+    trees take for a missing value. Without a default such a record fails."""
     one_hot: Annotated[tuple[str | bool | int, ...], Field(min_length=1)] | None = None
     """The known categories, in order: the value becomes as many numbers, 1 at its category and 0 elsewhere."""
     unknown: Literal["fail", "zeros"] = "fail"
@@ -60,6 +62,9 @@ def written(features: Sequence[Feature], form: Form) -> list[Any]:
     found: list[Any] = []
     for feature in features:
         own = {key: value for key, value in feature.to_dict(form).items() if value != _DEFAULTS.get(key)}
+        if form == "json" and feature.default is not None and not math.isfinite(feature.default):
+            # JSON has no such numbers; as texts they are read.
+            own["default"] = str(feature.default)
         found.append(feature.field if own.keys() == {"field"} else own)
     return found
 

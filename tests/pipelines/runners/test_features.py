@@ -82,6 +82,14 @@ def test_a_default_may_be_no_number_at_all() -> None:
     assert math.isnan(found[0])
 
 
+@pytest.mark.parametrize("default", [math.nan, math.inf, -math.inf])
+def test_a_default_that_is_not_finite_is_written_to_json_and_yaml_and_read_again(default: float) -> None:
+    pipeline = pipelines.Sequence([Features([{"field": "a", "default": default}])])
+    for text in (pipeline.to_json(), pipeline.to_yaml()):
+        with pipelines.loads(text).open() as executor:
+            assert executor.run({"b": 1})["features"].tolist() == pytest.approx([default], nan_ok=True)
+
+
 def test_a_text_among_a_thousand_numbers_fails_its_record_alone() -> None:
     records: list[dict[str, Any]] = [{"a": float(i), "b": i} for i in range(1000)]
     records[500]["a"] = "hot"
