@@ -87,7 +87,9 @@ def test_a_default_that_is_not_finite_is_written_to_json_and_yaml_and_read_again
     pipeline = pipelines.Sequence([Features([{"field": "a", "default": default}])])
     for text in (pipeline.to_json(), pipeline.to_yaml()):
         with pipelines.loads(text).open() as executor:
-            assert executor.run({"b": 1})["features"].tolist() == pytest.approx([default], nan_ok=True)
+            found = executor.run({"b": 1})
+        assert isinstance(found, Data)
+        assert found["features"].tolist() == pytest.approx([default], nan_ok=True)
 
 
 def test_a_text_among_a_thousand_numbers_fails_its_record_alone() -> None:
