@@ -183,6 +183,7 @@ class Agent:
             ok=self.meters.total("ok"),
             dead=self.meters.total("dead"),
             dropped=self.meters.total("dropped"),
+            failed=self.meters.total("failed"),
             seconds=seconds,
             reason=reason,  # type: ignore[arg-type]
             error=None if self._failure is None else _text(self._failure),

@@ -171,7 +171,7 @@ class RunLoop:
             if self.intakes:
                 # Lanes that ended during the last moments must not be acknowledged.
                 self._serve_control()
-                self._acknowledge(last=True)
+                self._acknowledge(last=True, failed=failed)
                 self._see_off_intakes()
         finally:
             if self._delivery is not None:
@@ -189,7 +189,7 @@ class RunLoop:
             confirming=self._confirming(ledger),
             drop_failed=service.on_error == "drop",
             tombstones={name: config.tombstones for name, config, _ in assembly.sources},
-            watch=FailureWatch(service.errors.stop_ratio, service.errors.over),
+            watch=FailureWatch(service.errors.stop_ratio, service.errors.over, service.errors.first_records),
             guarantee=self._guarantee,
             replays={name: source.replays for name, _, source in assembly.sources},
             codecs={name: codec_config(config.codec).type for name, config, _ in assembly.sources},
@@ -372,6 +372,8 @@ class RunLoop:
                 one.answer(self._marks_of(one.lanes))
 
     def _marks_of(self, lanes: Iterable[Lane]) -> Mapping[Lane, int]:
+        if self._open_delivery.withholds:
+            return {}
         return self._guarantee.on_revoke(self._open_delivery.ledger, lanes)
 
     def _commit(self) -> None:
@@ -424,9 +426,17 @@ class RunLoop:
                 if self.progress_at >= min(deadline, self._drain.confirm_until) or self._revoke_requests:
                     return error
 
-    def _acknowledge(self, sources: Collection[str] | None = None, *, last: bool = False) -> None:
-        """Have these sources (`None`: all) acknowledge the positions of complete records."""
-        marks = self._guarantee.on_commit(self._open_delivery.ledger, sources)
+    def _acknowledge(self, sources: Collection[str] | None = None, *, last: bool = False, failed: bool = False) -> None:
+        """Have these sources (`None`: all) acknowledge the positions of complete records.
+
+        Not while all records have failed since the start, unless a source gets no others before that, or this is the
+        `last` time. `failed`: the service has failed.
+        """
+        delivery = self._open_delivery
+        if delivery.withholds and (failed or not (last or self._held_up())):
+            marks: Mapping[Lane, int] = {}
+        else:
+            marks = self._guarantee.on_commit(delivery.ledger, sources)
         if not (marks or last):
             return
         for intake in self.intakes:

@@ -16,7 +16,9 @@ class Summary:
     dead: int
     """Records that went to the dead letter."""
     dropped: int
-    """Records that a step dropped on purpose, or that failed where `on_error: drop` is written down."""
+    """Records that a step dropped on purpose, and tombstones that were skipped."""
+    failed: int
+    """Records that failed and are lost: there is no dead letter (`on_error: drop`)."""
     seconds: float
     reason: Literal["stopped", "ended", "failed"]
     """`ended`: all sources came to their end."""

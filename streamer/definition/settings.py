@@ -121,6 +121,13 @@ class FailureSettings(Settings):
     """The service stops when more than this fraction of the last `over` records failed in the same step; 1: never."""
     over: Annotated[int, Field(ge=1)] = 200
     """The number of last records that are looked at."""
+    first: Annotated[int, Field(ge=0)] = 20
+    """The service also stops when so many records have come since its start and all of them failed in the same step. Until one succeeds it acknowledges none of them, so that they come again once the cause is mended. 0: this is not looked at, which is the default with `stop_ratio: 1`."""  # noqa: E501
+
+    @property
+    def first_records(self) -> int:
+        """`first`, or 0 if only `stop_ratio: 1` was written: whoever wants no stop says so once."""
+        return 0 if self.stop_ratio == 1 and "first" not in self.model_fields_set else self.first
 
 
 def _host_and_port(listen: str) -> str:

@@ -29,6 +29,7 @@ from streamer.delivery.guarantee import Guarantee
 from streamer.delivery.ledger import Confirmed, Ledger
 from streamer.delivery.ledgerentry import LedgerEntry
 from streamer.delivery.letterlog import LetterLog
+from streamer.delivery.losslog import LossLog
 from streamer.delivery.sending import messages_of, send_all, send_some
 from streamer.observe.metrics import RunMeters
 from streamer.routing.selection import select_all
@@ -75,8 +76,10 @@ class Delivery:
         self._routes = routes
         self._dead = dead
         self._drop_failed = drop_failed
+        self._failed_outcome = "failed" if drop_failed else "dead"
         self._tombstones = tombstones
         self._watch = watch
+        self._transactional = guarantee.transactional
         self._replays = {name: guarantee.on_loss(source) for name, source in replays.items()}
         self._sources = list(replays)
         self._rewind = rewind
@@ -84,6 +87,7 @@ class Delivery:
         self._patience = patience
         self._log = log
         self._letters = LetterLog(log, "dead letter")
+        self._lost = LossLog(log)
         self._shortened = LetterLog(log, "shortened dead letter")
         self._hints = CodecHints(log, codecs)
         self._not_replayed = {number for number, source in enumerate(replays) if replays[source] is Replays.NONE}
@@ -182,6 +186,13 @@ class Delivery:
             if not error.retriable:
                 raise
 
+    @property
+    def withholds(self) -> bool:
+        """Whether nothing may be acknowledged, as no record has succeeded since the start: if that is not the records'
+        fault, they are to come again. A transaction has committed its positions already.
+        """
+        return self._watch.none_succeeded and not self._transactional
+
     def keeps_up(self, seconds: float) -> bool:
         """Whether messages are confirmed within so many seconds, without `wait_for_confirmations`."""
         return self._confirming.keeps_up(seconds)
@@ -206,11 +217,13 @@ class Delivery:
 
     def close(self) -> None:
         """Release resources; called last."""
+        for told in (self._letters, self._shortened, self._lost):
+            told.tell(now=True)
         self._confirming.close()
 
     def release(self, *, now: bool = False) -> None:
         """Send the dead letters that were held back, once it is clear that not every record fails, or `now`."""
-        for told in (self._letters, self._shortened):
+        for told in (self._letters, self._shortened, self._lost):
             if told.untold:
                 told.tell(now=now)
         if not self._held_back:
@@ -261,11 +274,11 @@ class Delivery:
         """Send the messages and dead letters. The ledger expects all of them before the first is sent, so that no row
         counts as complete too early, even if an error is raised halfway.
         """
-        self._check(failed, rows=0 if decoded is None else len(decoded.rows))
+        decided, own = _decided(result, failed, decoded)
+        self._check(failed, rows=len(decided))
         for messages in blocks:
             self.ledger.expect(messages.rows if messages.row_range is None else messages.row_range)
         self._expect_letters(failed)
-        decided, own = _decided(result, failed, decoded)
         self.ledger.decide(decided)
         for route, messages in zip(self._routes, blocks, strict=True):
             refused = self._send(route, messages)
@@ -290,7 +303,10 @@ class Delivery:
         self._kept = [entry for entry in self._kept if entry.note.kept]
 
     def _check(self, failed: Failed, rows: int = 0) -> None:
-        """Stop the service if these failures, among `rows` new rows, mean that it must not go on."""
+        """Stop the service if these failures, among `rows` newly finished rows, mean that it must not go on.
+
+        Called before they are decided: afterwards the ledger no longer knows where a lost record came from.
+        """
         self._watch.add(rows, failed)
         if not failed:
             return
@@ -304,8 +320,10 @@ class Delivery:
             raise ServiceStopped(
                 f"{self._watch.text()}, so it is not the records: {failed[row]} (at {self._place(row)})"
                 f"{self._hint(row, failed[row])}; nothing of this batch was acknowledged. Mend it and start again, or "
-                f"raise errors.stop_ratio"
+                f"{self._watch.advice()}"
             )
+        if self._drop_failed:
+            self._lost.add(failed, self._place)
 
     def _hint(self, row: int, error: Exception) -> str:
         """Which codec would read the record, where it could not be decoded."""
@@ -456,7 +474,7 @@ class Delivery:
                 letters[row] = error
             else:
                 failed[row] = StepError.of(f"sink {route.name}", error)
-        self._count_rows("dropped", np.array(gone, np.int64))
+        self._count_rows("failed", np.array(gone, np.int64))
         if again:
             self._log.warning("messages were lost, their records come again", sink=route.name, rows=len(again))
             lanes = self.ledger.lanes_of(again)
@@ -469,7 +487,7 @@ class Delivery:
             for row in failed:
                 self.ledger.wait_for(row, 0 if self._drop_failed else 1)
             self._send_or_hold_letters(failed)
-            self._count_rows("dropped" if self._drop_failed else "dead", _numbers(failed))
+            self._count_rows(self._failed_outcome, _numbers(failed))
 
     def _send_letters_again(self, route: SinkRoute, lost: Mapping[int, ConnectorError]) -> None:
         """Send these lost letters again: unchanged if the error is retriable, else shorter."""
@@ -487,13 +505,13 @@ class Delivery:
             outcomes, source = self._confirming.outcomes, decoded.source
             outcomes[source, "ok"] += len(decided) - len(failed) - len(dropped)
             if failed:
-                outcomes[source, "dropped" if self._drop_failed else "dead"] += len(failed)
+                outcomes[source, self._failed_outcome] += len(failed)
             if dropped:
                 outcomes[source, "dropped"] += len(dropped)
             return
         lost = _numbers(failed)
         gone = np.array(dropped, np.int64)
-        self._count_rows("dropped" if self._drop_failed else "dead", lost)
+        self._count_rows(self._failed_outcome, lost)
         self._count_rows("dropped", gone)
         rows = as_array(decided)
         self._count_rows("ok", rows[~among(rows, np.concatenate([lost, gone]))])

@@ -24,6 +24,8 @@ from streamer.observe.stepmetrics import families
 
 SECONDS = (*BOUNDS, 30.0)
 """Upper bounds of the buckets of durations, in seconds."""
+OUTCOMES = ("ok", "dead", "dropped", "failed")
+"""How records end: with results, as dead letters, dropped on purpose, or failed and lost."""
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0)
 """Upper bounds of the buckets of batch sizes, in records."""
 
@@ -103,7 +105,7 @@ class ServiceMeters(Collector):
         self.sources = {name: SourceMeters() for name in sources}
         self.run = RunMeters()
         # From the start, as a rate needs a zero before the first of them.
-        self.run.outcomes.update({(name, outcome): 0 for name in sources for outcome in ("ok", "dead", "dropped")})
+        self.run.outcomes.update({(name, outcome): 0 for name in sources for outcome in OUTCOMES})
         self.in_flight: Callable[[], int] = lambda: 0
         self.oldest: Callable[[], float | None] = lambda: None
         self.lag: Callable[[], Mapping[tuple[str, int], int]] = dict
@@ -120,7 +122,7 @@ class ServiceMeters(Collector):
             source.profiler = profiler
 
     def outcome(self, source: str, outcome: str) -> int:
-        """Records of this source that ended so: ok, dead or dropped."""
+        """Records of this source that ended so: one of `OUTCOMES`."""
         return self.run.outcomes[source, outcome]
 
     def total(self, outcome: str) -> int:

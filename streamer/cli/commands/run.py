@@ -197,6 +197,8 @@ def _started(agent: Agent) -> str:
 
 def _ended(summary: Summary) -> str:
     counts = f"{summary.ok:,} ok, {summary.dead:,} dead, {summary.dropped:,} dropped"
+    if summary.failed:
+        counts += f", {summary.failed:,} failed and lost"
     return f"{summary.service}: {summary.reason} after {summary.seconds:.1f} s, {counts}"
 
 

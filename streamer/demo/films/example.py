@@ -51,7 +51,7 @@ def service(cameras: dict[str, str], listen: str, faces: Path, video: Path | Non
             "pipeline": pipelines.load(example / "cameras.pipeline.yaml"),
             "keep": ["camera", "time"],
             "sink": sinks,
-            "on_error": "drop",
+            "dead_letter": {"type": "file", "path": str(faces.with_name("dead.jsonl")), "format": "jsonl"},
         }
     )
 

@@ -98,7 +98,7 @@ def test_a_service_that_waits_to_write_its_results_says_so_in_ready_and_not_in_l
             return decode_rows(records, first, lambda payload: Data({"x": int(payload)}))
 
     use(CannotWrite(lambda: _gone(True) if away else None))
-    serving = serve(define(_same))
+    serving = serve(define(_same, errors={"first": 0}))
     serving.feed(1, 2, 3)
     eventually(lambda: serving.agent.ready() == "sink memory: the registry does not answer")
     assert serving.agent.live() is None

@@ -143,7 +143,7 @@ def test_with_on_error_drop_what_the_sink_refuses_for_good_is_lost_alone(
     serving.feed(*range(10))
     eventually(lambda: serving.source.acknowledged == [10])
     assert serving.results() == [2 * x for x in range(10) if x != 5]
-    assert serving.stop().dropped == 1
+    assert serving.stop().failed == 1
 
 
 def test_at_most_once_acknowledges_before_it_runs(define: Any, serve: Any) -> None:
@@ -174,7 +174,7 @@ def test_at_most_once_a_lost_message_takes_no_other_with_it(
     assert summary.reason == "stopped"
     assert serving.results() == [2 * x for x in range(1000) if x != 5]
     assert serving.buried() == ([5] if dead_letter else [])
-    assert (summary.dead, summary.dropped) == ((1, 0) if dead_letter else (0, 1))
+    assert (summary.dead, summary.failed) == ((1, 0) if dead_letter else (0, 1))
 
 
 class Counted(MemorySink):

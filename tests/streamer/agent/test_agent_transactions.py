@@ -447,7 +447,12 @@ def test_dead_letters_that_are_held_back_are_sent_in_time_also_while_nothing_mor
 ) -> None:
     monkeypatch.setattr("streamer.delivery.delivery.HOLD", 0.2)
     world.feed(*range(20))
-    world.run(all_fail, batch={"max_records": 5, "max_bytes": "100B"}, limits={"in_flight": "100B", "confirm": "1000s"})
+    world.run(
+        all_fail,
+        batch={"max_records": 5, "max_bytes": "100B"},
+        errors={"first": 0},
+        limits={"in_flight": "100B", "confirm": "1000s"},
+    )
     world.wait(20)
     assert world.buried() == list(range(20))
 
