@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, PositiveInt, PrivateAttr
 
 from connectors.codec import Codec
+from connectors.codecs.payloadfields import PayloadFields
 from connectors.units import Size
 from pipelines.plugins.requirements import Requires
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
@@ -62,6 +63,22 @@ class CodecConfig(BaseModel, ABC):
         Raises `ConnectorError` if the server does not answer or lacks a schema that is needed.
         """
         return None
+
+    def read_fields(self) -> PayloadFields | None:
+        """The fields of the records that it reads, where its configuration states all of them; else `None`.
+
+        Raises `DefinitionError` for a schema that cannot be read.
+        """
+        return None if self.wrapped is None else self.wrapped.read_fields()
+
+    def written_fields(self, *, ask: bool = False) -> PayloadFields | None:
+        """The fields that the results it writes may have and must have; `None`: it writes any, or they are not known.
+
+        With `ask` a server that it depends on is asked for them. Raises `DefinitionError` for a schema that cannot be
+        read, and `ConnectorError` as `ask` does.
+        """
+        inner = self.wrapped
+        return None if inner is None else inner.with_sink_topic(self.sink_topic).written_fields(ask=ask)
 
     @abstractmethod
     def build(self) -> Codec:

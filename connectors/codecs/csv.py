@@ -16,6 +16,7 @@ from pydantic import Field, PositiveInt, model_validator
 from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import CodecConfig
 from connectors.codecs.onevalue import only_element
+from connectors.codecs.payloadfields import PayloadFields
 from connectors.codecs.rows import decode_mappings, encode_rows, payload_bytes
 from connectors.records import Records
 from connectors.units import Size
@@ -81,6 +82,14 @@ class CsvConfig(CodecConfig):
             return self.types
         (fields,) = _fields(self.example, self.delimiter)
         return {name: _shown(_pointed(field, self.decimal)) for name, field in zip(self.names, fields, strict=True)}
+
+    def read_fields(self) -> PayloadFields | None:
+        """The named columns."""
+        return self.written_fields()
+
+    def written_fields(self, *, ask: bool = False) -> PayloadFields | None:
+        """The named columns: one that a result lacks is an empty field."""
+        return PayloadFields(frozenset(self.names)) if self.names else None
 
     def build(self) -> Csv:
         """The codec."""

@@ -61,6 +61,11 @@ class Graph(Pipeline):
         return MappingProxyType(self._nodes)
 
     @property
+    def in_order(self) -> Mapping[str, Node]:
+        """The same, each step after its inputs."""
+        return MappingProxyType(self._order)
+
+    @property
     def output(self) -> str:
         """The name of the step whose output is the graph's."""
         return self._output

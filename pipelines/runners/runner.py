@@ -99,6 +99,16 @@ class Runner(ABC):
         """Keys that the runner reads, so that they are decoded early; `None`: it does not know."""
         return None
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """Keys, of those that it reads, without which a record is sure to fail."""
+        return frozenset()
+
+    @property
+    def gives(self) -> frozenset[str] | None:
+        """All keys that the runner itself writes, each of them into every result; `None`: it does not know."""
+        return None
+
     @abstractmethod
     def run_batch(self, batch: Batch) -> Result:
         """Run all rows; account for each number in `batch.rows` exactly once.

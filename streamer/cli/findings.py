@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from connectors.codecs.registry import codec_of
+from connectors.codecs.payloadfields import PayloadFields
+from connectors.codecs.registry import codec_config, codec_of
 from connectors.config import SinkConfig, SourceConfig
 from connectors.outbox.wrapping import contents
 from pipelines.definitions.pipeline import settings_text
@@ -34,6 +35,7 @@ from pipelines.steps import (
 )
 from streamer.agent.assembly import build
 from streamer.cli.commands.run import described
+from streamer.cli.resultkeys import StepKeys, at_steps, lacking, misfits, of_input, of_results, unfilled, written
 from streamer.definition.hotpaths import in_words
 from streamer.definition.nocode import refused
 from streamer.definition.service import Service
@@ -65,11 +67,21 @@ def found(part: str, look: Callable[[], str]) -> Finding:
         return Finding(part, False, f"{type(error).__name__}: {error}")
 
 
-def examined(service: Service) -> list[Finding]:
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """The findings about a service, and what was learned of its steps."""
+
+    findings: list[Finding]
+    steps: Mapping[str, StepKeys]
+    """What steps do to keys, by name, as far as that is known."""
+
+
+def examined(service: Service) -> Examined:
     """Every part of the service: connectors and their packages, steps with runners and models, settings.
 
     Of a service that may not run code, parts that would are not tried, and are wrong.
     """
+    steps: dict[str, StepKeys] = {}
     refusals = refused(service)
 
     def tried(part: str, look: Callable[[], str]) -> Finding:
@@ -80,7 +92,7 @@ def examined(service: Service) -> list[Finding]:
     context = OpenContext(allow_code=service.allows_code, runners=service.runners)
     findings = [tried(f"source {config.label}", partial(_source, config, service)) for config in service.sources]
     findings += [
-        tried(f"step {part.name}", partial(_part, part, replace(context, base=part.base), service))
+        tried(f"step {part.name}", partial(_part, part, replace(context, base=part.base), service, steps))
         for part in walk(service.sequence())
         # Other parts are checked with the step that they are in.
         if isinstance(part.what, (Step, GraphStep, Trigger))
@@ -90,13 +102,48 @@ def examined(service: Service) -> list[Finding]:
     findings.append(replace(tried(dead, lambda: _failures(service)), part="failures"))
     findings += [Finding(one.part, False, one.why) for one in refusals if one.part in ("pipeline", "profile")]
     findings += _together(service)
+    findings += keys_of_steps(service, steps)
+    findings += keys_of_sinks(service, steps)
     findings.append(found("hot path", lambda: _hot_paths(service)))
     findings.append(_batch(service))
     findings.append(Finding("delivery", True, _delivery(service)))
     if service.control is not None:
         guarded = "" if service.control.token is None else ", metrics only with the token"
         findings.append(Finding("control", True, f"metrics and health on http://{service.control.listen}{guarded}"))
-    return findings
+    return Examined(findings, steps)
+
+
+def keys_of_steps(service: Service, steps: Mapping[str, StepKeys]) -> list[Finding]:
+    """The steps that need values which no record has, where the source's schema tells all that they have."""
+    found = []
+    for name, there in at_steps(service.sequence(), of_input(service), steps).items():
+        text = lacking(steps[name].needs, there) if name in steps else None
+        if text is not None:
+            found.append(Finding(f"step {name}", False, text))
+    return found
+
+
+def keys_of_sinks(service: Service, steps: Mapping[str, StepKeys], *, ask: bool = False) -> list[Finding]:
+    """The sinks whose settings or schema do not fit the keys of results; with `ask` registries are asked for theirs.
+
+    A schema that cannot be had is no finding here: the check of its codec has it.
+    """
+    given = of_input(service)
+    results = of_results(service, given, at_steps(service.sequence(), given, steps)[""])
+    found = []
+    for config in service.sinks:
+        fields = _fields(config, ask)
+        told = [*unfilled(config, results), *(misfits(fields, written(config, results)) if fields is not None else ())]
+        found += [Finding(f"sink {config.label}", False, text) for text in told]
+    return found
+
+
+def _fields(config: SinkConfig, ask: bool) -> PayloadFields | None:
+    topic = None if config.addressing is None else config.addressing.topic
+    try:
+        return codec_config(config.codec).with_sink_topic(topic).written_fields(ask=ask)
+    except Exception:  # noqa: BLE001 - of a schema that is wrong, or of a server that does not answer
+        return None
 
 
 def _source(config: SourceConfig, service: Service) -> str:
@@ -142,14 +189,17 @@ def _reads(name: str, topic: str) -> bool:
     return name == topic or (name.startswith("^") and re.search(name, topic) is not None)
 
 
-def _part(part: Part, context: OpenContext, service: Service) -> str:
+def _part(part: Part, context: OpenContext, service: Service, keys: dict[str, StepKeys]) -> str:
     if isinstance(part.what, GraphStep):
         # Its functions are imported by opening it.
         part.what.open(part.name, part.inputs, context)
         return settings_text(part.what) or part.what.type_name
     if not isinstance(part.what, Step):
         return part.what.type_name
-    return _step(part.what, context, service) + _strange_cameras(part.what, service)
+    text, does = _step(part.what, context, service)
+    if does is not None:
+        keys[part.name] = does
+    return text + _strange_cameras(part.what, service)
 
 
 def _strange_cameras(step: Step, service: Service) -> str:
@@ -165,15 +215,17 @@ def _strange_cameras(step: Step, service: Service) -> str:
     )
 
 
-def _step(step: Step, context: OpenContext, service: Service) -> str:
+def _step(step: Step, context: OpenContext, service: Service) -> tuple[str, StepKeys | None]:
+    """What is found about a step, and what it does to keys, where that is known."""
     factory = default_registry().runner_for(step, context.runners.get(step.type_name))
     if isinstance(step, PipelineStep):
         # The steps inside are findings of their own.
-        return factory.name
+        return factory.name, None
     if isinstance(step, _WITH_MODELS) and step.model_uri and is_remote(step.model_uri) and not is_here(step.model_uri):
-        return f"{factory.name}, its model is not in the cache yet: it is fetched when the service starts"
+        return f"{factory.name}, its model is not in the cache yet: it is fetched when the service starts", None
     if isinstance(step, Onnx):
-        return f"{factory.name}, {_onnx(step, context)}"
+        text, does = _onnx(step, context)
+        return f"{factory.name}, {text}", does
     try:
         runner = factory.create(step, context)
     except StepError as error:
@@ -181,21 +233,21 @@ def _step(step: Step, context: OpenContext, service: Service) -> str:
     runner.close()
     if isinstance(runner, StatefulRunner) and _is_transactional(service):
         raise DefinitionError(STATEFUL)
-    return f"{factory.name}, {shape_of(runner.model)}" if isinstance(runner, ModelRunner) else factory.name
+    does = StepKeys(runner.needs, runner.gives, runner.keeps_keys)
+    return f"{factory.name}, {shape_of(runner.model)}" if isinstance(runner, ModelRunner) else factory.name, does
 
 
-def _onnx(step: Onnx, context: OpenContext) -> str:
-    from pipelines.runners.models.onnx import few_values, input_keys, stacks_of
+def _onnx(step: Onnx, context: OpenContext) -> tuple[str, StepKeys]:
+    from pipelines.runners.models.onnx import few_values, needed_keys, output_keys
     from pipelines.runners.models.onnxmodel import OnnxModel
 
     # Without a runner, which would try the model.
     model = OnnxModel(step, context)
     model.close()
-    input_keys(step, model)
-    stacks_of(step, model)
+    does = StepKeys(needed_keys(step, model), frozenset(output_keys(step, model)), False)
     absent = ", ".join(model.passed_over)
     notes = [f"{absent} is not there: {model.providers[0]} runs it"] if absent else []
-    return shape_of(model) + "".join(f"; note: {note}" for note in [*notes, *few_values(step, model)])
+    return shape_of(model) + "".join(f"; note: {note}" for note in [*notes, *few_values(step, model)]), does
 
 
 def _hot_paths(service: Service) -> str:

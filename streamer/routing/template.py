@@ -36,6 +36,11 @@ class Template:
         """Whether it names no value."""
         return len(self.pieces) == 1
 
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The keys of the results' values in it."""
+        return tuple(name for name in self.pieces[1::2] if not name.startswith("record."))
+
     def texts(self, batch: Batch) -> tuple[list[str], Failures]:
         """The text of each row, empty where it failed because a value is missing or is no text or integer."""
         failures: Failures = {}

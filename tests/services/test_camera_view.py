@@ -117,5 +117,5 @@ def test_check_says_that_cameras_are_run_in_rounds() -> None:
     for policy, rounds in (("latest", True), ("fifo", False)):
         service = loads(SERVICE.replace("  cameras:", f"  each: {{policy: {policy}}}\n  cameras:"))
         assert service.sources[0].perishable is service.sources[0].build().perishable is rounds
-        (batch,) = [one for one in examined(service) if one.part == "batch"]
+        (batch,) = [one for one in examined(service).findings if one.part == "batch"]
         assert batch.text.startswith(told[rounds])

@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import CodecConfig
 from connectors.codecs.onevalue import with_scalars
+from connectors.codecs.payloadfields import PayloadFields
 from connectors.codecs.plainrows import AS_OBJECTS, alike_rows, decoded_columns, decoded_rows, read_rows_of
 from connectors.codecs.rows import payload_bytes
 from connectors.codecs.schemas import avroschema
@@ -87,6 +88,22 @@ class AvroConfig(HasCompiledForm, CodecConfig):
             otherwise = "a schema is derived from the first results" if derived else "that of the codec is registered"
         record = self.record_name if self.schema_ is None else _record_name(schema_text(self.schema_))
         return SchemaRegistry(self.registry).about(self.sink_topic, record, otherwise)
+
+    def read_fields(self) -> PayloadFields | None:
+        """Those of the reader's schema, or without a registry of the schema."""
+        own = self.schema_ if self.registry is None else None
+        schema = self.reader_schema if self.reader_schema is not None else own
+        return None if schema is None else _own(schema_text(schema), self.decimals).fields
+
+    def written_fields(self, *, ask: bool = False) -> PayloadFields | None:
+        """Those of the schema of results, which with `ask` may be that of the subject."""
+        if self.schema_ is not None:
+            return _own(schema_text(self.schema_), self.decimals).fields
+        if not ask or self.registry is None:
+            return None
+        registry = SchemaRegistry(self.registry)
+        found = registry.latest(registry.subject(self.sink_topic, self.record_name))
+        return None if found is None else _registered(found, self.decimals).fields
 
     def build(self) -> Avro:
         """The codec. Raises `MissingPackageError`, `DefinitionError` for a schema that cannot be read or used, and
@@ -294,17 +311,10 @@ class Avro(Codec):
         return self._registry.parsed(of, self._parsed), 0 if whole is not None else len(raw) - len(rest)
 
     def _own(self, text: str) -> AvroSchema:
-        """A schema of the service file. It must contain all types that it names."""
-        try:
-            return avroschema.parsed(text, {}, self._config.decimals)
-        except WireError as error:
-            raise DefinitionError(str(error)) from None
+        return _own(text, self._config.decimals)
 
     def _parsed(self, registered: Registered) -> AvroSchema:
-        if registered.kind != "AVRO":
-            raise WireError(f"the schema is {registered.kind}, not AVRO; use the codec {_CODECS.get(registered.kind)}")
-        others = {name: one.text for name, one in registered.references.items()}
-        return avroschema.parsed(registered.text, others, self._config.decimals)
+        return _registered(registered, self._config.decimals)
 
     def _writer_for(self, rows: Sequence[dict[str, Any]], failed: Container[int]) -> _Writer | None:
         """The writer of results, made when the first results are known. `None` if none of these can be written."""
@@ -438,6 +448,21 @@ class _Writer:
 
 
 _CODECS: Final[Mapping[str, str]] = {"JSON": "json-schema", "PROTOBUF": "protobuf"}
+
+
+def _own(text: str, decimals: avroschema.Decimals) -> AvroSchema:
+    """A schema of the service file. It must contain all types that it names."""
+    try:
+        return avroschema.parsed(text, {}, decimals)
+    except WireError as error:
+        raise DefinitionError(str(error)) from None
+
+
+def _registered(registered: Registered, decimals: avroschema.Decimals) -> AvroSchema:
+    if registered.kind != "AVRO":
+        raise WireError(f"the schema is {registered.kind}, not AVRO; use the codec {_CODECS.get(registered.kind)}")
+    others = {name: one.text for name, one in registered.references.items()}
+    return avroschema.parsed(registered.text, others, decimals)
 
 
 def _record_name(text: str) -> str:

@@ -15,6 +15,7 @@ from decimal import Decimal, DecimalException, localcontext
 from typing import Any, Final, Literal
 from uuid import UUID
 
+from connectors.codecs.payloadfields import PayloadFields
 from pipelines.data.data import check_key
 from pipelines.errors import MissingPackageError, WireError
 
@@ -55,6 +56,12 @@ class AvroSchema:
     reads and writes many records in one call faster than each by itself, and the guards show where each ends."""
     names: tuple[str, ...]
     """The fields."""
+
+    @property
+    def fields(self) -> PayloadFields:
+        """The fields that a record has, and those that need a value: they have no default, and cannot be null."""
+        needed = (one["name"] for one in self.prepared["fields"] if "default" not in one and not _null(one["type"]))
+        return PayloadFields(frozenset(self.names), frozenset(needed))
 
 
 def parsed(text: str, references: Mapping[str, str], decimals: Decimals) -> AvroSchema:
@@ -183,6 +190,10 @@ def _full(schema: Mapping[str, Any], space: str) -> str:
         raise WireError(f"a type {schema.get('type')!r} of the Avro schema has no name")
     own = schema.get("namespace", space)
     return f"{own}.{name}" if own and "." not in name else name
+
+
+def _null(kind: Any) -> bool:
+    return any(one == "null" for one in (kind if isinstance(kind, list) else [kind]))
 
 
 def _least(kind: object) -> int:

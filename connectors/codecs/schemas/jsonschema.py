@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from connectors.codec import Decoded, Encoded
 from connectors.codecs.onevalue import only_element
+from connectors.codecs.payloadfields import PayloadFields
 from connectors.codecs.registry import codec_of
 from connectors.codecs.rows import payload_bytes
 from connectors.codecs.schemas.config import REGISTRY_PACKAGES, RegistryConfig
@@ -63,6 +64,20 @@ class JsonSchemaConfig(WrapperConfig):
             return None
         record = "" if self.schema_ is None else _title(schema_text(self.schema_))
         return SchemaRegistry(self.registry).about(self.sink_topic, record, "register a schema")
+
+    def read_fields(self) -> PayloadFields | None:
+        """Not known: JSON may have more than its schema says, and the inner codec may take values from inside."""
+        return None
+
+    def written_fields(self, *, ask: bool = False) -> PayloadFields | None:
+        """Those of the schema of results, which with `ask` may be that of the subject."""
+        if self.schema_ is not None:
+            return _fields(schema_text(self.schema_))
+        if not ask or self.registry is None:
+            return None
+        registry = SchemaRegistry(self.registry)
+        found = registry.latest(registry.subject(self.sink_topic, ""))
+        return _fields(found.text) if found is not None and found.kind == "JSON" else None
 
     def build(self) -> JsonSchema:
         """The codec. Raises `MissingPackageError`, and `DefinitionError` for a schema that cannot be read or used."""
@@ -168,6 +183,20 @@ class JsonSchema(Wrapper):
             return self._registry.frame(latest), self._parsed(latest)
         except WireError as error:
             raise ConnectorError(f"the schema of the subject {subject} cannot be used: {error}") from None
+
+
+def _fields(text: str) -> PayloadFields | None:
+    """The properties of a schema; `None` if others that it refers to have a say."""
+    schema = json.loads(text)
+    if not isinstance(schema, dict) or schema.keys() & {"$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties"}:
+        return None
+    names, required = schema.get("properties"), schema.get("required")
+    closed = schema.get("additionalProperties") is False
+    return PayloadFields(
+        frozenset(names) if isinstance(names, dict) else frozenset(),
+        frozenset(map(str, required)) if isinstance(required, list) else frozenset(),
+        others=not closed,
+    )
 
 
 def _title(text: str) -> str:

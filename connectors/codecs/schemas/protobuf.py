@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import CodecConfig
+from connectors.codecs.payloadfields import PayloadFields
 from connectors.codecs.plainrows import AS_OBJECTS, decode_plain, encode_plain
 from connectors.codecs.rows import payload_bytes
 from connectors.codecs.schemas import protobufschema
@@ -63,6 +64,26 @@ class ProtobufConfig(CodecConfig):
         if self.registry is None:
             return None
         return SchemaRegistry(self.registry).about(self.sink_topic, self.message or "", "register a schema")
+
+    def read_fields(self) -> PayloadFields | None:
+        """Those of the message that it names."""
+        return None if self.descriptors is None else self.written_fields()
+
+    def written_fields(self, *, ask: bool = False) -> PayloadFields | None:
+        """Those of the message of results, which with `ask` may be that of the subject."""
+        if self.descriptors is not None and self.message is not None:
+            try:
+                return _fields_of(protobufschema.of_file(self.descriptors).of(self.message))
+            except WireError as error:
+                raise DefinitionError(str(error)) from None
+        if not ask or self.registry is None:
+            return None
+        registry = SchemaRegistry(self.registry, "serialized")
+        found = registry.latest(registry.subject(self.sink_topic, self.message or ""))
+        if found is None:
+            return None
+        types = _parsed(found)
+        return _fields_of((types.at((0,)) if self.message is None else types.of(self.message)).descriptor)
 
     def build(self) -> Protobuf:
         """The codec. Raises `DefinitionError` for descriptors that cannot be read or lack the message."""
@@ -221,6 +242,11 @@ class _Types:
 
     def of(self, name: str) -> _Type:
         return _Type(self._messages, self._messages.of(name))
+
+
+def _fields_of(descriptor: Any) -> PayloadFields:
+    needed = (one.name for one in descriptor.fields if one.is_required)
+    return PayloadFields(frozenset(one.name for one in descriptor.fields), frozenset(needed))
 
 
 def _parsed(registered: Registered) -> _Types:

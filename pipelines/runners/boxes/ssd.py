@@ -43,6 +43,14 @@ class SsdToBoundingBoxRunner(Runner):
     def reads(self) -> frozenset[str] | None:
         return frozenset(self._keys)
 
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset(self._keys)
+
+    @property
+    def gives(self) -> frozenset[str] | None:
+        return None if self._step.keep_other_values else frozenset([self._step.output_name])
+
     def run_batch(self, batch: Batch) -> Result:
         step = self._step
         for key in self._keys:

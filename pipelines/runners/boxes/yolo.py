@@ -49,6 +49,14 @@ class YoloToBoundingBoxRunner(Runner):
     def reads(self) -> frozenset[str] | None:
         return None if self._step.input is None else frozenset([self._step.input])
 
+    @property
+    def needs(self) -> frozenset[str]:
+        return self.reads or frozenset()
+
+    @property
+    def gives(self) -> frozenset[str] | None:
+        return frozenset([self._step.output or OUTPUT])
+
     def run_batch(self, batch: Batch) -> Result:
         step = self._step
         made = {step.output or OUTPUT: self._column(array_column(batch, step.input))}

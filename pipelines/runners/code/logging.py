@@ -49,6 +49,10 @@ class LoggingRunner(Runner):
     def reads(self) -> frozenset[str] | None:
         return None if self._with_values and self._logger.isEnabledFor(self._level) else frozenset()
 
+    @property
+    def gives(self) -> frozenset[str] | None:
+        return frozenset()
+
     def run_batch(self, batch: Batch) -> Result:
         if self._logger.isEnabledFor(self._level):
             keys = [key for key in batch.columns if self._filter is None or not self._filter.fullmatch(key)]

@@ -31,6 +31,14 @@ class GrayScaleRunner(Runner):
     def reads(self) -> frozenset[str] | None:
         return None if self._key is None else frozenset([self._key])
 
+    @property
+    def needs(self) -> frozenset[str]:
+        return self.reads or frozenset()
+
+    @property
+    def gives(self) -> frozenset[str] | None:
+        return frozenset()
+
     def run_batch(self, batch: Batch) -> Result:
         return Result(over_parts(batch, only_image_keys(batch, self._key), self._gray))
 

@@ -47,6 +47,14 @@ class ImageCropRunner(Runner):
         crop = {self._step.crop_name} if self._corners is None and self._step.crop_name is not None else set()
         return frozenset({self._step.image_name, *crop})
 
+    @property
+    def needs(self) -> frozenset[str]:
+        return self.reads or frozenset()
+
+    @property
+    def gives(self) -> frozenset[str] | None:
+        return frozenset()
+
     def run_batch(self, batch: Batch) -> Result:
         return Result(over_parts(batch, only_image_keys(batch, self._step.image_name), self._cropped))
 

@@ -35,6 +35,14 @@ class ImageResizeRunner(Runner):
     def reads(self) -> frozenset[str] | None:
         return frozenset(self._step.input_names) if self._step.input_names else None
 
+    @property
+    def needs(self) -> frozenset[str]:
+        return self.reads or frozenset()
+
+    @property
+    def gives(self) -> frozenset[str] | None:
+        return frozenset()
+
     def run_batch(self, batch: Batch) -> Result:
         if self._step.input_names:
             everyone = np.arange(batch.size, dtype=np.int64)

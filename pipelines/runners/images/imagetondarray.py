@@ -49,6 +49,16 @@ class ImageToNDArrayRunner(Runner):
     def reads(self) -> frozenset[str] | None:
         return None if self._keys is None else frozenset(self._keys)
 
+    @property
+    def needs(self) -> frozenset[str]:
+        return self.reads or frozenset()
+
+    @property
+    def gives(self) -> frozenset[str] | None:
+        # Images are gone where arrays have other names.
+        renamed = self._keys is None or (self._names is not None and self.keeps_keys)
+        return None if renamed else frozenset(self._names or self._keys or ())
+
     def run_batch(self, batch: Batch) -> Result:
         return Result(over_parts(batch, self._parts(batch), self._converted))
 

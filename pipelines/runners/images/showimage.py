@@ -55,6 +55,10 @@ class ShowImageRunner(Runner):
             return frozenset()
         return None if self._step.image_name is None else frozenset([self._step.image_name])
 
+    @property
+    def gives(self) -> frozenset[str] | None:
+        return frozenset()
+
     def run_batch(self, batch: Batch) -> Result:
         if self._screen is None:
             return Result(batch)

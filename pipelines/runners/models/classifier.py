@@ -47,6 +47,21 @@ class ClassifierOutputRunner(Runner):
     def reads(self) -> frozenset[str] | None:
         return None if self._step.input_name is None else frozenset([self._step.input_name])
 
+    @property
+    def needs(self) -> frozenset[str]:
+        return self.reads or frozenset()
+
+    @property
+    def gives(self) -> frozenset[str] | None:
+        step = self._step
+        written = {
+            step.prob_name: step.return_prob,
+            step.index_name: step.return_index,
+            step.label_name: step.return_label,
+            ALL_PROBABILITIES: step.all_probabilities,
+        }
+        return frozenset(key for key, wanted in written.items() if wanted)
+
     def limit(self, records: int) -> bool:
         return True
 

@@ -61,6 +61,14 @@ class FeaturesRunner(Runner):
     def reads(self) -> frozenset[str] | None:
         return self._stack.keys
 
+    @property
+    def needs(self) -> frozenset[str]:
+        return self._stack.needed
+
+    @property
+    def gives(self) -> frozenset[str] | None:
+        return frozenset([self._output])
+
     def limit(self, records: int) -> bool:
         return True
 
@@ -93,6 +101,11 @@ class FeatureStack:
     def keys(self) -> frozenset[str]:
         """The keys that are read."""
         return frozenset(feature.field for feature in self._features)
+
+    @property
+    def needed(self) -> frozenset[str]:
+        """The keys that every row must have: the others have a default."""
+        return frozenset(feature.field for feature in self._features if feature.default is None)
 
     def of(self, batch: Batch) -> Column:
         """The array of each row, in a dense column if all have one shape. Raises `RowsFailed`."""

@@ -51,6 +51,11 @@ class ModelInputs:
         """The keys of the data that are read, but for that only array."""
         return frozenset(one.key for one in self.inputs)
 
+    @property
+    def needed(self) -> frozenset[str]:
+        """The keys that a record must have: of several inputs all, while a single one takes another array, too."""
+        return self.keys if len(self.inputs) > 1 else frozenset()
+
     def together(self, batch: Batch) -> Feed | None:
         """All records at once if their columns allow it, without a look at each. Raises `RowsFailed`."""
         parts: list[Samples] = []

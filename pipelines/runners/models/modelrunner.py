@@ -75,6 +75,14 @@ class ModelRunner(Runner):
     def reads(self) -> frozenset[str] | None:
         return self._inputs.keys
 
+    @property
+    def needs(self) -> frozenset[str]:
+        return self._inputs.needed
+
+    @property
+    def gives(self) -> frozenset[str] | None:
+        return frozenset(self._keys)
+
     def run_batch(self, batch: Batch) -> Result:
         if self._batched:
             feed = self._inputs.together(batch)

@@ -25,16 +25,16 @@ class OnnxRunner(ModelRunner):
 
     def __init__(self, step: Onnx, context: OpenContext) -> None:
         model = OnnxModel(step, context)
-        renamed = step.output_names if isinstance(step.output_names, dict) else {}
         super().__init__(
             model,
             input_keys(step, model),
-            [renamed.get(port.name, port.name) for port in model.outputs],
+            output_keys(step, model),
             warm_up=int(step.warm_up),
             max_batch=step.max_batch,
             cast_inputs=step.cast_inputs,
         )
         self._stacks = stacks_of(step, model)
+        self._needs = needed_keys(step, model)
 
     @property
     def reads(self) -> frozenset[str] | None:
@@ -42,6 +42,10 @@ class OnnxRunner(ModelRunner):
         if keys is None or not self._stacks:
             return keys
         return frozenset(keys - self._stacks.keys()).union(*(stack.keys for stack in self._stacks.values()))
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return self._needs
 
     def run_batch(self, batch: Batch) -> Result:
         if self._stacks:
@@ -68,6 +72,20 @@ def input_keys(step: Onnx, model: OnnxModel) -> list[str]:
                 f'{model.path}: the model has no input "{name}"{nearest(name, names)}; it has {", ".join(names)}'
             )
     return [keys.get(name, name) for name in names]
+
+
+def output_keys(step: Onnx, model: OnnxModel) -> list[str]:
+    """The keys under which each output is put."""
+    renamed = step.output_names if isinstance(step.output_names, dict) else {}
+    return [renamed.get(port.name, port.name) for port in model.outputs]
+
+
+def needed_keys(step: Onnx, model: OnnxModel) -> frozenset[str]:
+    """The keys without which a record is sure to fail: a model with one input also takes a record's only array."""
+    stacks = stacks_of(step, model)
+    keys = zip((port.name for port in model.inputs), input_keys(step, model), strict=True)
+    whole = {key for name, key in keys if name not in stacks and len(model.inputs) > 1}
+    return frozenset(whole.union(*(stack.needed for stack in stacks.values())))
 
 
 def few_values(step: Onnx, model: OnnxModel) -> list[str]:

@@ -40,6 +40,14 @@ class RegressionOutputRunner(Runner):
     def reads(self) -> frozenset[str] | None:
         return None if self._input is None else frozenset([self._input])
 
+    @property
+    def needs(self) -> frozenset[str]:
+        return self.reads or frozenset()
+
+    @property
+    def gives(self) -> frozenset[str] | None:
+        return frozenset(self._names)
+
     def limit(self, records: int) -> bool:
         return True
 

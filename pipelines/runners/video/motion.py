@@ -46,6 +46,14 @@ class MotionRunner(LaneRunner[Scene]):
     def reads(self) -> frozenset[str] | None:
         return None if self._step.image_name is None else frozenset([self._step.image_name])
 
+    @property
+    def needs(self) -> frozenset[str]:
+        return self.reads or frozenset()
+
+    @property
+    def gives(self) -> frozenset[str] | None:
+        return frozenset() if self._step.output_name is None else frozenset([self._step.output_name])
+
     def begin(self, record: RecordContext) -> Scene:
         return Scene()
 

@@ -52,6 +52,14 @@ class TrackRunner(LaneRunner[Tracker]):
     def reads(self) -> frozenset[str] | None:
         return None if self._step.bbox_name is None else frozenset([self._step.bbox_name])
 
+    @property
+    def needs(self) -> frozenset[str]:
+        return self.reads or frozenset()
+
+    @property
+    def gives(self) -> frozenset[str] | None:
+        return frozenset([self._step.output_name])
+
     def begin(self, record: RecordContext) -> Tracker:
         return Tracker(self._settings, self._ids)
 

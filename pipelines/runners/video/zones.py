@@ -45,6 +45,14 @@ class ZonesRunner(LaneRunner[Visits]):
     def reads(self) -> frozenset[str] | None:
         return None if self._step.bbox_name is None else frozenset([self._step.bbox_name, self._step.ids_name])
 
+    @property
+    def needs(self) -> frozenset[str]:
+        return self.reads or frozenset([self._step.ids_name])
+
+    @property
+    def gives(self) -> frozenset[str] | None:
+        return frozenset([self._step.events_name, self._step.counts_name])
+
     def begin(self, record: RecordContext) -> Visits:
         step = self._step
         zones = {

@@ -27,10 +27,12 @@ def check(
 ) -> int:
     """Check service files: their text, steps and runners, packages, models, sources and sinks.
 
-    It connects to brokers only with --connect. The exit code is 2 for a wrong file, and 1 if brokers cannot be reached.
+    Where a step needs a value that no record has, or results do not fit the schema of their sink, that is wrong too, as
+    far as schemas and steps tell. It connects to brokers only with --connect. The exit code is 2 for a wrong file, and
+    1 if brokers cannot be reached.
     """
     from pipelines.errors import DefinitionError
-    from streamer.cli.findings import examined
+    from streamer.cli.findings import examined, keys_of_sinks
     from streamer.cli.folder import import_from_here
     from streamer.cli.reach import reached
     from streamer.cli.terminal import quiet, say_json
@@ -54,13 +56,16 @@ def check(
             _tell(file, error, as_json)
             continue
         for service in services:
-            found = examined(service)
+            seen = examined(service)
+            found = seen.findings
             wrong += sum(not one.ok for one in found)
             # Connecting might run the refused code.
             if connect and not refused(service):
                 further = reached(service)
                 unreachable += sum(not one.ok for one in further)
-                found += further
+                misfits = [one for one in keys_of_sinks(service, seen.steps, ask=True) if one not in found]
+                wrong += len(misfits)
+                found += [*further, *misfits]
             reports.append(_report(file, service.name, found))
             if not as_json:
                 _show(file, service.name, found)

@@ -1,0 +1,186 @@
+"""The keys that records have at each step and that results have, as far as steps and schemas tell without a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from connectors.codecs.payloadfields import PayloadFields
+from connectors.codecs.registry import codec_config
+from connectors.config import SinkConfig
+from pipelines.definitions.graph import Graph
+from pipelines.definitions.pipeline import Pipeline
+from pipelines.errors import nearest
+from pipelines.steps import AnyOf, GraphStep, Merge, Switch, SwitchOutput
+from streamer.definition.service import Service
+from streamer.routing.template import template
+
+_INPUT = "input"
+"""The name of a graph's own input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of records at one place of a service."""
+
+    sure: frozenset[str] = frozenset()
+    """Those that records have there, as the service file itself names or makes them."""
+    possible: frozenset[str] | None = None
+    """All that they may have; `None`: not known."""
+
+    def plus(self, more: Iterable[str]) -> Keys:
+        """With these keys, too."""
+        added = frozenset(more)
+        return Keys(self.sure | added, None if self.possible is None else self.possible | added)
+
+
+@dataclass(frozen=True, slots=True)
+class StepKeys:
+    """What a step does to keys; a step of which nothing is known has none of these."""
+
+    needs: frozenset[str]
+    """Keys without which records fail."""
+    gives: frozenset[str] | None
+    """Keys that it writes into every result; `None`: not known."""
+    keeps: bool
+    """Whether other keys pass through it."""
+
+    def after(self, before: Keys) -> Keys:
+        """The keys of its results."""
+        if self.gives is None:
+            return Keys()
+        return before.plus(self.gives) if self.keeps else Keys(self.gives, self.gives)
+
+
+def of_input(service: Service) -> Keys:
+    """The keys of records before the first step, those of all sources together."""
+    found = []
+    for config in service.sources:
+        fields = codec_config(config.codec).read_fields()
+        there = Keys() if fields is None or fields.others else Keys(fields.names, fields.names)
+        found.append(there.plus(config.into.values()))
+    return _either(found)
+
+
+def at_steps(pipeline: Pipeline, given: Keys, steps: Mapping[str, StepKeys]) -> dict[str, Keys]:
+    """The keys that records have before each step, by its name, and under "" those of results.
+
+    `steps` has the steps of which something is known.
+    """
+    if isinstance(pipeline, Graph):
+        return _in_graph(pipeline, given, steps)
+    found: dict[str, Keys] = {}
+    for name, _ in pipeline.named_steps():
+        found[name] = given
+        given = steps[name].after(given) if name in steps else Keys()
+    return {**found, "": given}
+
+
+def _in_graph(graph: Graph, given: Keys, steps: Mapping[str, StepKeys]) -> dict[str, Keys]:
+    before: dict[str, Keys] = {}
+    after = {_INPUT: given}
+    for name, node in graph.in_order.items():
+        inputs = [after.get(one, Keys()) for one in node.inputs]
+        if isinstance(node.step, GraphStep):
+            after[name] = _through(node.step, inputs)
+            continue
+        before[name] = inputs[0] if len(inputs) == 1 else Keys()
+        after[name] = steps[name].after(before[name]) if name in steps else Keys()
+    return {**before, "": after.get(graph.output, Keys())}
+
+
+def _through(step: GraphStep, inputs: list[Keys]) -> Keys:
+    if isinstance(step, Merge):
+        return _joined(inputs)
+    return _either(inputs) if isinstance(step, (Switch, SwitchOutput, AnyOf)) else Keys()
+
+
+def _joined(all_of: list[Keys]) -> Keys:
+    found = _either(all_of)
+    return Keys(frozenset().union(*(one.sure for one in all_of)), found.possible)
+
+
+def _either(one_of: list[Keys]) -> Keys:
+    possible = [one.possible for one in one_of]
+    known = [one for one in possible if one is not None]
+    return Keys(
+        frozenset.intersection(*(one.sure for one in one_of)),
+        frozenset().union(*known) if len(known) == len(possible) else None,
+    )
+
+
+def lacking(needs: frozenset[str], there: Keys) -> str | None:
+    """The error of a step that needs values which no record has; `None` if there is none."""
+    absent = [] if there.possible is None else sorted(needs - there.possible)
+    if not absent or there.possible is None:
+        return None
+    hint = nearest(absent[0], there.possible)
+    return f"it needs {_quoted(absent)}, but records have {_listed(there.possible)} here{hint}"
+
+
+def of_results(service: Service, given: Keys, made: Keys) -> Keys:
+    """The keys of results: those that the pipeline made, and those that `keep` puts back."""
+    if service.keep is None:
+        return made
+    if service.keep == "all":
+        possible = None if made.possible is None or given.possible is None else made.possible | given.possible
+        return Keys(made.sure | given.sure, possible)
+    back = [key for key in service.keep if given.possible is None or key in given.possible]
+    return made.plus(back)
+
+
+def written(config: SinkConfig, results: Keys) -> Keys:
+    """The keys of results that this sink writes."""
+    if config.keys is not None:
+        named = frozenset(config.keys)
+        sure = named if results.possible is None else named & results.possible
+        results = Keys(sure, sure)
+    dropped = frozenset(config.drop)
+    return Keys(results.sure - dropped, None if results.possible is None else results.possible - dropped)
+
+
+def unfilled(config: SinkConfig, results: Keys) -> Iterator[str]:
+    """The errors of settings of this sink that name values which no result has."""
+    if results.possible is None:
+        return
+    addressing = config.addressing
+    named: dict[str, Iterable[str]] = {"keys": config.keys or ()}
+    if isinstance(config.when, Mapping):
+        named["when"] = [
+            key for key, test in config.when.items() if not (isinstance(test, Mapping) and "exists" in test)
+        ]
+    if addressing is not None:
+        named["topic"] = template(addressing.topic, None).values
+        named["key"] = () if addressing.key is None else (addressing.key,)
+    for setting, keys in named.items():
+        absent = sorted(set(keys) - results.possible)
+        if absent:
+            yield (
+                f"{setting} needs {_quoted(absent)}, but results have {_listed(results.possible)} (a value of the "
+                f"record is kept by keep: [{absent[0]}]){nearest(absent[0], results.possible)}"
+            )
+
+
+def misfits(fields: PayloadFields, there: Keys) -> Iterator[str]:
+    """The errors of results with these keys that are written with these fields."""
+    strange = [] if fields.others else sorted(there.sure - fields.names)
+    if strange:
+        yield (
+            f"the schema of the results has no field {_quoted(strange)}: choose what the sink writes (drop: "
+            f"[{', '.join(strange)}], or keys: [NAME]), or add the field{nearest(strange[0], fields.names)}"
+        )
+    absent = [] if there.possible is None else sorted(fields.required - there.possible)
+    if absent and there.possible is not None:
+        yield (
+            f"the schema of the results requires {_quoted(absent)}, but results have {_listed(there.possible)}: keep "
+            f"the value of the record (keep: [{absent[0]}]), make it in a step, or give the field a default"
+            f"{nearest(absent[0], there.possible)}"
+        )
+
+
+def _quoted(keys: Iterable[str]) -> str:
+    return ", ".join(f'"{key}"' for key in keys)
+
+
+def _listed(keys: Iterable[str]) -> str:
+    return ", ".join(sorted(keys)) or "no values"
