@@ -24,12 +24,23 @@ CHUNK = 1 << 16
 class Lease:
     """State shared by a view and all views made of it: whether they may still read and write."""
 
-    __slots__ = ("_lent", "released", "writable")
+    __slots__ = ("_lent", "_shown", "writable")
 
     def __init__(self, *, writable: bool) -> None:
         self.writable = writable
-        self.released = False
         self._lent: list[tuple[weakref.ref[Array], weakref.ref[Array]]] = []
+        self._shown: weakref.WeakSet[Cells] = weakref.WeakSet()
+
+    def show(self, cells: Cells) -> None:
+        """`cells` show the memory, until `release`."""
+        self._shown.add(cells)
+
+    def release(self) -> None:
+        """End all reading and writing. All cells let go of the memory, so that its owner can close or resize it; an
+        array that was lent still keeps it."""
+        self.complete()
+        for cells in list(self._shown):
+            cells.drop()
 
     def lend(self, array: Array) -> Array:
         """`array`, the memory of the view, for a caller that may write into it until `complete`."""
@@ -60,12 +71,13 @@ class Lease:
 class Cells:
     """An array, and for each of its axes the positions shown (`None`: all). Never copies its array."""
 
-    __slots__ = ("_array", "_axes", "lease", "shape")
+    __slots__ = ("__weakref__", "_array", "_axes", "lease", "shape")
 
     def __init__(self, array: Array, axes: tuple[Selection | None, ...] = (), lease: Lease | None = None) -> None:
         self._array: Array | None = array
         self._axes = axes if any(axes) else ()
         self.lease = Lease(writable=array.flags.writeable) if lease is None else lease
+        self.lease.show(self)
         lengths = array.shape
         if self._axes:
             lengths = tuple(
@@ -86,7 +98,7 @@ class Cells:
     @property
     def array(self) -> Array:
         """The array, of which `direct` cells show all. Raises `ReleasedError`."""
-        if self._array is None or self.lease.released:
+        if self._array is None:
             raise ReleasedError("the view was released; make another one")
         return self._array
 

@@ -27,3 +27,6 @@ class Codec(Protocol[T]):
 
         Raises `DataError` for values that do not fit.
         """
+
+    def release(self) -> None:
+        """Let go of memory that elements have besides their cells."""

@@ -66,14 +66,14 @@ class DenseView(Tensor[T]):
 
     def part(self, start: int, stop: int) -> Iterable[T]:
         """The elements from `start` up to `stop` in row-major order."""
-        return self._codec.many(self._cells.read(start, stop))
+        # Copied, so that an iterator that is not at its end keeps no memory after a release.
+        return self._codec.many(self._cells.read(start, stop).copy())
 
     def release(self) -> None:
-        """Let go of the memory now. This view, the view that it was sliced from and its slices can no longer be
-        used."""
-        self._cells.lease.released = True
-        self._cells.lease.complete()
-        self._cells.drop()
+        """Let go of the memory now. This view, the view that it was sliced from and their slices can no longer be
+        used; they raise `ReleasedError`. An array that was taken out of one (`array`) keeps the memory."""
+        self._cells.lease.release()
+        self._codec.release()
 
     def __enter__(self) -> Self:
         return self

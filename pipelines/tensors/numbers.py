@@ -52,6 +52,9 @@ class Numbers(Generic[S]):
             return array.astype(self.dtype)
         return as_dtype(array, self.dtype)
 
+    def release(self) -> None:
+        """There is no memory besides the cells."""
+
     def _array(self, values: Any, count: int) -> Array:
         if isinstance(values, np.ndarray):
             return values

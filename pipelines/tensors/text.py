@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pipelines.errors import DataError, WrongTypeError
 from pipelines.tensors.cells import Array
+from pipelines.tensors.errors import ReleasedError
 
 SPAN = np.dtype([("start", np.int64), ("end", np.int64)])
 """A cell of packed strings: where its bytes begin and end."""
@@ -53,12 +54,22 @@ class Padded:
             flat[place] = self.cell(value)
         return made
 
+    def release(self) -> None:
+        """There is no memory besides the cells."""
+
 
 class Packed:
     """Cells are spans of one piece of memory."""
 
     def __init__(self, memory: memoryview) -> None:
-        self.memory = memory
+        self._memory: memoryview | None = memory
+
+    @property
+    def memory(self) -> memoryview:
+        """The bytes of all strings. Raises `ReleasedError`."""
+        if self._memory is None:
+            raise ReleasedError("the view was released; make another one")
+        return self._memory
 
     def raw(self, cells: Array) -> Iterator[bytes]:
         """The bytes of each cell."""
@@ -75,6 +86,10 @@ class Packed:
 
     def cells(self, values: Any, count: int) -> Array:
         raise NotImplementedError("packed strings are not written in place")
+
+    def release(self) -> None:
+        """Let go of the bytes."""
+        self._memory = None
 
 
 class Collected:
@@ -100,6 +115,9 @@ class Collected:
         for value in listed.flat:
             _encoded(value)
         return listed
+
+    def release(self) -> None:
+        """There is no memory besides the cells."""
 
 
 @runtime_checkable

@@ -640,3 +640,64 @@ def test_an_index_that_is_no_integer_is_refused(wrong: Any) -> None:
     assert not view.array.any()
     numbers: list[Any] = [np.int8(1), np.array(2)]
     assert view.get(*numbers) == 0.0
+
+
+def _used(view: tensors.TensorView[Any]) -> list[Any]:
+    """Everything that reading a view leaves behind, none of it at its end."""
+    part = view.slice(1)
+    rows, stream, cursor = view.elements(), view.stream(), part.scalars()
+    return [part, next(rows), rows, next(stream), stream, next(cursor), cursor, view.slice(index.all(), incl(0, 2))]
+
+
+@pytest.mark.parametrize("make", [tensors.view, tensors.writable])
+def test_a_released_view_gives_its_memory_back_though_its_slices_live(make: Any) -> None:
+    memory = bytearray(24)
+    with make(memory, np.float32, [2, 3]) as view:
+        kept = _used(view)
+        with pytest.raises(BufferError):
+            memory.extend(b"1")
+    memory.extend(b"1")
+    part, row, rows, *_, cursor, _ = kept
+    for use in (part.get, row.get):
+        with pytest.raises(ReleasedError):
+            use(0)
+    for iterator in (rows, cursor):
+        with pytest.raises(ReleasedError):
+            next(iterator)
+
+
+def test_a_slice_that_is_released_gives_the_memory_back_too() -> None:
+    memory = bytearray(24)
+    view = tensors.view(memory, np.float32, [2, 3])
+    kept = _used(view)
+    view.slice(0).release()
+    memory.extend(b"1")
+    assert kept
+
+
+def test_shared_and_mapped_memory_is_closed_while_slices_live(tmp_path: Path) -> None:
+    file = tmp_path / "cells"
+    file.write_bytes(bytes(24))
+    shared = SharedMemory(create=True, size=24)
+    try:
+        with file.open("r+b") as opened, mmap.mmap(opened.fileno(), 0) as mapped:
+            with tensors.view(mapped, np.float32, [2, 3]) as first, tensors.view(shared, np.float32, [6]) as second:
+                kept = [*_used(first), *second.elements()]
+            mapped.close()
+            shared.close()
+        assert kept
+    finally:
+        shared.unlink()
+
+
+def test_packed_strings_give_the_memory_of_their_bytes_back() -> None:
+    memory = bytearray(b"townborn")
+    with tensors.packed_strings(np.array([0, 4, 8]), memory) as words:
+        stream = words.stream()
+        assert next(stream) == "town"
+        part = words.slice(1)
+    memory.extend(b"1")
+    with pytest.raises(ReleasedError):
+        part.get()
+    with pytest.raises(ReleasedError):
+        next(stream)
