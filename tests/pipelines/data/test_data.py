@@ -9,7 +9,8 @@ import pickle
 import numpy as np
 import pytest
 
-from pipelines.data.data import RESERVED_KEYS, Data, RecordContext
+from pipelines.data import RESERVED_KEYS
+from pipelines.data.data import Data, RecordContext
 from pipelines.errors import DataError, ReservedKeyError, ValueNotFoundError, WrongTypeError
 from pipelines.values import BoundingBox, ByteBuffer, Image, Point, TypedList, ValueType, type_of
 
