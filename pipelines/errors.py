@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 E = TypeVar("E", bound=BaseException)
 
 SHOWN_PROBLEMS = 3
 """How many problems one message lists."""
+SHOWN_KEYS = 8
+"""How many keys of the path to a value an error names: the first and last ones."""
 
 DISTRIBUTION = "streamer-inference"
 """Name of the distribution in the package registry; `pip install` hints are built from it."""
@@ -42,15 +44,33 @@ class ReservedKeyError(DataError, ValueError):
 class WireError(StreamerError, ValueError):
     """Bytes or text that are not a `Data`, or a `Data` that the form cannot carry.
 
-    `key` is the record's key whose value is wrong, where the message begins with it.
+    `key` is the record's key whose value is wrong, where the message begins with it. `keys` are all that lead to the
+    value, from the outermost to that of the value itself, and `why` says what is wrong with it; both are empty where
+    the error is of no value.
     """
 
     key: str | None = None
+    keys: tuple[str, ...] = ()
+    why: object = ""
+
+    @classmethod
+    def within(cls, key: object, why: object, done: Literal["read", "written"] = "read") -> WireError:
+        """The error of an object whose value of `key` cannot be read or written: `why` is the reason, or the error of a
+        value inside of that value."""
+        inner = why if isinstance(why, WireError) and why.keys else None
+        keys = (str(key), *(inner.keys if inner else ()))
+        reason = inner.why if inner else why
+        named = ".".join(keys)
+        if len(keys) > SHOWN_KEYS:
+            named = f"{'.'.join(keys[: SHOWN_KEYS // 2])} ... {'.'.join(keys[-SHOWN_KEYS // 2 :])}"
+        error = cls(f'key "{named}" cannot be {done}: {reason}')
+        error.keys, error.why = keys, reason
+        return error
 
     @classmethod
     def unreadable(cls, key: str, why: object) -> WireError:
         """The error of a record whose value of `key` cannot be read."""
-        error = cls(f'key "{key}" cannot be read: {why}')
+        error = cls.within(key, why)
         error.key = key
         return error
 

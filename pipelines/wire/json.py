@@ -103,7 +103,7 @@ def _plain_entry(key: str, value: Any, byte_order: ByteOrder, depth: int) -> Any
     except MissingPackageError:
         raise
     except (DataError, WireError) as error:
-        raise WireError(f'key "{key}" cannot be written: {error}') from error
+        raise WireError.within(key, error, "written") from error
 
 
 def _plain(value: Any, byte_order: ByteOrder, depth: int) -> Any:
@@ -198,7 +198,7 @@ class _Reader:
                 _check_text(key)
                 values[key] = self.value(value, depth)
             except (DataError, WireError) as error:
-                raise WireError(f'key "{key}" cannot be read: {error}') from None
+                raise WireError.within(key, error) from None
         return Data.trusted(values, metadata)
 
     def value(self, plain: object, depth: int) -> Any:
@@ -231,25 +231,33 @@ class _Reader:
         return checked
 
     def _object(self, plain: Mapping[str, Any], depth: int) -> Any:
-        if "@BytesBase64" in plain:
-            return _bytes(plain["@BytesBase64"], "@BytesBase64")
-        if "@BytesArray" in plain:
-            return _signed_bytes(plain["@BytesArray"])
-        if "@ByteBufferBase64" in plain:
-            return ByteBuffer(_bytes(plain["@ByteBufferBase64"], "@ByteBufferBase64"))
-        if "@NDArrayType" in plain:
-            return self._array(plain)
-        if "@ImageData" in plain:
-            return _image(plain)
-        if "@cx" in plain:
-            return BoundingBox.center(*self._numbers(plain, "@cx", "@cy", "@h", "@w"), *self._label(plain))
-        if "@x1" in plain or "@cy" in plain:
-            return BoundingBox.corners(*self._numbers(plain, "@x1", "@x2", "@y1", "@y2"), *self._label(plain))
-        if "@Coords" in plain:
-            return self._point(plain, plain["@Coords"])
+        for marker, keys in _OBJECTS.items():
+            if marker in plain:
+                _check_alone(plain, marker, keys)
+                return self._marked(plain, marker)
         if _is_configured_point(plain):
             return self._point(plain, plain["coords"])
         return self.data(plain, depth + 1)
+
+    def _marked(self, plain: Mapping[str, Any], marker: str) -> Any:
+        """The value of an object that a reserved key, a key of `_OBJECTS`, marks as another value than a `Data`."""
+        match marker:
+            case "@BytesBase64":
+                return _bytes(plain[marker], marker)
+            case "@BytesArray":
+                return _signed_bytes(plain[marker])
+            case "@ByteBufferBase64":
+                return ByteBuffer(_bytes(plain[marker], marker))
+            case "@NDArrayType":
+                return self._array(plain)
+            case "@ImageData":
+                return _image(plain)
+            case "@cx" | "@cy":
+                return BoundingBox.center(*self._numbers(plain, "@cx", "@cy", "@h", "@w"), *self._label(plain))
+            case "@Coords":
+                return self._point(plain, plain[marker])
+            case _:
+                return BoundingBox.corners(*self._numbers(plain, "@x1", "@x2", "@y1", "@y2"), *self._label(plain))
 
     def _array(self, plain: Mapping[str, Any]) -> Array:
         name = plain["@NDArrayType"]
@@ -301,6 +309,14 @@ class _Reader:
     def _count(self, elements: int) -> None:
         self._elements += elements
         self._limits.check_elements(self._elements)
+
+
+def _check_alone(plain: Mapping[str, Any], marker: str, keys: frozenset[str]) -> None:
+    """Raise `WireError` for an object of a value that has other keys, too: they would be lost without a word."""
+    others = [key for key in plain if key not in keys]
+    if others:
+        named = ", ".join(f'"{key}"' for key in others[:3]) + (", ..." if len(others) > 3 else "")
+        raise WireError(f'{named} beside "{marker}" would be lost; put them into the object around this one')
 
 
 def _check_keys(text: str, limits: Limits) -> None:
@@ -383,6 +399,21 @@ def _json_name(value: object) -> str:
     return names.get(type(value), f"a {type(value).__name__}")
 
 
+_LABELLED = frozenset({"label", "@label", "probability", "@probability"})
+_OBJECTS: dict[str, frozenset[str]] = {
+    # Of bytes in both forms the first is read, as Konduit Serving does.
+    "@BytesBase64": frozenset({"@BytesBase64", "@BytesArray"}),
+    "@BytesArray": frozenset({"@BytesArray"}),
+    "@ByteBufferBase64": frozenset({"@ByteBufferBase64", "@ByteBuffer"}),
+    "@NDArrayType": frozenset({"@NDArrayType", "@NDArrayShape", "@NDArrayDataBase64"}),
+    "@ImageData": frozenset({"@ImageData", "@ImageFormat"}),
+    "@cx": frozenset({"@cx", "@cy", "@h", "@w"}) | _LABELLED,
+    "@x1": frozenset({"@x1", "@x2", "@y1", "@y2"}) | _LABELLED,
+    "@cy": frozenset({"@cx", "@cy", "@h", "@w"}) | _LABELLED,
+    "@Coords": frozenset({"@Coords"}) | _LABELLED,
+}
+"""The objects that are another value than a `Data`: the key that marks each, in the order in which they are tried, and
+all keys that it may have."""
 _INFINITE = (math.inf, -math.inf)
 # Braces outside of strings; strings, with a colon behind those that are keys.
 _KEYS_AND_BRACES = re.compile(r'[{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"(\s*+:)?', re.DOTALL)

@@ -288,7 +288,7 @@ def plain_cells(key: str, column: Column, form: PlainForm, failed: dict[int, Exc
 
 def unwritten(key: str, value: Any, error: Exception) -> WireError:
     """The error of a value that cannot be written: that it could not be read, if so."""
-    return value.error(key) if isinstance(value, OddValue) else WireError(f'key "{key}" cannot be written: {error}')
+    return value.error(key) if isinstance(value, OddValue) else WireError.within(key, error, "written")
 
 
 def _there(values: Sequence[object]) -> tuple[list[Any], Mask | None]:
@@ -485,7 +485,7 @@ def _data(plain: Mapping[Any, Any], rules: PlainRules, depth: int) -> Data:
         try:
             values[key] = read_value(value, rules, depth)
         except WireError as error:
-            raise WireError(f'key "{key}" cannot be read: {error}') from None
+            raise WireError.within(key, error) from None
     return Data.trusted(values)
 
 

@@ -113,7 +113,7 @@ def _fill_entry(scheme: pb.DataScheme, key: str, value: Any, depth: int) -> None
     except MissingPackageError:
         raise
     except (DataError, WireError, TypeError, ValueError) as error:
-        raise WireError(f'key "{key}" cannot be written: {error}') from error
+        raise WireError.within(key, error, "written") from error
 
 
 def _fill(scheme: pb.DataScheme, value: Any, depth: int) -> None:
@@ -240,7 +240,7 @@ class _Reader:
                 check_key(key)
                 value = self.value(items[key], depth)
             except (WireError, DataError) as error:
-                raise WireError(f'key "{key}" cannot be read: {error}') from None
+                raise WireError.within(key, error) from None
             if value is not UNKNOWN:
                 values[key] = value
         return values

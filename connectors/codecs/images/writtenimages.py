@@ -51,7 +51,7 @@ class WritesImages(BaseModel):
                 try:
                     values[row] = self._written(value)
                 except StreamerError as error:
-                    failed.setdefault(row, WireError(f'key "{key}" cannot be written: {error}'))
+                    failed.setdefault(row, WireError.within(key, error, "written"))
                 same = same and values[row] is value
             if not same:
                 changed[key] = Column.of(values)

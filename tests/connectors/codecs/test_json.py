@@ -208,7 +208,7 @@ def test_a_json_value_that_data_cannot_hold_fails_its_record_only_if_a_step_asks
     for spans in (False, True):
         asked = decoded(payloads, ["v"], 10, spans=spans)
         assert sorted(asked.failed) == [11, 14, 17]
-        assert 'key "v"' in str(asked.failed[11])
+        assert 'key "v' in str(asked.failed[11])
         assert asked.batch.to_list() == [Data({"v": 1, "n": 1}), Data({"v": 3, "n": 3})] * 3
         passed = decoded(payloads, ["n"], spans=spans)
         assert not passed.failed

@@ -145,7 +145,7 @@ def test_a_payload_that_is_no_msgpack_is_told_in_plain_words(payload: bytes, tol
 
 def test_a_value_inside_of_another_with_the_same_key_is_named_by_both_keys() -> None:
     odd = msgpack.packb({"a": {"a": [1, "x"]}})
-    told = 'key "a" cannot be read: key "a" cannot be read: a list has elements of one type'
+    told = 'key "a.a" cannot be read: a list has elements of one type'
     assert told in str(read("msgpack", odd, wanted=frozenset(["a"]))[0])
     decoded = codec_of("msgpack").decode(block([odd]), frozenset())
     with pytest.raises(RowsFailed, match=told):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,7 @@ def test_a_list_of_strings_with_a_number_is_still_refused() -> None:
         ('{"k":{"@ImageData":3}}', "@ImageData must be a string"),
         ('{"k":{"@ImageFormat":"TIFF","@ImageData":""}}', "'TIFF'"),
         ('{"k":{"@cx":1,"@cy":1,"@h":1}}', "without @w"),
-        ('{"k":{"@cy":1,"@h":1,"@w":1}}', "without @x1"),
+        ('{"k":{"@cy":1,"@h":1,"@w":1}}', "without @cx"),
         ('{"k":{"@x1":1,"@x2":1,"@y1":"1","@y2":1}}', "@y1 must be a number, not a string"),
         ('{"k":{"@x1":1,"@x2":1,"@y1":true,"@y2":1}}', "@y1 must be a number, not a boolean"),
         ('{"k":{"@Coords":[]}}', "at least one coordinate"),
@@ -145,11 +146,35 @@ def test_bytes_that_are_no_utf8_are_an_error() -> None:
 
 
 def test_the_key_is_named_on_every_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(WireError, match='key "a" cannot be read: key "b" cannot be read: null'):
+    with pytest.raises(WireError, match=r'^key "a\.b" cannot be read: null'):
         loads('{"a":{"b":null}}')
     monkeypatch.setattr(Image, "max_pixels", 1)
-    with pytest.raises(WireError, match='key "a" cannot be written: key "b" cannot be written: the image has 2 x 2'):
+    with pytest.raises(WireError, match=r'^key "a\.b" cannot be written: the image has 2 x 2'):
         dumps(Data({"a": {"b": Image(PIL.Image.new("RGB", (2, 2)))}}))
+
+
+def test_a_deeply_nested_value_is_named_by_the_first_and_last_keys() -> None:
+    text = "".join(f'{{"k{level}":' for level in range(30)) + "null" + "}" * 30
+    with pytest.raises(WireError, match=r'^key "k0.k1.k2.k3 \.\.\. k26.k27.k28.k29" cannot be read: null'):
+        loads(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"k":{"@BytesBase64":"AAEC","x":1}}', '"x" beside "@BytesBase64" would be lost'),
+        ('{"k":{"@BytesArray":[1],"@Coords":[1]}}', '"@Coords" beside "@BytesArray"'),
+        ('{"k":{"@ByteBufferBase64":"AAEC","x":1}}', '"x" beside "@ByteBufferBase64"'),
+        ('{"k":{"@NDArrayType":"BOOL","@NDArrayShape":[0],"@NDArrayDataBase64":"","a":1,"b":2}}', '"a", "b" beside'),
+        ('{"k":{"@ImageData":"","name":"x.png"}}', '"name" beside "@ImageData"'),
+        ('{"k":{"@cx":1,"@cy":1,"@h":1,"@w":1,"zz":0}}', '"zz" beside "@cx"'),
+        ('{"k":[{"@x1":1,"@x2":1,"@y1":1,"@y2":1,"@cy":1}]}', '"@cy" beside "@x1"'),
+        ('{"k":{"@Coords":[1],"coords":[1]}}', '"coords" beside "@Coords"'),
+    ],
+)
+def test_keys_that_would_be_lost_beside_those_of_a_value_are_an_error(text: str, told: str) -> None:
+    with pytest.raises(WireError, match=re.escape(told)):
+        loads(text)
 
 
 def test_keys_that_are_null_can_be_dropped_on_request() -> None:
