@@ -87,6 +87,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_the_service_of_the_page_on_schemas_passes_its_case_without_a_registry(folder: Path) -> None:
+    _keep_files("docs/schemas.md", folder)
+    (case,) = [block.text for block in BLOCKS if block.page == "docs/schemas.md" and block.value == "a case"]
+    (folder / "cases").mkdir()
+    (folder / "cases" / "mild.yaml").write_text(case)
+    _succeeds([sys.executable, "-m", "streamer", "test", "scores.yaml"], folder)
+
+
 def _save_fans(path: Path) -> None:
     """The model of the pages on fans: of `x`, temperature and vibration, the mean is `risk`."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 2])

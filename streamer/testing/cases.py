@@ -16,6 +16,7 @@ from pipelines.errors import DefinitionError, StreamerError
 from pipelines.values import Image
 from pipelines.wire.json import value_from_plain
 from streamer.definition.settings import Settings
+from streamer.testing.registries import Schema
 
 FOLDER: Final = "cases"
 """Where cases are looked for, beside the service file."""
@@ -33,6 +34,8 @@ class Case(Settings):
     """The case's name; by default that of its file."""
     input: dict[str, Any] | list[dict[str, Any]] | str
     """The record's values, or those of several records, in the JSON form; a text is taken as the payload itself."""
+    schema_: str | dict[str, Any] | None = Field(default=None, alias="schema")
+    """The schema that the records are written by, where the source's codec has a schema registry, which is not asked: of Avro or JSON a file beside the case or the schema itself, of protobuf `{descriptors: FILE, message: NAME}`. By default that of the codec, or, for Avro, one that is derived from the records."""  # noqa: E501
     source: str | None = None
     """The source that the records come from, if there are several; by default the first."""
     key: str | None = None
@@ -46,6 +49,8 @@ class Case(Settings):
     record fails."""
     sink: str | None = None
     """The sink whose results are checked, if there are several; by default the first."""
+    sink_schema: str | dict[str, Any] | None = None
+    """As `schema`, for the results of that sink."""
     exact: bool = False
     """Whether a result must have no other values than those of `expect`."""
     tolerance: Annotated[float, Field(ge=0)] = 1e-4
@@ -61,6 +66,21 @@ class Case(Settings):
             return [self.input.encode()]
         given = self.input if isinstance(self.input, list) else [self.input]
         return [Data({key: self.value(value) for key, value in one.items()}) for one in given]
+
+    def input_schema(self) -> Schema | None:
+        """The schema of the records, its files with their folder."""
+        return self._placed(self.schema_)
+
+    def result_schema(self) -> Schema | None:
+        """The schema of the results, its files with their folder."""
+        return self._placed(self.sink_schema)
+
+    def _placed(self, schema: str | dict[str, Any] | None) -> Schema | None:
+        if isinstance(schema, str):
+            return self.folder / schema
+        if schema is None or "descriptors" not in schema:
+            return schema
+        return {**schema, "descriptors": self.folder / str(schema["descriptors"])}
 
     def expected(self) -> list[dict[str, Any]] | None:
         """The values expected, one mapping a result; `None`: results are not checked."""

@@ -11,6 +11,7 @@ from connectors.codecs.registry import codec_of
 from connectors.config import SourceConfig
 from connectors.memory import Faults, MemorySink, MemorySource, MemoryTransactionalSink, MemoryTransactions
 from connectors.message import Message, records_of
+from connectors.records import Header
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data, as_data
 from pipelines.errors import StreamerError
@@ -20,6 +21,7 @@ from streamer.agent.summary import Summary
 from streamer.definition.service import Service
 from streamer.delivery.deadletter import Original, original
 from streamer.delivery.guarantee import guarantee
+from streamer.testing.registries import Schema, input_codec, registries_in_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,9 @@ class Report:
     sinks: Mapping[str, list[Message]]
     """The messages that each sink got, by its name, in order; with their topics where those are made from values."""
     decoded: Mapping[str, list[Data | None]]
-    """The same, decoded; `None` for a message without a payload."""
+    """The same, decoded; `None` for a message without a payload, and for one that cannot be read back."""
+    unreadable: Mapping[str, Mapping[int, Exception]]
+    """By the sink's name the errors of messages that its codec writes and does not read, by their place."""
     dead: list[DeadLetter]
     """The dead letters, in order."""
     acknowledged: int
@@ -61,7 +65,7 @@ class Report:
 
 
 Given: TypeAlias = Mapping[str, Any] | bytes | Message | None
-"""A record as given by the caller: a `Data` or `dict`, a payload, a `Message`, or `None` (a tombstone)."""
+"""A record as given by the caller: a `Data` or `dict`, a payload, `None` (a tombstone), or a `Message` of these."""
 
 
 class ServiceFailed(StreamerError):
@@ -78,24 +82,40 @@ def run(
     *,
     timeout: float = 60.0,
     check: bool = True,
+    schemas: Mapping[str, Schema] | None = None,
+    sink_schemas: Mapping[str, Schema] | None = None,
 ) -> Report:
     """Run `service` over `records` to their end and report.
 
     `records` are `Data` or `dict`s (encoded with the source's codec), payloads, `None` (a tombstone) or `Message`s with
-    key, headers and topic; with several sources a mapping by the source's name. Sources and sinks are in memory;
-    pipeline, codecs, batching, delivery and failure rules are the service's own. Raises `ServiceFailed` if an error
-    stopped the service, unless `check` is false: then `summary` has it. Errors of opening are raised in any case;
-    `TimeoutError` after `timeout` seconds.
+    key, headers and topic, whose values are one of these; with several sources a mapping by the source's name. Sources
+    and sinks are in memory; pipeline, codecs, batching, delivery and failure rules are the service's own. Raises
+    `ServiceFailed` if an error stopped the service, unless `check` is false: then `summary` has it. Errors of opening,
+    and those of codecs that cannot write a record that was given, are raised in any case; `TimeoutError` after
+    `timeout` seconds.
+
+    No schema registry is asked. `schemas`, by the name of the source, has the schemas by which records are encoded
+    where a codec has a registry: of Avro and JSON a file or the schema itself, of protobuf `{"descriptors": FILE,
+    "message": NAME}`. Without one it is that of the codec, for Avro else one that is derived from the records. So it is
+    with `sink_schemas` and results.
     """
     by_source = records if isinstance(records, Mapping) else {service.sources[0].label: records}
     unknown = set(by_source) - {config.label for config in service.sources}
     if unknown:
         raise StreamerError(f"the service has no source {sorted(unknown)[0]!r}")
-    sources = {}
-    for config in service.sources:
-        codec = codec_of(config.codec)
-        given = [_from_topic(_payload(record, codec), config) for record in by_source.get(config.label, ())]
-        sources[config.label] = MemorySource(given, name=config.label)
+    with registries_in_memory(service, sink_schemas or {}) as changed:
+        given = {
+            config.label: _messages(config, list(by_source.get(config.label, ())), (schemas or {}).get(config.label))
+            for config in changed.sources
+        }
+        report = _report(changed, given, timeout)
+    if check and report.summary.reason == "failed":
+        raise ServiceFailed(report)
+    return report
+
+
+def _report(service: Service, given: Mapping[str, list[Message | bytes | None]], timeout: float) -> Report:
+    sources = {name: MemorySource(messages, name=name) for name, messages in given.items()}
     sinks, dead = _sinks(service)
     agent = Agent(service, assembly=build(service, sources=sources, sinks=sinks, dead=dead))
     agent.start()
@@ -103,18 +123,20 @@ def run(
         summary = agent.join(timeout)
     finally:
         agent.stop()
-    report = Report(
+    decoded: dict[str, list[Data | None]] = {}
+    unreadable: dict[str, Mapping[int, Exception]] = {}
+    for config in service.sinks:
+        decoded[config.label], failed = _decoded(sinks[config.label].messages, codec_of(config.codec))
+        if failed:
+            unreadable[config.label] = failed
+    return Report(
         sinks={name: sink.messages for name, sink in sinks.items()},
-        decoded={
-            config.label: _decoded(sinks[config.label].messages, codec_of(config.codec)) for config in service.sinks
-        },
+        decoded=decoded,
+        unreadable=unreadable,
         dead=[_dead_letter(message) for message in dead.messages],
         acknowledged=sum(sum(source.acknowledged) for source in sources.values()),
         summary=summary,
     )
-    if check and summary.reason == "failed":
-        raise ServiceFailed(report)
-    return report
 
 
 def _sinks(service: Service) -> tuple[Mapping[str, MemorySink], MemorySink]:
@@ -131,44 +153,53 @@ def payload(record: Mapping[str, Any] | bytes, codec: str | dict[str, object]) -
 
     Raises the codec's error for a value that it cannot write.
     """
-    found = message(record, codec).value
-    assert isinstance(found, bytes)
+    if isinstance(record, bytes):
+        return record
+    ((value, _),) = _encoded([record], codec_of(codec))
+    assert isinstance(value, bytes)
+    return value
+
+
+def _messages(config: SourceConfig, given: list[Given], schema: Schema | None) -> list[Message | bytes | None]:
+    """The messages of a source's records. Those that are no payloads yet are encoded together, so that a schema that is
+    derived from them has all their values."""
+    values = [one.value if isinstance(one, Message) else one for one in given]
+    records = [value for value in values if isinstance(value, Mapping)]
+    made = iter(_encoded(records, input_codec(config, schema)) if records else ())
+    found: list[Message | bytes | None] = []
+    for one, value in zip(given, values, strict=True):
+        message = one if isinstance(one, Message) else None
+        if isinstance(value, Mapping):
+            written, headers = next(made)
+            message = Message(written) if message is None else message._replace(value=written)
+            message = message._replace(headers=(*headers, *message.headers))
+        found.append(_from_topic(message, config) if message is not None else one)  # type: ignore[arg-type]
     return found
 
 
-def message(record: Mapping[str, Any] | bytes, codec: str | dict[str, object]) -> Message:
-    """As `payload`, with the headers that the codec puts beside it."""
-    found = _payload(record, codec_of(codec))
-    return found if isinstance(found, Message) else Message(found)
-
-
-def _payload(record: Given, codec: Codec) -> Message | bytes | None:
-    if not isinstance(record, Mapping):
-        return record
-    encoded = codec.encode(Batch.of([as_data(record)]))
+def _encoded(records: list[Mapping[str, Any]], codec: Codec) -> list[tuple[Any, tuple[Header, ...]]]:
+    """Payload and headers of each record. Raises the codec's error for one that it cannot write."""
+    encoded = codec.encode(Batch.of([as_data(record) for record in records]))
     for error in encoded.failed.values():
         raise error
-    if encoded.headers is not None:
-        return Message(encoded.values[0], headers=tuple(encoded.headers[0]))
-    written: bytes | None = encoded.values[0]
-    return written
+    headers = encoded.headers or [()] * len(records)
+    return [(value, tuple(its)) for value, its in zip(encoded.values, headers, strict=True)]
 
 
-def _from_topic(record: Message | bytes | None, config: SourceConfig) -> Message | bytes | None:
+def _from_topic(record: Message, config: SourceConfig) -> Message:
     """The record with the metadata in its topic's name, unless it has its own."""
-    if not isinstance(record, Message) or record.topic is None or record.extras:
+    if record.topic is None or record.extras:
         return record
     return record._replace(extras=tuple(config.topic_extras(record.topic).items()))
 
 
-def _decoded(messages: list[Message], codec: Codec) -> list[Data | None]:
+def _decoded(messages: list[Message], codec: Codec) -> tuple[list[Data | None], Mapping[int, Exception]]:
+    """What is in these messages, and the errors of those that the codec does not read."""
     if not messages:
-        return []
+        return [], {}
     found = codec.decode(records_of(messages, "report"), None)
-    for error in found.failed.values():
-        raise error
     rows = dict(zip(found.batch.rows.tolist(), found.batch.to_list(), strict=True))
-    return [rows.get(row) for row in range(len(messages))]
+    return [rows.get(row) for row in range(len(messages))], found.failed
 
 
 def _dead_letter(message: Message) -> DeadLetter:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from connectors.memory.config import MemorySinkConfig
 from connectors.message import Message
 from pipelines.data.data import Data
-from pipelines.errors import DefinitionError, nearest
+from pipelines.errors import DataError, DefinitionError, WireError, nearest
 from streamer.definition.service import Service
 from streamer.definition.settings import FailureSettings
 from streamer.testing.cases import Case
 from streamer.testing.differences import differences
-from streamer.testing.running import DeadLetter, message, run
+from streamer.testing.running import DeadLetter, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,25 @@ def tried(service: Service, case: Case, *, timeout: float = 60.0) -> Tried:
     source = _named(case, "source", case.source, [config.label for config in service.sources])
     sink = _named(case, "sink", case.sink, [config.label for config in service.sinks])
     began = time.monotonic()
-    codec = next(config.codec for config in service.sources if config.label == source)
-    report = run(_alone(service), {source: _messages(case, codec)}, timeout=timeout, check=False)
+    try:
+        report = run(
+            _alone(service),
+            {source: _messages(case)},
+            timeout=timeout,
+            check=False,
+            schemas={source: schema} if (schema := case.input_schema()) is not None else None,
+            sink_schemas={sink: schema} if (schema := case.result_schema()) is not None else None,
+        )
+    except (WireError, DataError) as error:
+        problems = [f"the input cannot be written by the codec of the source {source}: {error}"]
+        return Tried(case, [], problems, time.monotonic() - began)
     results = report.decoded[sink]
     problems = [] if report.summary.error is None else [report.summary.error]
     problems += _of_failures(case, report.dead)
     if not problems:
-        problems = _of_results(case, results)
+        unreadable = report.unreadable.get(sink, {})
+        problems = [f"result {number} cannot be read back: {error}" for number, error in unreadable.items()]
+        problems = problems or _of_results(case, results)
     return Tried(case, results, problems, time.monotonic() - began)
 
 
@@ -66,11 +78,10 @@ def _alone(service: Service) -> Service:
     )
 
 
-def _messages(case: Case, codec: str | dict[str, object]) -> list[Message]:
+def _messages(case: Case) -> list[Message]:
     key = None if case.key is None else case.key.encode()
     headers = tuple((name, value.encode()) for name, value in case.headers.items())
-    made = [message(record, codec) for record in case.records()]
-    return [Message(one.value, key, (*one.headers, *headers), topic=case.topic) for one in made]
+    return [Message(record, key, headers, topic=case.topic) for record in case.records()]
 
 
 def _of_failures(case: Case, dead: list[DeadLetter]) -> list[str]:

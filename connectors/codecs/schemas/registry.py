@@ -253,6 +253,12 @@ def mock_registry(url: str) -> SchemaRegistryClient:
         return _mocks[url]
 
 
+def forget_mock(url: str) -> None:
+    """Forget the registry in memory of this address, and all its schemas."""
+    with _mocks_lock:
+        _mocks.pop(url, None)
+
+
 def _new_client(config: RegistryConfig, scrub: Scrubber) -> SchemaRegistryClient:
     try:
         from confluent_kafka.schema_registry import SchemaRegistryClient
