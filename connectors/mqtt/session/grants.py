@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from connectors.mqtt.protocol.packets import V5, Suback
+from connectors.mqtt.protocol.packets import V5, Suback, Subscription
 from connectors.mqtt.protocol.reasons import Outcome, ProtocolError, ReasonCode, of_subscribe
 from connectors.mqtt.protocol.topics import shared
 from connectors.mqtt.session.settings import SUBSCRIBE_ID, Granted, Grants, Settings
@@ -31,12 +31,11 @@ def refuse_what_is_missing(granted: Granted, settings: Settings) -> None:
         )
 
 
-def granted_qos(suback: Suback, settings: Settings) -> Grants:
-    """The QoS that was granted to each filter.
+def granted_qos(suback: Suback, subscriptions: tuple[Subscription, ...], settings: Settings) -> Grants:
+    """The QoS that was granted to the filter of each of these subscriptions, which are all of one SUBSCRIBE.
 
     Raises `ConnectorError` for a filter that was refused, and `Downgraded` for QoS 0 where QoS 1 or 2 was asked for.
     """
-    subscriptions = settings.subscriptions
     if suback.packet_id != SUBSCRIBE_ID or len(suback.reasons) != len(subscriptions):
         raise ProtocolError(ReasonCode.PROTOCOL_ERROR, "SUBACK: it answers no SUBSCRIBE of this client")
     where = f"{settings.name}: {settings.address}"

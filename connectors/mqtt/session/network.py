@@ -21,8 +21,6 @@ from connectors.mqtt.protocol.packets import (
     Packet,
     Pingresp,
     Suback,
-    Subscribe,
-    Subscription,
     Unsuback,
     Version,
 )
@@ -30,13 +28,14 @@ from connectors.mqtt.protocol.properties import NONE, Properties
 from connectors.mqtt.protocol.reading import LARGEST, Reader, Role
 from connectors.mqtt.protocol.reasons import Outcome, ProtocolError, ReasonCode, of_connect, of_disconnect
 from connectors.mqtt.protocol.writing import PINGREQ, encode
-from connectors.mqtt.session.grants import Downgraded, granted_qos, refuse_what_is_missing
+from connectors.mqtt.session.grants import Downgraded, refuse_what_is_missing
 from connectors.mqtt.session.greeting import Greeting
 from connectors.mqtt.session.inbound import Inbound
 from connectors.mqtt.session.keepalive import KeepAlive
 from connectors.mqtt.session.link import Link, MakeLink
 from connectors.mqtt.session.session import Session, SessionClient
-from connectors.mqtt.session.settings import SUBSCRIBE_ID, Granted, Settings
+from connectors.mqtt.session.settings import Granted, Settings
+from connectors.mqtt.session.subscribing import Subscribing
 from connectors.mqtt.session.transport import Transport, TransportClosed, Waiting
 from pipelines.errors import ConnectorError
 
@@ -82,6 +81,7 @@ class NetworkSession(Session):
         self._version_known = settings.version is not None
         self._closed_at_greeting = 0
         self._login_asked_again = False
+        self._subscribing: Subscribing | None = None
         self._subscribed = False
         self._subscribes_anew = False
         self._suback_until = float("inf")
@@ -318,6 +318,7 @@ class NetworkSession(Session):
         self._keep_alive = KeepAlive(granted.keep_alive or settings.keep_alive)
         self._answered = self._asked
         self._questions.clear()
+        self._subscribing = None
         self._suback_until = float("inf")
         self._inbound.begin(self._version)
         self._client.begun(granted)
@@ -327,14 +328,14 @@ class NetworkSession(Session):
             self._subscribe()
 
     def _subscribe(self) -> None:
-        if self._settings.subscriptions:
-            self.send(Subscribe(SUBSCRIBE_ID, self._subscriptions()))
-            self._suback_until = time.monotonic() + _GREETING_WAIT
+        if self._settings.subscriptions and self.granted is not None:
+            self._subscribing = Subscribing(self._settings, self.granted)
+            self._ask()
 
-    def _subscriptions(self) -> tuple[Subscription, ...]:
-        if self._version == V5:
-            return self._settings.subscriptions
-        return tuple(Subscription(one.filter, one.qos) for one in self._settings.subscriptions)
+    def _ask(self) -> None:
+        assert self._subscribing is not None
+        self.send(self._subscribing.packet)
+        self._suback_until = time.monotonic() + _GREETING_WAIT
 
     def _refused(self, connack: Connack) -> None:
         settings, reason = self._settings, connack.reason
@@ -420,13 +421,19 @@ class NetworkSession(Session):
                 self._client.received(packet)
 
     def _take_grants(self, suback: Suback) -> None:
+        if self._subscribing is None:
+            raise ProtocolError(ReasonCode.PROTOCOL_ERROR, "SUBACK: it answers no SUBSCRIBE of this client")
         try:
-            grants = granted_qos(suback, self._settings)
+            grants = self._subscribing.answered(suback)
         except (Downgraded, ProtocolError):
             raise
         except ConnectorError as error:
             # A right that is taken away while the service runs may be given back.
             raise ConnectorError(str(error), retriable=error.retriable or self._subscribed) from None
+        if grants is None:
+            self._ask()
+            return
+        self._subscribing = None
         self._subscribed = True
         self._subscribes_anew = False
         self._suback_until = float("inf")

@@ -27,6 +27,7 @@ from connectors.mqtt.protocol.packets import (
     Suback,
     Subscribe,
     Subscription,
+    Version,
 )
 from connectors.mqtt.protocol.properties import Properties
 from connectors.mqtt.protocol.reasons import ReasonCode
@@ -491,6 +492,67 @@ def test_subscriptions_are_renewed_on_mqtt_5_even_if_the_session_is_there(server
     server.hang_up()
     server.connect(session_present=True)
     pair.until(lambda: len(pair.told.grants) == 2)
+    pair.close()
+
+
+def subscriptions(count: int) -> tuple[Subscription, ...]:
+    return tuple(Subscription(f"factory/line-{number:03}/machine/vibration", 1) for number in range(count))
+
+
+def granted_in_parts(server: PlayedServer, count: int) -> list[list[str]]:
+    """Grant each SUBSCRIBE of a connection until `count` filters were asked for: the filters of each packet."""
+    parts: list[list[str]] = []
+    while sum(map(len, parts)) < count:
+        server.expect_one("Subscribe")
+        (asked,) = [one for one in server.seen if isinstance(one, Subscribe)]
+        server.seen.remove(asked)
+        parts.append([one.filter for one in asked.subscriptions])
+        server.say(Suback(asked.packet_id, (ReasonCode.GRANTED_QOS_1,) * len(parts[-1])))
+    return parts
+
+
+@pytest.mark.parametrize("version", [V5, V311])
+def test_a_broker_is_asked_for_eight_topic_filters_at_a_time(server: PlayedServer, version: Version) -> None:
+    """AWS IoT Core ends the connection at a SUBSCRIBE of more."""
+    wanted = subscriptions(17)
+    pair = Pair(server, subscriptions=wanted, version=version)
+    for _ in range(2):
+        server.connect(grants=None, version=version)
+        parts = granted_in_parts(server, 17)
+        assert [len(part) for part in parts] == [8, 8, 1]
+        assert [one for part in parts for one in part] == [one.filter for one in wanted]
+        pair.until(lambda: bool(pair.told.grants))
+        assert pair.told.grants.pop() == {one.filter: 1 for one in wanted}
+        server.hang_up()
+    pair.close()
+
+
+def test_a_connection_that_is_lost_between_two_subscribes_asks_for_all_again(server: PlayedServer) -> None:
+    pair = Pair(server, subscriptions=subscriptions(9))
+    server.connect(grants=(1,) * 8)
+    server.expect(Subscribe)
+    server.hang_up()
+    server.connect(grants=None)
+    assert [len(part) for part in granted_in_parts(server, 9)] == [8, 1]
+    pair.until(lambda: bool(pair.told.grants))
+    pair.close()
+
+
+def test_a_subscribe_is_no_larger_than_the_broker_accepts(server: PlayedServer) -> None:
+    wanted = subscriptions(9)
+    pair = Pair(server, subscriptions=wanted)
+    server.connect(grants=None, properties=Properties(maximum_packet_size=100))
+    parts = granted_in_parts(server, 9)
+    assert [one for part in parts for one in part] == [one.filter for one in wanted]
+    assert max(map(len, parts)) == 2
+    pair.until(lambda: bool(pair.told.grants))
+    pair.close()
+
+
+def test_a_topic_filter_that_the_broker_cannot_take_is_named(server: PlayedServer) -> None:
+    pair = Pair(server, subscriptions=(Subscription("a", 1), Subscription("b" * 100, 1)))
+    server.connect(grants=None, properties=Properties(maximum_packet_size=50))
+    assert f'the topic filter "{"b" * 100}" is too long' in str(pair.failure())
     pair.close()
 
 
