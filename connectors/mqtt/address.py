@@ -10,6 +10,8 @@ from pipelines.errors import nearest
 
 PORTS: Final = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 """The default port of each scheme."""
+_ELSEWHERE: Final = {"tcp": "mqtt", "ssl": "mqtts", "tls": "mqtts", "http": "ws", "https": "wss"}
+"""Schemes that other clients have for the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class Address:
             port = parts.port
         except ValueError as error:
             raise ValueError(f"{_shown(url)} is no URL of a broker ({error}); write it as mqtt://host:1883") from None
+        if (ours := _ELSEWHERE.get(parts.scheme)) is not None:
+            raise ValueError(f'"{parts.scheme}" is no scheme of MQTT; write {ours}:// in its place')
         if parts.scheme not in PORTS:
             raise ValueError(
                 f'"{parts.scheme}" is no scheme of MQTT{nearest(parts.scheme, PORTS)}; there are {", ".join(PORTS)}'

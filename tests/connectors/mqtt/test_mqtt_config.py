@@ -47,6 +47,8 @@ def test_a_url_says_where_the_broker_is(url: str, expected: Address) -> None:
     ("fields", "words"),
     [
         ({"url": "mqts://broker"}, 'did you mean "mqtts"'),
+        ({"url": "ssl://broker:8883"}, "write mqtts:// in its place"),
+        ({"url": "tcp://broker"}, "write mqtt:// in its place"),
         ({"url": "mqtt://"}, "names no host"),
         ({"url": "mqtt://broker:1/path"}, "behind the port"),
         ({"url": "mqtt://broker:99999"}, "no URL of a broker"),
