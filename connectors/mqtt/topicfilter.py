@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import numpy.typing as npt
 
-from connectors.mqtt.protocol.topics import TopicPattern, TopicPatterns
+from connectors.mqtt.protocol.topics import TopicPatterns
 from connectors.mqtt.protocol.topictable import TopicTable
 
 Mask = npt.NDArray[np.bool_]
@@ -28,7 +28,7 @@ class TopicFilter:
     def __init__(
         self, patterns: TopicPatterns, shard: tuple[int, int, str] | None = None, apart: str | None = None
     ) -> None:
-        self._patterns = [TopicPattern(one.pattern) for one in patterns.patterns]
+        self._patterns = patterns
         self._shard = shard
         self._apart = apart
         self.apart_code: int | None = None
@@ -66,7 +66,7 @@ class TopicFilter:
         self._known = len(table)
 
     def _is_wanted(self, topic: str) -> bool:
-        levels = next((found for one in self._patterns if (found := one.levels(topic)) is not None), None)
+        levels = self._patterns.match(topic)
         if levels is None:
             self.stranger = topic
             return False

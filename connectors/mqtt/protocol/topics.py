@@ -133,7 +133,7 @@ _NO_LEVELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class TopicPatterns:
-    """Several patterns: a topic has the named levels of the first that matches it.
+    """Several patterns: a topic has the named levels of all that match it; of a name that comes twice, the first.
 
     The levels of a topic are computed once and cached, for some 65,000 topics. Raises `ValueError` as `TopicPattern`.
     """
@@ -154,9 +154,15 @@ class TopicPatterns:
         if found is None:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            matched = (pattern.levels(topic) for pattern in self.patterns)
-            found = self._known[topic] = next((levels for levels in matched if levels is not None), _NO_LEVELS)
+            found = self._known[topic] = self.match(topic) or _NO_LEVELS
         return found
+
+    def match(self, topic: str) -> dict[str, str] | None:
+        """The named levels of a topic, not cached; `None` if no pattern matches the topic."""
+        matched = [levels for pattern in self.patterns if (levels := pattern.levels(topic)) is not None]
+        if not matched:
+            return None
+        return {name: level for levels in reversed(matched) for name, level in levels.items()}
 
     def column(self, name: str, topics: Iterable[str]) -> list[str | None]:
         """The level `name` of each of these topics, `None` where a topic has none."""

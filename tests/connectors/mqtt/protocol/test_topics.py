@@ -107,12 +107,20 @@ def test_a_pattern_that_is_none_says_what_is_wrong(pattern: str) -> None:
         TopicPattern(pattern)
 
 
-def test_a_topic_has_the_levels_of_the_first_pattern_that_matches() -> None:
-    patterns = TopicPatterns(["a/{x}/+", "a/{y}/#", "a/+/+"])
+def test_a_topic_has_the_levels_of_all_patterns_that_match_it() -> None:
+    patterns = TopicPatterns(["plant/+/temp", "plant/{line}/#", "{site}/{row}/temp", "plant/{row}/+"])
+    assert dict(patterns.levels("plant/a/temp")) == {"line": "a", "site": "plant", "row": "a"}
+    assert dict(patterns.levels("plant/b/x")) == {"line": "b", "row": "b"}
+    assert TopicPatterns(["plant/+"]).match("plant/a") == {}
+    assert patterns.match("site/b") is None
+
+
+def test_of_a_level_with_two_values_the_first_pattern_counts() -> None:
+    patterns = TopicPatterns(["a/{x}/+", "a/{y}/#", "a/+/{x}"])
     assert patterns.filters == ("a/+/+", "a/+/#")
     assert patterns.names == ("x", "y")
     topics = ["a/1/2", "a/1/2/3", "b"]
-    assert [dict(patterns.levels(topic)) for topic in topics] == [{"x": "1"}, {"y": "1"}, {}]
+    assert [dict(patterns.levels(topic)) for topic in topics] == [{"x": "1", "y": "1"}, {"y": "1"}, {}]
     assert patterns.column("x", topics) == ["1", None, None]
 
 
