@@ -17,7 +17,7 @@ from connectors.http.server import url_of
 from connectors.records import Lane
 from pipelines.errors import StreamerError
 from streamer.agent.assembly import Assembly, build
-from streamer.agent.draintime import LEAVE_WAIT
+from streamer.agent.draintime import IDLE_LEAVE_WAIT, LEAVE_WAIT
 from streamer.agent.runloop import RunLoop
 from streamer.agent.summary import Summary
 from streamer.definition.service import Service
@@ -42,7 +42,8 @@ class Agent:
         self.meters.hot_paths = self._assembly.hot_paths
         self.meters.connectors = self._assembly.measured
         self._loop = RunLoop(self._assembly, self.meters, self._log)
-        self._stopping = False
+        self._stopped_at: float | None = None
+        self._left_opening = False
         self._began = False
         self._opened = threading.Event()
         self._failure: BaseException | None = None
@@ -62,21 +63,25 @@ class Agent:
         # Python kills daemon threads when the process ends: wait for this one before.
         atexit.register(self._end_with_process)
         self._thread.start()
-        self._opened.wait()
+        while not self._opened.wait(0.1):
+            if self._stopping and time.monotonic() - (self._stopped_at or 0.0) > IDLE_LEAVE_WAIT:
+                self._leave_opening()
+                return
         if self._failure is not None and not self._began:
             self._thread.join()
             raise self._failure
 
     def stop(self) -> None:
         """Stop polling; records in flight are finished and acknowledged. Returns at once; from any thread."""
-        self._stopping = True
+        if self._stopped_at is None:
+            self._stopped_at = time.monotonic()
         self._loop.stop()
 
     def join(self, timeout: float | None = None) -> Summary:
         """Wait for the end. Raises `TimeoutError` if it does not come in time."""
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            while self._thread.is_alive():
+            while self._thread.is_alive() and not self._left_opening:
                 # In short waits, so that signals are served by the main thread.
                 self._thread.join(0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic())))
                 if deadline is not None and time.monotonic() >= deadline and self._thread.is_alive():
@@ -88,6 +93,10 @@ class Agent:
         if self.summary is None:
             raise StreamerError(f"the service {self.service.name} was never started")
         return self.summary
+
+    @property
+    def _stopping(self) -> bool:
+        return self._stopped_at is not None
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
@@ -140,15 +149,28 @@ class Agent:
             self._opened.set()
             self._loop.run()
         except BaseException as error:  # noqa: BLE001 - any error ends this service and is in its summary
-            self._fail(error)
+            if self._stopping and not self._began:
+                self._log.info("stopped while it started", error=str(error))
+            else:
+                self._fail(error)
         try:
             self._close()
         except BaseException as error:  # noqa: BLE001 - as above
             self._fail(error)
+        if self._left_opening:
+            return
         self.summary = self._summed_up(time.monotonic() - began)
         atexit.unregister(self._end_with_process)
         self._opened.set()
         self._log.info("ended", **{k: v for k, v in self.summary.to_dict().items() if k != "service"})
+
+    def _leave_opening(self) -> None:
+        """Stopped while opening takes long, when nothing is in flight: the thread, a daemon, closes what it has opened
+        as soon as it can, and is not waited for."""
+        self._left_opening = True
+        self.summary = self._summed_up(time.monotonic() - (self._stopped_at or 0.0))
+        atexit.unregister(self._end_with_process)
+        self._log.info("stopped while it started", waiting="for what is still being opened")
 
     def _end_with_process(self) -> None:
         self.stop()

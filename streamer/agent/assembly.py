@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,7 @@ from connectors.source import Source
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.executors.executor import Executor
 from pipelines.observe.profiler import Profiler
+from streamer.agent.steppool import StepPool
 from streamer.definition.hotpaths import PartHotPath
 from streamer.definition.nocode import check_code
 from streamer.definition.service import Service
@@ -80,7 +80,7 @@ class Assembly:
             self.profiler = self._opened_profiler()
             threads = self.service.limits.threads
             # Entered first, so that it is left last.
-            pool = self._stack.enter_context(ThreadPoolExecutor(threads, "streamer-step")) if threads else None
+            pool = self._stack.enter_context(StepPool(threads)) if threads else None
             self._executor = self._stack.enter_context(self._open_pipeline(pool, progress))
             for route in self.all_routes:
                 route.sink.open()
@@ -89,7 +89,7 @@ class Assembly:
             self.close()
             raise
 
-    def _open_pipeline(self, pool: ThreadPoolExecutor | None, progress: Callable[[str], None] | None) -> Executor:
+    def _open_pipeline(self, pool: StepPool | None, progress: Callable[[str], None] | None) -> Executor:
         runners = self.service.runners
         # A step that `check_code` cannot see, such as one inside a plug-in's step, is refused when it opens.
         allow_code = self.service.allows_code

@@ -11,6 +11,8 @@ LEAST_WAIT = 0.25
 """Seconds for these if `limits.drain` is short."""
 LEAVE_WAIT = 15.0
 """Seconds that the sources may take to acknowledge the last positions and close, unless the time to drain is over."""
+IDLE_LEAVE_WAIT = 1.0
+"""Seconds for these, and for opening, if the service is stopped while nothing is in flight: nothing can be lost."""
 LEAST_PORTION = 0.05
 """Seconds that a portion of a batch may take, however short the time to drain is."""
 

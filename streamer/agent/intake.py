@@ -6,6 +6,7 @@ batches through the bounded queue, and messages through `control`.
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
@@ -90,6 +91,8 @@ class Intake:
         """How often the run thread has asked for a rewind."""
         self.progress_at = time.monotonic()
         """When its thread last served its messages, on `time.monotonic`."""
+        self.marked_at = -math.inf
+        """When it was last told positions to acknowledge, on `time.monotonic`. Used by the run thread alone."""
         self.token: TransactionToken | None = None
         """Commits positions of its present lanes in transactions. Written by the intake thread, after it has reported
         the lanes that ended before."""
@@ -161,6 +164,7 @@ class Intake:
 
     def acknowledge(self, marks: Mapping[Lane, int]) -> None:
         """Have the source acknowledge these positions. From the run thread."""
+        self.marked_at = time.monotonic()
         self._messages.put(Acknowledge(marks))
         if self.starved or self.source.replays is Replays.SESSION:
             # It may be in the middle of a poll that ends only when this is acknowledged.
@@ -173,6 +177,8 @@ class Intake:
 
     def close(self, marks: Mapping[Lane, int]) -> None:
         """Acknowledge these last positions, wait until the bus has them, and close the source. From the run thread."""
+        if marks:
+            self.marked_at = time.monotonic()
         self._messages.put(Acknowledge(marks, last=True))
         self.stop()
 

@@ -21,7 +21,7 @@ from streamer.agent.batchqueue import BatchQueue
 from streamer.agent.batchruns import BatchRuns
 from streamer.agent.bytebudget import ByteBudget
 from streamer.agent.decodedbatch import DecodedBatch
-from streamer.agent.draintime import LAST_WAIT, LEAVE_WAIT, DrainTime
+from streamer.agent.draintime import IDLE_LEAVE_WAIT, LAST_WAIT, LEAVE_WAIT, DrainTime
 from streamer.agent.intake import Intake
 from streamer.agent.messages import Ended, Forgettable, RevokeRequest, ToRunThread
 from streamer.batching.batcher import Batcher
@@ -286,7 +286,9 @@ class RunLoop:
 
     def _notice_standstill(self, decoded: DecodedBatch | None) -> None:
         """Warn if polling has stopped because steps hold too many records, whose windows then never complete."""
-        if decoded is not None or self._open_delivery.unconfirmed or not (self._budget.is_full or self._held_up()):
+        delivery = self._open_delivery
+        holds = self._stateful and delivery.ledger.has_open_rows and not delivery.unconfirmed
+        if decoded is not None or not holds or not (self._budget.is_full or self._held_up()):
             self._idle_since = None
         elif self._idle_since is None:
             self._idle_since = time.monotonic()
@@ -493,8 +495,11 @@ class RunLoop:
 
     def _see_off_intakes(self) -> None:
         now = time.monotonic()
-        deadline = min(now + LEAVE_WAIT, max(self._drain.deadline, now + LAST_WAIT))
+        longest = min(now + LEAVE_WAIT, max(self._drain.deadline, now + LAST_WAIT))
         for intake in self.intakes:
+            # Positions that it was told long ago are acknowledged.
+            is_idle = now - intake.marked_at > LEAVE_WAIT / 3 and not self._open_delivery.ledger.has_open_rows
+            deadline = min(longest, now + IDLE_LEAVE_WAIT) if is_idle else longest
             while not intake.join(0.05):
                 # Its source may be in the middle of a rebalance.
                 self._serve_control()
@@ -502,7 +507,8 @@ class RunLoop:
                     one.answer(self._marks_of(one.lanes))
                 self._revoke_requests = []
                 if time.monotonic() >= deadline:
-                    self._log.error("a source does not close", source=intake.source.name)
+                    tell = self._log.info if is_idle else self._log.error
+                    tell("a source does not close, and is left as it is", source=intake.source.name)
                     break
 
     def _rewind(self, lanes: Iterable[Lane], marks: Mapping[Lane, int]) -> None:

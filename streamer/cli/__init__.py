@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
-from pathlib import Path
 
 _OURS = ("pipelines", "connectors", "protos")
 
@@ -14,6 +12,10 @@ def _refuse_hidden_packages() -> None:
 
     It would be imported instead, and fail with errors that are hard to understand.
     """
+    # Here, as `main` has to set the handlers of signals before anything that takes time.
+    from importlib.util import find_spec
+    from pathlib import Path
+
     here = Path(__file__).resolve().parents[2]
     for name in _OURS:
         found = find_spec(name)

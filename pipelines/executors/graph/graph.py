@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, wait
 from functools import partial
@@ -21,6 +22,11 @@ from pipelines.executors.openpipeline import OpenPipeline, RunnerSource, opened
 from pipelines.executors.openstep import Emit, OpenStep
 from pipelines.runners.runner import OpenContext, StatefulRunner
 from pipelines.steps import GraphStep, Step
+
+CLOSE_WAIT = 1.0
+"""Seconds that steps which nothing waits for any more may take to end when the graph is closed."""
+
+_log = logging.getLogger(__name__)
 
 
 class GraphExecutor(OpenPipeline):
@@ -79,9 +85,15 @@ class GraphExecutor(OpenPipeline):
     def close(self) -> None:
         """Close all runners, the last first; a second call does nothing. Exceptions of runners are logged.
 
-        Waits for branches that `First` left running.
+        Steps that `First` left running get a little time to end. A step that hangs, and its runner, are left as they
+        are, with a warning: a runner must not be closed while it is used.
         """
-        wait(self._late.values())
+        wait(self._late.values(), CLOSE_WAIT)
+        hung = {name for name, future in self._late.items() if not future.done()}
+        if hung:
+            _log.warning("steps that were given up run still, and are not closed: %s", ", ".join(sorted(hung)))
+            left = [node.work for node in self._nodes if node.name in hung]
+            self._steps = [step for step in self._steps if step not in left]
         super().close()
 
     def _drained(self, emit: Emit) -> Result:

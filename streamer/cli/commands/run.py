@@ -62,7 +62,7 @@ def run(
     ] = "streamer",
     as_json: AsJson = False,
 ) -> int:
-    """Run services, all in this process, until SIGTERM, Ctrl-C or the end of their sources.
+    """Run services, all in this process, until SIGTERM, SIGHUP, Ctrl-C or the end of their sources.
 
     After the first signal no more records are read, those in flight are finished, and the exit code is 0. A second
     signal ends the process at once, with 130. If one service fails, the others finish their records in flight, and the
@@ -135,9 +135,11 @@ def _in_faust(
         )
     if start_from is not None:
         raise DefinitionError("--from is not possible with --engine faust; reset the group with the brokers' own tools")
+    from streamer.cli.signals import drain_at_hangup
     from streamer.faust.fitting import Written
     from streamer.faust.worker import run as run_worker
 
+    drain_at_hangup()
     code, summary = run_worker(services[0], Written.of(files[0]), log_level=log_level)
     if summary is not None:
         remark(_ended(summary))

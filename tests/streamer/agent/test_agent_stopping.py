@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from connectors.memory import MemorySource
+from connectors.memory import MemorySink, MemorySource
 from pipelines import Data
 from pipelines.errors import ConnectorError
+from streamer.agent.agent import Agent
+from streamer.agent.assembly import build
 
 
 def test_stopping_does_not_wait_until_a_batch_is_full_or_old(define: Any, serve: Any, eventually: Any) -> None:
@@ -134,8 +136,6 @@ def test_a_source_that_cannot_be_closed_is_no_failure(define: Any, serve: Any, e
 
 
 def test_a_sink_that_cannot_be_closed_is_told(define: Any, serve: Any, eventually: Any) -> None:
-    from connectors.memory import MemorySink
-
     class Stuck(MemorySink):
         def close(self) -> None:
             raise ConnectorError("the disk is gone")
@@ -173,8 +173,6 @@ def test_a_rebalance_during_the_last_confirmations_is_answered(define: Any, serv
 def test_a_rebalance_is_answered_also_by_a_service_that_fails(
     define: Any, serve: Any, eventually: Any, commit_interval: Any
 ) -> None:
-    from connectors.memory import MemorySink
-
     class LosesForGood(MemorySink):
         def barrier(self, deadline: float) -> Any:
             return {row: ConnectorError("too large after all") for row in super().barrier(deadline)}
@@ -197,8 +195,6 @@ def test_a_rebalance_is_answered_also_by_a_service_that_fails(
 
 
 def test_a_failure_while_it_drains_is_a_failure(define: Any, serve: Any, eventually: Any) -> None:
-    from connectors.memory import MemorySink
-
     class Broken(MemorySink):
         def barrier(self, deadline: float) -> Any:
             raise ConnectorError("the disk is full")
@@ -288,3 +284,46 @@ with stopped_by_signals(stop):
         process.kill()
         process.communicate()
     assert process.returncode == -signal.SIGINT
+
+
+def test_a_source_that_does_not_close_is_not_waited_for_while_nothing_is_in_flight(define: Any, serve: Any) -> None:
+    closing, go_on = threading.Event(), threading.Event()
+
+    class Hangs(MemorySource):
+        def close(self) -> None:
+            closing.set()
+            go_on.wait(600)
+            super().close()
+
+    serving = serve(define(), {"memory": Hangs(name="memory")})
+    assert serving.stop().reason == "stopped"
+    assert closing.is_set()
+    assert not go_on.is_set()
+    go_on.set()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_service_that_is_stopped_while_opening_hangs_or_fails_ends_all_the_same(define: Any, fails: bool) -> None:
+    opening, go_on = threading.Event(), threading.Event()
+
+    class Hangs(MemorySource):
+        def open(self, settle: Any = None, *, commits: bool = True) -> None:
+            opening.set()
+            if fails:
+                agents[0].stop()
+                raise ConnectorError("no broker answers")
+            go_on.wait(600)
+
+    definition = define()
+    parts = build(
+        definition, sources={"memory": Hangs(name="memory")}, sinks={"memory": MemorySink()}, dead=MemorySink()
+    )
+    agents = [Agent(definition, assembly=parts)]
+    starting = threading.Thread(target=agents[0].start)
+    starting.start()
+    assert opening.wait(60)
+    agents[0].stop()
+    starting.join(60)
+    assert not starting.is_alive()
+    assert agents[0].join(60).reason == "stopped"
+    go_on.set()

@@ -1,4 +1,4 @@
-"""Ending on SIGTERM and SIGINT."""
+"""Ending on SIGTERM, SIGINT and SIGHUP."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(first: str, second: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_the_first_signal_asks_to_stop_and_what_was_before_is_back_afterwards(name: str) -> None:
     found = run(name, "pass")
     assert found.stdout.split() == ["stopping", "ended"], found.stderr
@@ -44,6 +44,26 @@ def test_a_second_signal_ends_the_process_as_it_would_have_without_us() -> None:
     found = run("SIGTERM", "os.kill(os.getpid(), signal.SIGTERM)")
     assert found.stdout.split() == ["stopping"]
     assert found.returncode == -signal.SIGTERM
+
+
+def test_further_hangups_change_nothing_as_a_shell_repeats_that_of_its_terminal() -> None:
+    found = run("SIGHUP", "os.kill(os.getpid(), signal.SIGHUP)")
+    assert found.stdout.split() == ["stopping", "ended"], found.stderr
+    assert found.returncode == 0
+
+
+def test_a_hangup_that_is_ignored_stays_ignored() -> None:
+    code = """
+import os, signal
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+from streamer.agent.signals import stopped_by_signals
+stops = []
+with stopped_by_signals(lambda: stops.append(1)):
+    os.kill(os.getpid(), signal.SIGHUP)
+print(stops)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert found.stdout.strip() == "[]", found.stderr
 
 
 def test_outside_the_main_thread_nothing_happens() -> None:

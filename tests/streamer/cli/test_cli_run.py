@@ -101,7 +101,7 @@ def test_functions_are_found_beside_the_service_file_wherever_it_is_run_from(sta
     assert results(tmp_path / "mine", "a") == [0, 1, 2]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_first_signal_drains_and_ends_with_0(start: Any, tmp_path: Path, number: signal.Signals) -> None:
     process = start("run", service(tmp_path, "a", follow=True))
     wait_for(lambda: results(tmp_path, "a") == [0, 1, 2], process)
@@ -112,7 +112,49 @@ def test_a_first_signal_drains_and_ends_with_0(start: Any, tmp_path: Path, numbe
     assert (ended["event"], ended["reason"], ended["ok"]) == ("ended", "stopped", 3)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_terminal_that_is_closed_drains_the_service(tmp_path: Path) -> None:
+    file = service(tmp_path, "a", follow=True)
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-m", "streamer", "run", str(file)])
+    deadline = time.monotonic() + 120
+    while results(tmp_path, "a") != [0, 1, 2]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.slow
+def test_a_branch_that_hangs_and_was_given_up_holds_up_no_end(start: Any, tmp_path: Path) -> None:
+    (tmp_path / "hangs.py").write_text(
+        "import time\n\ndef hang(data):\n    time.sleep(1000)\n\ndef quick(data):\n    return data\n"
+    )
+    (tmp_path / "graph.yaml").write_text(
+        """
+outputStep: first
+steps:
+  hang: {"@type": FUNCTION, "@input": input, function: "hangs:hang"}
+  quick: {"@type": FUNCTION, "@input": input, function: "hangs:quick"}
+  first: {"@type": COMBINE, "@input": [hang, quick], combineFn: {"@type": FIRST, timeoutMs: 50}}
+"""
+    )
+    (tmp_path / "in.jsonl").write_text('{"a": 1}\n')
+    (tmp_path / "s.yaml").write_text(
+        "source: {type: file, path: in.jsonl, format: jsonl, follow: true}\n"
+        "pipeline: graph.yaml\nsink: {type: file, path: out.jsonl, format: jsonl}\nlimits: {threads: 2}\n"
+    )
+    process = start("run", tmp_path / "s.yaml")
+    out = tmp_path / "out.jsonl"
+    wait_for(lambda: out.exists() and out.read_text() == '{"a":1}\n', process)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "given up" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("imported", ["typer", "pydantic", "streamer.agent.agent"])
 @pytest.mark.parametrize("entry", [["-m", "streamer"], ["-c", "from streamer.cli import main; main()"]])
 def test_a_signal_while_it_still_imports_ends_a_service_with_0(

@@ -1,0 +1,54 @@
+"""`StepPool`: the threads on which branches of a graph run at the same time."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any, TypeVar
+
+Returned = TypeVar("Returned")
+
+
+class StepPool(Executor):
+    """A pool of daemon threads: a step that never returns holds up neither `shutdown` nor the end of the process.
+
+    The library's `ThreadPoolExecutor` waits for its threads when the process ends, without a limit.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._run, name=f"streamer-step_{number}", daemon=True) for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, call: Callable[..., Returned], /, *args: Any, **kwargs: Any) -> Future[Returned]:
+        """As `Executor.submit`."""
+        future: Future[Returned] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                returned = call(*args, **kwargs)
+            except BaseException as error:  # noqa: BLE001 - it is raised where the result is looked at
+                future.set_exception(error)
+            else:
+                future.set_result(returned)
+
+        self._work.put(run)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """The threads end when they have done what was submitted. Does not wait for them, whatever `wait` says."""
+        for _ in self._threads:
+            self._work.put(None)
+
+    def _run(self) -> None:
+        while (run := self._work.get()) is not None:
+            run()
+            # Until the next work comes, nothing refers to the batch of this one.
+            del run
