@@ -6,8 +6,9 @@ import io
 import json
 import logging
 import secrets
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, ClassVar, Final, Literal
 
@@ -21,7 +22,8 @@ from connectors.codecs.payloadfields import PayloadFields
 from connectors.codecs.plainrows import AS_OBJECTS, alike_rows, decoded_columns, decoded_rows, read_rows_of
 from connectors.codecs.rows import payload_bytes
 from connectors.codecs.schemas import avroschema
-from connectors.codecs.schemas.avroschema import GUARD, GUARD_SIZE, AvroSchema
+from connectors.codecs.schemas.avroschema import GUARD, GUARD_SIZE, AvroSchema, PayloadSchema
+from connectors.codecs.schemas.avrotypes import why_not_read
 from connectors.codecs.schemas.avrovalues import AvroValues
 from connectors.codecs.schemas.compiledavro import AvroPart, CompiledAvroReader, joined_parts
 from connectors.codecs.schemas.compiledavrowriter import CompiledAvroWriter
@@ -36,7 +38,7 @@ from connectors.records import Records
 from connectors.units import Size
 from pipelines.data.batch import Batch
 from pipelines.data.rowrange import RowNumbers, row_range
-from pipelines.errors import ConnectorError, DefinitionError, MissingPackageError, WireError, nearest
+from pipelines.errors import ConnectorError, DefinitionError, MissingPackageError, WireError
 from pipelines.hotpath import HotPathReport, compiled, taken
 from pipelines.plugins.requirements import Package, Requires, all_of
 from pipelines.wire.plainvalues import RULES, plain_rows
@@ -59,6 +61,8 @@ class AvroConfig(HasCompiledForm, CodecConfig):
     """The schema that results are written by, and without a registry also the schema of payloads that are read: a file, `readings.avsc`, or the schema itself. With a registry it may be left out: then it is the latest one of the subject, or, with `auto_register`, derived from the first results where there is none."""  # noqa: E501
     reader_schema: LocalPath | dict[str, Any] | None = None
     """The schema that payloads are read as, by Avro's rules: fields that this schema lacks are skipped, and fields that a payload lacks have its defaults."""  # noqa: E501
+    type_key: str | None = None
+    """Key under which a record gets the name of its type, such as `com.shop.Order`: to tell the records of a topic with several types apart."""  # noqa: E501
     decimals: Literal["number", "text"] = "number"
     """The type of decimals: DOUBLE, or texts with all their digits."""
     record_name: str = Field(default="Result", pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$")
@@ -91,19 +95,29 @@ class AvroConfig(HasCompiledForm, CodecConfig):
 
     def read_fields(self) -> PayloadFields | None:
         """Those of the reader's schema, or without a registry of the schema."""
-        own = self.schema_ if self.registry is None else None
-        schema = self.reader_schema if self.reader_schema is not None else own
-        return None if schema is None else _own(schema_text(schema), self.decimals).fields
+        with _definition_errors():
+            if self.reader_schema is not None:
+                schema = avroschema.reader_schema(schema_text(self.reader_schema), self.decimals)
+            elif self.registry is None and self.schema_ is not None:
+                first, *others = avroschema.payload_schema(schema_text(self.schema_), {}, self.decimals).branches
+                if first is None or others:
+                    return None
+                schema = first
+            else:
+                return None
+        own = set() if self.type_key is None else {self.type_key}
+        return replace(schema.fields, names=schema.fields.names | own)
 
     def written_fields(self, *, ask: bool = False) -> PayloadFields | None:
         """Those of the schema of results, which with `ask` may be that of the subject."""
         if self.schema_ is not None:
-            return _own(schema_text(self.schema_), self.decimals).fields
+            with _definition_errors():
+                return avroschema.record_schema(schema_text(self.schema_), {}, self.decimals).fields
         if not ask or self.registry is None:
             return None
         registry = SchemaRegistry(self.registry)
         found = registry.latest(registry.subject(self.sink_topic, self.record_name))
-        return None if found is None else _registered(found, self.decimals).fields
+        return None if found is None else avroschema.record_schema(*_avro_texts(found), self.decimals).fields
 
     def build(self) -> Avro:
         """The codec. Raises `MissingPackageError`, `DefinitionError` for a schema that cannot be read or used, and
@@ -128,14 +142,25 @@ class Avro(Codec):
         self._read_one: Callable[..., Any] = fastavro.schemaless_reader
         self._config = config
         self._registry = None if config.registry is None else SchemaRegistry(config.registry)
-        self._given = None if config.schema_ is None else self._own(schema_text(config.schema_))
-        self._reader = None if config.reader_schema is None else self._own(schema_text(config.reader_schema))
         self._text = None if config.schema_ is None else schema_text(config.schema_)
+        self._given: PayloadSchema | None = None
+        self._results: AvroSchema | WireError | None = None
+        self._reader: AvroSchema | None = None
+        with _definition_errors():
+            if config.reader_schema is not None:
+                self._reader = avroschema.reader_schema(schema_text(config.reader_schema), config.decimals)
+            if self._text is not None:
+                self._given = self._checked(avroschema.payload_schema(self._text, {}, config.decimals))
+                self._results = self._result_schema(self._text)
+        if isinstance(self._results, WireError) and (config.sink_topic is not None or self._registry is not None):
+            raise DefinitionError(str(self._results))
         self._writer: _Writer | None = None
         self._hot_path = taken(config.hot_path)
         self._native = compiled(config.hot_path)
         self._compiled = (
-            None if self._native is None else CompiledAvroReader(self._native, self._reader, config.max_bytes)
+            None
+            if self._native is None
+            else CompiledAvroReader(self._native, self._reader, config.max_bytes, config.type_key)
         )
         if self._registry is not None and config.sink_topic is not None:
             self._registry.subject(config.sink_topic, config.record_name)
@@ -165,10 +190,10 @@ class Avro(Codec):
         if alike is not None:
             rows, schema = alike
             numbers = list(range(first, first + len(rows)))
-            return decoded_rows(records, first, wanted, rows, numbers, {}, names=(self._reader or schema).names)
+            return decoded_rows(records, first, wanted, rows, numbers, {}, names=self._names(schema))
         rows, places, wrong = self._read_each(enumerate(records.values), payloads)
         numbers, failed = [first + row for row in places], {first + row: error for row, error in wrong.items()}
-        names = None if self._reader is None else self._reader.names
+        names = None if self._reader is None else self._names(self._reader)
         return decoded_rows(records, first, wanted, rows, numbers, failed, names=names)
 
     def _decode_compiled(
@@ -186,7 +211,7 @@ class Avro(Codec):
             rows, places, wrong = self._read_each(((row, records.values[row]) for row in left), payloads)
             failed = {first + row: error for row, error in wrong.items()}
             if rows:
-                names = None if self._reader is None else self._reader.names
+                names = None if self._reader is None else self._names(self._reader)
                 found = read_rows_of(rows, wanted, RULES, names)
                 keys = names or list(dict.fromkeys(key for row in rows for key in row))
                 parts.append(AvroPart(found, np.array(places, np.int64), keys))
@@ -229,19 +254,15 @@ class Avro(Codec):
         """
         if len(values) < _MANY or set(map(type, values)) != {bytes} or max(map(len, values)) > payloads.most:
             return None
-        begin = 0
-        schema = self._given
-        if payloads.headers is not None:
-            frame = values[0][:ID_SIZE]
-            if payloads.headers.count(None) < len(values) or not all(value.startswith(frame) for value in values):
-                return None
-            try:
-                schema, begin = self._framed(values[0], None)
-            except WireError:
-                return None
-            if begin != ID_SIZE:
-                return None
-        assert schema is not None
+        if payloads.headers is not None and payloads.headers.count(None) < len(values):
+            return None
+        try:
+            schema, begin = self._schema_of(values[0], None)
+        except WireError:
+            return None
+        before = values[0][:begin]
+        if schema is None or not all(value.startswith(before) for value in values):
+            return None
         guard = secrets.token_bytes(GUARD_SIZE)
         bodies = [value[begin:] for value in values] if begin else values
         joined = b"".join([_long(len(values)), guard.join(bodies), guard, b"\0"])
@@ -252,7 +273,12 @@ class Avro(Codec):
             return None
         if len(rows) != len(values) or text.tell() != len(joined):
             return None
-        return (rows, schema) if [row[GUARD] for row in rows].count(guard) == len(rows) else None
+        if [row.pop(GUARD) for row in rows].count(guard) != len(rows):
+            return None
+        if self._config.type_key is not None:
+            for row in rows:
+                row[self._config.type_key] = schema.name
+        return rows, schema
 
     def _read_each(
         self, values: Iterable[tuple[int, Any]], payloads: _Payloads
@@ -265,56 +291,71 @@ class Avro(Codec):
             if payload is None:
                 continue
             try:
-                rows.append(self._read(payload, row, payloads))
-            except ConnectorError:
-                raise
-            except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for bytes that are no record
-                failed[row] = error if isinstance(error, WireError) else _no_record(error)
-            else:
+                found = self._read(payload, row, payloads)
+            except WireError as error:
+                failed[row] = error
+                continue
+            if found is not None:
+                rows.append(found)
                 numbers.append(row)
         return rows, numbers, failed
 
-    def _read(self, payload: Any, row: int, payloads: _Payloads) -> dict[str, Any]:
+    def _read(self, payload: Any, row: int, payloads: _Payloads) -> dict[str, Any] | None:
+        """The record; `None` for null. Raises `WireError`."""
         raw = payload_bytes(payload, "avro")
-        size, begin, schema = len(raw), 0, self._given
+        size = len(raw)
         if size > payloads.most:
             raise _too_large(size, payloads.most)
-        if payloads.headers is not None:
-            header = payloads.headers[row]
-            frame = raw[:ID_SIZE] if header is None else None
-            known = None if frame is None else payloads.schemas.get(frame)
-            if known is None:
-                schema, begin = self._framed(raw, header)
-                if frame is not None and begin == ID_SIZE:
-                    payloads.schemas[frame] = schema
-            else:
-                schema, begin = known, ID_SIZE
-        assert schema is not None
+        header = None if payloads.headers is None else payloads.headers[row]
+        known = payloads.schemas.get(raw[:ID_SIZE]) if header is None and self._registry is not None else None
+        schema, begin = (known, ID_SIZE) if known is not None else self._schema_of(raw, header)
+        if begin == ID_SIZE and schema is not None and header is None and self._registry is not None:
+            payloads.schemas[raw[:ID_SIZE]] = schema
         text = io.BytesIO(raw)
         text.seek(begin)
-        found: dict[str, Any] = self._read_one(text, schema.one, None if self._reader is None else self._reader.one)
+        found: dict[str, Any] | None = None
+        if schema is not None:
+            try:
+                found = self._read_one(text, schema.one, None if self._reader is None else self._reader.one)
+            except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for bytes that are no record
+                raise _no_record(error, schema, self._reader) from None
         if text.tell() != size:
             raise WireError(f"{size - text.tell()} bytes follow the record: it has another schema")
+        if found is not None and self._config.type_key is not None and schema is not None:
+            found[self._config.type_key] = schema.name
         return found
 
-    def _schema_of(self, raw: bytes, header: bytes | None) -> tuple[AvroSchema, int]:
-        """As `_framed`, also without a registry."""
-        if self._registry is not None:
-            return self._framed(raw, header)
-        assert self._given is not None
-        return self._given, 0
-
-    def _framed(self, raw: bytes, header: bytes | None) -> tuple[AvroSchema, int]:
-        """The schema of a payload, and where its record begins."""
-        assert self._registry is not None
+    def _schema_of(self, raw: bytes, header: bytes | None) -> tuple[AvroSchema | None, int]:
+        """The schema of a payload with this header or none, and where its record begins; no schema is null."""
+        if self._registry is None:
+            assert self._given is not None
+            return self._given.of(raw, 0)
         of, rest, whole = framed(raw, header)
-        return self._registry.parsed(of, self._parsed), 0 if whole is not None else len(raw) - len(rest)
+        return self._registry.parsed(of, self._parsed).of(raw, 0 if whole is not None else len(raw) - len(rest))
 
-    def _own(self, text: str) -> AvroSchema:
-        return _own(text, self._config.decimals)
+    def _parsed(self, registered: Registered) -> PayloadSchema:
+        return self._checked(avroschema.payload_schema(*_avro_texts(registered), self._config.decimals))
 
-    def _parsed(self, registered: Registered) -> AvroSchema:
-        return _registered(registered, self._config.decimals)
+    def _checked(self, schema: PayloadSchema) -> PayloadSchema:
+        key = self._config.type_key
+        for one in schema.branches:
+            if one is not None and key in (self._reader or one).names:
+                raise WireError(f'the record {one.name} has a field "{key}", which type_key takes; choose another key')
+        return schema
+
+    def _names(self, schema: AvroSchema) -> tuple[str, ...]:
+        """The keys of each record of this schema."""
+        names = (self._reader or schema).names
+        return names if self._config.type_key is None else (*names, self._config.type_key)
+
+    def _result_schema(self, text: str) -> AvroSchema | WireError:
+        """The schema of results; the error of a schema that only payloads can have."""
+        try:
+            schema = avroschema.record_schema(text, {}, self._config.decimals)
+            AvroValues(schema)
+        except WireError as error:
+            return error
+        return schema
 
     def _writer_for(self, rows: Sequence[dict[str, Any]], failed: Container[int]) -> _Writer | None:
         """The writer of results, made when the first results are known. `None` if none of these can be written."""
@@ -324,20 +365,23 @@ class Avro(Codec):
         return self._writer
 
     def _made_writer(self, rows: list[dict[str, Any]]) -> _Writer:
+        schema, text = self._results, self._text
+        if isinstance(schema, WireError):
+            raise ConnectorError(f"results cannot be written by the schema of the codec: {schema}")
         if self._registry is None:
-            assert self._given is not None
-            return _Writer(self._given, Frame(b""), self._native)
-        if self._text is not None and self._given is not None:
-            text = self._text
+            assert schema is not None
+            return _Writer(schema, Frame(b""), self._native)
+        if text is not None and schema is not None:
             registered = self._registry.written(
                 self._registry.subject(self._config.sink_topic, _record_name(text)), "AVRO", text
             )
-            return _Writer(self._given, self._registry.frame(registered), self._native)
+            return _Writer(schema, self._registry.frame(registered), self._native)
         subject = self._registry.subject(self._config.sink_topic, self._config.record_name)
         latest = self._registry.latest(subject)
         if latest is not None:
             try:
-                return _Writer(self._parsed(latest), self._registry.frame(latest), self._native)
+                schema = avroschema.record_schema(*_avro_texts(latest), self._config.decimals)
+                return _Writer(schema, self._registry.frame(latest), self._native)
             except WireError as error:
                 raise ConnectorError(f"the schema of the subject {subject} cannot be used: {error}") from None
         if not self._registry.config.auto_register:
@@ -351,7 +395,8 @@ class Avro(Codec):
             raise ConnectorError(str(error)) from None
         _log.info("the schema of results, as the first ones are, is registered as %s: %s", subject, _compact(text))
         registered = self._registry.written(subject, "AVRO", _compact(text))
-        return _Writer(self._own(text), self._registry.frame(registered), self._native)
+        schema = avroschema.record_schema(text, {}, self._config.decimals)
+        return _Writer(schema, self._registry.frame(registered), self._native)
 
 
 @dataclass(slots=True)
@@ -373,10 +418,10 @@ class _Writer:
         import fastavro
 
         self.frame = frame
-        self.names = frozenset(schema.names)
         self._write: Callable[..., None] = fastavro.schemaless_writer
-        self._schema = schema
+        self._schema = schema.bare()
         self._values = AvroValues(schema)
+        self._names = frozenset(schema.names)
         self._compiled = None if native is None else CompiledAvroWriter(native, schema, frame.prefix)
 
     def together(self, batch: Batch) -> Sequence[bytes | None] | None:
@@ -389,13 +434,22 @@ class _Writer:
         """The payloads with a guard between them; `None` if a row lacks a value that others have, or if one cannot be
         written.
         """
+        if not self._names.issuperset(batch.columns):
+            return None
+        lacking = self._values.lacking(batch.columns)
         guard, prefix = secrets.token_bytes(GUARD_SIZE), self.frame.prefix
-        alike = alike_rows(batch, {GUARD: guard})
-        if alike is None or not self.names.issuperset(alike[0]):
+        alike = None if lacking is None else alike_rows(batch, {**lacking, GUARD: guard})
+        if alike is None:
             return None
         names, rows = alike
-        if not all(self._values.all_fit(name, [row[name] for row in rows]) for name in names):
-            return None
+        for name in names:
+            given = [row[name] for row in rows]
+            values = self._values.column(name, given)
+            if values is None:
+                return None
+            if values is not given:
+                for row, value in zip(rows, values, strict=True):
+                    row[name] = value
         buffer = io.BytesIO()
         try:
             self._write(buffer, self._schema.many, rows)
@@ -409,60 +463,37 @@ class _Writer:
         return [prefix + part for part in parts] if prefix else parts
 
     def written(self, row: Mapping[str, Any]) -> bytes:
-        """The payload of a row."""
-        if not row.keys() <= self.names:
-            other = next(key for key in row if key not in self.names)
-            raise WireError(
-                f'the schema of the results has no field "{other}"{nearest(other, self.names)}; choose what the sink '
-                "writes (keys: [NAME], drop: [NAME]), or add the field"
-            )
-        if not self._values.fit(row):
-            row = self._values.fitted(row)
-            if not self._values.fit(row):
-                raise self._refused(row)
-        try:
-            return self._as_it_is(row)
-        except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for values that are none of the schema
-            raise self._refused(row, error) from None
-
-    def _as_it_is(self, row: Mapping[str, Any]) -> bytes:
+        """The payload of a row. Raises `WireError` for one that the schema cannot hold."""
         buffer = io.BytesIO()
         buffer.write(self.frame.prefix)
-        self._write(buffer, self._schema.one, row)
-        return buffer.getvalue()
-
-    def _refused(self, row: Mapping[str, Any], error: Exception | None = None) -> WireError:
-        why = self._values.why(row) or self._why(row, error)
-        return WireError(f"the values do not follow the schema of the results: {why}")
-
-    def _why(self, row: Mapping[str, Any], error: Exception | None) -> str:
-        from fastavro.validation import ValidationError, validate
-
         try:
-            validate(row, self._schema.one)
-        except ValidationError as found:
-            return "; ".join(str(one) for one in found.errors)
-        except Exception as found:  # noqa: BLE001 - our logical types raise errors with a reason
-            return str(found)
-        return f"{type(error).__name__}: {error}"
+            self._write(buffer, self._schema.one, self._values.row(row))
+        except WireError as error:
+            raise WireError(f"the values do not follow the schema of the results: {error}") from None
+        except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for values that are none of the schema
+            raise WireError(
+                f"the values do not follow the schema of the results: {type(error).__name__}: {error}"
+            ) from None
+        return buffer.getvalue()
 
 
 _CODECS: Final[Mapping[str, str]] = {"JSON": "json-schema", "PROTOBUF": "protobuf"}
 
 
-def _own(text: str, decimals: avroschema.Decimals) -> AvroSchema:
-    """A schema of the service file. It must contain all types that it names."""
+@contextmanager
+def _definition_errors() -> Iterator[None]:
+    """An error of a schema is one of the service file that has it."""
     try:
-        return avroschema.parsed(text, {}, decimals)
+        yield
     except WireError as error:
         raise DefinitionError(str(error)) from None
 
 
-def _registered(registered: Registered, decimals: avroschema.Decimals) -> AvroSchema:
+def _avro_texts(registered: Registered) -> tuple[str, Mapping[str, str]]:
+    """The text of a schema, and those that it refers to. Raises `WireError` if it is no schema of Avro."""
     if registered.kind != "AVRO":
         raise WireError(f"the schema is {registered.kind}, not AVRO; use the codec {_CODECS.get(registered.kind)}")
-    others = {name: one.text for name, one in registered.references.items()}
-    return avroschema.parsed(registered.text, others, decimals)
+    return registered.text, {name: one.text for name, one in registered.references.items()}
 
 
 def _record_name(text: str) -> str:
@@ -484,9 +515,14 @@ def _long(number: int) -> bytes:
     return bytes([*made, rest])
 
 
-def _no_record(error: Exception) -> WireError:
+def _no_record(error: Exception, schema: AvroSchema, reader: AvroSchema | None) -> WireError:
+    if type(error).__name__ == "SchemaResolutionError" and reader is not None:
+        # fastavro's own text has both schemas, as Python writes them.
+        why = why_not_read(schema, reader)
+        if why is not None:
+            return WireError(f"the payload cannot be read by reader_schema: {why}")
     # fastavro's own text for it names an object in memory.
-    why = "it ends too soon" if isinstance(error, EOFError) else f"{type(error).__name__}: {error}"
+    why = "it ends too soon" if isinstance(error, EOFError) else f"{type(error).__name__}: {str(error)[:300]}"
     return WireError(f"the payload does not follow its schema: {why}")
 
 

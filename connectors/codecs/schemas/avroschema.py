@@ -9,13 +9,23 @@ of ours in their place (fastavro's documented way of adding some).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from decimal import Decimal, DecimalException, localcontext
+from decimal import Decimal, localcontext
 from typing import Any, Final, Literal
 from uuid import UUID
 
 from connectors.codecs.payloadfields import PayloadFields
+from connectors.codecs.schemas.avroleaves import DAY
+from connectors.codecs.schemas.avrotree import (
+    SAID,
+    kind_of,
+    named_types,
+    self_contained,
+    types,
+    without_logical_types,
+)
 from pipelines.data.data import check_key
 from pipelines.errors import MissingPackageError, WireError
 
@@ -31,11 +41,18 @@ MOST_DECIMAL: Final = 256
 """Bytes of a decimal at most: to make digits of many costs their square."""
 
 _PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
-_PLAIN: Final = frozenset({"timestamp-millis", "local-timestamp-millis", "time-millis", "duration"})
-_MICROS: Final = frozenset({"timestamp-micros", "local-timestamp-micros", "time-micros"})
-_NANOS: Final = frozenset({"timestamp-nanos", "local-timestamp-nanos"})
-_DAY: Final = 86_400_000
-_INT32: Final = range(-(1 << 31), 1 << 31)
+_TIMES: Final = {
+    ("int", "date"): "streamer-date",
+    ("int", "time-millis"): "streamer-time-millis",
+    ("long", "time-micros"): "streamer-time-micros",
+    **{
+        ("long", f"{where}timestamp-{unit}"): f"streamer-{unit}"
+        for where in ("", "local-")
+        for unit in ("micros", "nanos")
+    },
+}
+_LONG_SIZE: Final = 10
+"""Bytes of a number at most."""
 
 
 GUARD: Final = "streamer guard"
@@ -63,23 +80,143 @@ class AvroSchema:
         needed = (one["name"] for one in self.prepared["fields"] if "default" not in one and not _null(one["type"]))
         return PayloadFields(frozenset(self.names), frozenset(needed))
 
+    @property
+    def name(self) -> str:
+        """The name of the record type, with its namespace."""
+        return str(self.prepared["name"])
 
-def parsed(text: str, references: Mapping[str, str], decimals: Decimals) -> AvroSchema:
-    """The schema of this JSON text; `references` are the texts of others that it names.
+    def bare(self) -> AvroSchema:
+        """The same without logical types, for values that are made ready to be written (`AvroValues`)."""
+        return _ready(without_logical_types(self.prepared))
+
+
+def default_value(schema: Any, default: Any, named: Mapping[str, Any]) -> Any:
+    """The value that a field's default, JSON, means: bytes of a text, a float of `"NaN"`, milliseconds of days.
+
+    Raises `ValueError` for a default that is none of the prepared type; `named` are the types with names.
+    """
+    if isinstance(schema, list):
+        for one in schema:
+            try:
+                return default_value(one, default, named)
+            except ValueError:
+                continue
+        raise ValueError(default)
+    schema = named.get(schema, schema) if isinstance(schema, str) else schema
+    kind = kind_of(schema)
+    if not isinstance(default, _JSON[kind]) or (isinstance(default, bool) and kind != "boolean"):
+        raise ValueError(default)
+    if kind == "record":
+        fields = {one["name"]: one for one in schema["fields"]}
+        given = {name: one["default"] for name, one in fields.items() if "default" in one} | default
+        if given.keys() != fields.keys():
+            raise ValueError(default)
+        return {name: default_value(one["type"], given[name], named) for name, one in fields.items()}
+    if kind == "array":
+        return [default_value(schema["items"], one, named) for one in default]
+    if kind == "map":
+        return {key: default_value(schema["values"], one, named) for key, one in default.items()}
+    if kind in ("bytes", "fixed"):
+        default = default.encode("latin-1")
+    elif kind in ("float", "double"):
+        default = float(default)
+    logical = schema.get("logicalType") if isinstance(schema, dict) else None
+    read = READERS.get(f"{kind}-{logical}")
+    return default if read is None else read(default, schema, None)
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadSchema:
+    """The schema of payloads: a record type, or a union of some, and of null."""
+
+    branches: tuple[AvroSchema | None, ...]
+    """The types; `None` is null."""
+    union: bool
+
+    def of(self, payload: bytes, at: int) -> tuple[AvroSchema | None, int]:
+        """The type of the record of a payload that begins at `at`, and where it goes on behind the number of the type.
+
+        Raises `WireError` if there is no such type.
+        """
+        if not self.union:
+            return self.branches[0], at
+        folded, shift, end = 0, 0, at
+        for end, byte in enumerate(payload[at : at + _LONG_SIZE], at + 1):  # noqa: B007 - it is used below
+            folded |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        number = folded >> 1
+        if end == at or payload[end - 1] >= 0x80 or folded & 1 or number >= len(self.branches):
+            names = ", ".join("null" if one is None else one.name for one in self.branches)
+            raise WireError(f"the payload does not follow its schema: it begins with none of its types {names}")
+        return self.branches[number], end
+
+
+def payload_schema(text: str, references: Mapping[str, str], decimals: Decimals) -> PayloadSchema:
+    """The schema of payloads that has this JSON text; `references` are the texts of others that it names.
+
+    Defaults are not looked at: payloads are not read by the defaults of those who wrote them. Raises as
+    `record_schema` does, for a text that is no schema of a record or of a union of records and null.
+    """
+    with _schema_errors():
+        schema = json.loads(text)
+        preparing = _Preparing(_json(references), decimals, defaults=False)
+        if not isinstance(schema, list):
+            return PayloadSchema((_ready(preparing.record(schema)),), union=False)
+        made = [None if one == "null" else preparing.record(one) for one in schema]
+        named = named_types([one for one in made if one is not None])
+        found = [None if one is None else _ready(self_contained(one, named)) for one in made]
+        return PayloadSchema(tuple(found), union=True)
+
+
+def record_schema(text: str, references: Mapping[str, str], decimals: Decimals) -> AvroSchema:
+    """The schema of results that has this JSON text; `references` are the texts of others that it names.
 
     Raises `WireError` for text that is no schema of a record, and for a schema that contains itself or has arrays of
     elements without bytes: a payload of a few bytes could be read without end.
     """
+    with _schema_errors():
+        return _ready(_Preparing(_json(references), decimals).record(json.loads(text)))
+
+
+def reader_schema(text: str, decimals: Decimals) -> AvroSchema:
+    """The schema of this JSON text, for payloads to be read as. Its defaults are values as they are read: milliseconds,
+    bytes, numbers. Raises as `record_schema` does.
+    """
+    found = record_schema(text, {}, decimals)
+    named = named_types(found.prepared)
+    fields = [
+        one
+        for root in (found.prepared, found.one, found.many)
+        for record in types(root)
+        for one in record.get("fields", ())
+        if "default" in one
+    ]
+    with _schema_errors():
+        values = [default_value(one["type"], one["default"], named) for one in fields]
+    for one, value in zip(fields, values, strict=True):
+        one["default"] = value
+    return found
+
+
+def _ready(prepared: Any) -> AvroSchema:
     fastavro = _fastavro()
+    guard = {"name": GUARD, "type": {"type": "fixed", "name": "streamer.Guard", "size": GUARD_SIZE}}
+    many = {"type": "array", "items": {**prepared, "fields": [*prepared["fields"], guard]}}
+    names = tuple(one["name"] for one in prepared["fields"])
+    return AvroSchema(prepared, fastavro.parse_schema(prepared), fastavro.parse_schema(many), names)
+
+
+def _json(texts: Mapping[str, str]) -> dict[str, Any]:
+    return {name: json.loads(text) for name, text in texts.items()}
+
+
+@contextmanager
+def _schema_errors() -> Iterator[None]:
     try:
-        others = {name: json.loads(other) for name, other in references.items()}
-        prepared = _Preparing(others, decimals).record(json.loads(text))
-        guard = {"name": GUARD, "type": {"type": "fixed", "name": "streamer.Guard", "size": GUARD_SIZE}}
-        guarded = {**prepared, "fields": [*prepared["fields"], guard]}
-        names = tuple(one["name"] for one in prepared["fields"])
-        many = fastavro.parse_schema({"type": "array", "items": guarded})
-        return AvroSchema(prepared, fastavro.parse_schema(prepared), many, names)
-    except WireError:
+        yield
+    except (WireError, MissingPackageError):
         raise
     except RecursionError:
         raise WireError("the Avro schema is nested too deeply") from None
@@ -91,15 +228,21 @@ def parsed(text: str, references: Mapping[str, str], decimals: Decimals) -> Avro
 class _Preparing:
     references: Mapping[str, Any]
     decimals: Decimals
+    defaults: bool = True
+    """Whether those of fields are kept."""
     sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Named types that have been read: how many values one has, and the fewest bytes."""
     open: list[str] = field(default_factory=list)
 
     def record(self, schema: Any) -> Any:
-        if not (isinstance(schema, dict) and schema.get("type") in ("record", "error")):
-            kind = schema.get("type") if isinstance(schema, dict) else schema
-            raise WireError(f"a record is read by a schema of the type record, not of {str(kind)[:60]!r}")
-        return self.of(schema, "", 0)[0]
+        prepared = self.of(schema, "", 0)[0]
+        if isinstance(prepared, dict) and kind_of(prepared) == "record":
+            return prepared
+        if isinstance(prepared, list):
+            told = "a union; payloads are read by a union of records, other records by a record"
+        else:
+            told = f"{kind_of(prepared)}; make it a record with a field of that type"
+        raise WireError(f"the Avro schema is not one of a record, but of the type {told}")
 
     def of(self, schema: Any, space: str, depth: int) -> tuple[Any, int, int]:
         """The schema made ready, how many values it has, and the fewest bytes that they take."""
@@ -126,7 +269,8 @@ class _Preparing:
             return {"type": "map", "values": self.of(schema.get("values"), space, depth + 1)[0]}, 1, 1
         if kind == "enum":
             self.sizes[_full(schema, space)] = (1, 1)
-            return {**schema, "name": _full(schema, space), "namespace": ""}, 1, 1
+            kept = {key: value for key, value in schema.items() if key != "default" or self.defaults}
+            return {**kept, "name": _full(schema, space), "namespace": ""}, 1, 1
         if kind == "fixed":
             given = schema.get("size")
             least = given if isinstance(given, int) and given > 0 else 0
@@ -149,6 +293,8 @@ class _Preparing:
             if size > MOST_VALUES:
                 raise WireError(f"the record {name} has more than {MOST_VALUES} values")
             kept = {key: one[key] for key in ("name", "default", "aliases") if key in one}
+            if not self.defaults:
+                kept.pop("default", None)
             fields.append({**kept, "type": prepared})
         self.open.pop()
         self.sizes[name] = (size, least)
@@ -157,7 +303,7 @@ class _Preparing:
 
     def _named(self, name: str, space: str, depth: int) -> tuple[Any, int, int]:
         if name in _PRIMITIVES:
-            return self._logical({"type": name}) if name == "int" else name, 1, _least(name)
+            return name, 1, _least(name)
         for full in ([f"{space}.{name}"] if space and "." not in name else []) + [name]:
             if full in self.open:
                 raise WireError(f"the record {full} contains itself: its payloads could be nested without end")
@@ -171,17 +317,13 @@ class _Preparing:
         """The type with a logical type of ours, or none."""
         kind, logical = schema["type"], schema.pop("logicalType", None)
         ours: str | None = None
-        if kind == "int":
-            ours = "streamer-date" if logical == "date" else "streamer-int"
-        elif kind == "long" and logical in _MICROS:
-            ours = "streamer-micros"
-        elif kind == "long" and logical in _NANOS:
-            ours = "streamer-nanos"
-        elif logical == "decimal" and kind in ("bytes", "fixed"):
+        if logical == "decimal" and kind in ("bytes", "fixed"):
             ours = f"streamer-decimal-{self.decimals}"
-        elif logical == "uuid" and kind == "fixed" and schema.get("size") == 16:
+        elif logical == "uuid" and (kind == "string" or (kind == "fixed" and schema.get("size") == 16)):
             ours = "streamer-uuid"
-        return schema if ours is None else {**schema, "logicalType": ours}
+        elif isinstance(logical, str):
+            ours = _TIMES.get((kind, logical))
+        return schema if ours is None else {**schema, "logicalType": ours, SAID: logical}
 
 
 def _full(schema: Mapping[str, Any], space: str) -> str:
@@ -204,11 +346,9 @@ def _fastavro() -> Any:
     try:
         import fastavro
         import fastavro.read
-        import fastavro.write
     except ImportError:
         raise MissingPackageError("fastavro", "avro", "the codec avro") from None
     fastavro.read.LOGICAL_READERS.update(READERS)
-    fastavro.write.LOGICAL_WRITERS.update(WRITERS)
     return fastavro
 
 
@@ -219,48 +359,10 @@ def _decimal(data: bytes, schema: Mapping[str, Any]) -> Decimal:
         return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-int(schema.get("scale", 0)))
 
 
-def _unscaled(value: Any, schema: Mapping[str, Any]) -> int:
-    """The integer that a decimal is written as. `ValueError` for a value that is no decimal, or has too many digits."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError("a decimal is written of a number or a text")
-    try:
-        with localcontext(prec=1000):
-            unscaled = int(Decimal(str(value)).scaleb(int(schema.get("scale", 0))).to_integral_value())
-    except (DecimalException, ValueError, OverflowError):
-        raise ValueError(f"{str(value)[:60]!r} is no decimal number") from None
-    precision = schema.get("precision")
-    if precision and abs(unscaled) >= 10 ** int(precision):
-        raise ValueError(f"{str(value)[:60]} has more than {precision} digits")
-    return unscaled
-
-
-def _decimal_bytes(value: Any, schema: Mapping[str, Any]) -> Any:
-    if isinstance(value, bytes):
-        return value
-    number = _unscaled(value, schema)
-    size = schema["size"] if schema["type"] == "fixed" else (number.bit_length() + 8) // 8
-    try:
-        return number.to_bytes(size, "big", signed=True)
-    except OverflowError:
-        raise ValueError(f"{str(value)[:60]} does not fit into {size} bytes") from None
-
-
-def _int32(value: Any, schema: Mapping[str, Any]) -> Any:
-    if isinstance(value, int) and value not in _INT32:
-        raise ValueError(f"{value} does not fit into 32 bits")
-    return value
-
-
-def _times(factor: int) -> Any:
-    def written(value: Any, schema: Mapping[str, Any]) -> Any:
-        return value * factor if isinstance(value, int) else value
-
-    return written
-
-
 READERS: Final[dict[str, Any]] = {
-    "int-streamer-date": lambda data, writer, reader: data * _DAY,
+    "int-streamer-date": lambda data, writer, reader: data * DAY,
     "long-streamer-micros": lambda data, writer, reader: data // 1000,
+    "long-streamer-time-micros": lambda data, writer, reader: data // 1000,
     "long-streamer-nanos": lambda data, writer, reader: data // 1_000_000,
     "fixed-streamer-uuid": lambda data, writer, reader: str(UUID(bytes=data)),
     **{
@@ -269,11 +371,13 @@ READERS: Final[dict[str, Any]] = {
         for name, make in (("number", float), ("text", lambda found: format(found, "f")))
     },
 }
-WRITERS: Final[dict[str, Any]] = {
-    "int-streamer-int": _int32,
-    "int-streamer-date": lambda value, schema: value // _DAY if isinstance(value, int) else value,
-    "long-streamer-micros": _times(1000),
-    "long-streamer-nanos": _times(1_000_000),
-    "fixed-streamer-uuid": lambda value, schema: UUID(value).bytes if isinstance(value, str) else value,
-    **{f"{kind}-streamer-decimal-{name}": _decimal_bytes for kind in ("bytes", "fixed") for name in ("number", "text")},
+_JSON: Final[Mapping[str, Any]] = {
+    "null": type(None),
+    "boolean": bool,
+    **dict.fromkeys(("int", "long"), int),
+    **dict.fromkeys(("float", "double"), (int, float, str)),
+    **dict.fromkeys(("string", "enum", "bytes", "fixed"), str),
+    "array": list,
+    **dict.fromkeys(("map", "record"), dict),
 }
+"""Python's types of the JSON that defaults are."""

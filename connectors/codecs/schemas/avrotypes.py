@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from connectors.codecs.schemas.avroschema import MOST_DECIMAL, READERS, AvroSchema
+from connectors.codecs.schemas.avrotree import NAMED, kind_of, named_types
 
 (
     NULL, BOOLEAN, INT, LONG, DAYS, PARTS, REAL, FLOAT, DOUBLE, BYTES, FIXED, TEXT, TEXT_AS_BYTES, ENUM, ARRAY, MAP,
@@ -58,7 +59,7 @@ def avro_types(writer: AvroSchema, reader: AvroSchema | None) -> AvroTypes | Non
     `None` if all payloads are left to fastavro: it refuses them, or a field takes no bytes, so that the size of the
     columns would not be bounded by that of the payloads.
     """
-    made = _Making(_named(writer.prepared, {}), {} if reader is None else _named(reader.prepared, {}))
+    made = _Making(named_types(writer.prepared), {} if reader is None else named_types(reader.prepared))
     own = None if reader is None else reader.prepared
     if own is not None and not made.match(writer.prepared, own):
         return None
@@ -69,6 +70,12 @@ def avro_types(writer: AvroSchema, reader: AvroSchema | None) -> AvroTypes | Non
         return None
     made.record(fields._replace(defaults=[]))
     return AvroTypes(made.types, dict(fields.defaults))
+
+
+def why_not_read(writer: AvroSchema, reader: AvroSchema) -> str | None:
+    """Why payloads of `writer` cannot be read as `reader`, as far as the schemas tell."""
+    made = _Making(named_types(writer.prepared), named_types(reader.prepared))
+    return made.why_not(writer.prepared, reader.prepared, "")
 
 
 class _Fields(NamedTuple):
@@ -96,8 +103,8 @@ class _Making:
             reader = next((one for one in map(self._reader, reader) if self.match(writer, one)), _NONE)
         if reader is _NONE or (reader is not None and not self.match(writer, reader)):
             return self._add(REFUSED)
-        kind, other = _kind(writer), None if reader is None else _kind(reader)
-        if kind not in _NAMED:
+        kind, other = kind_of(writer), None if reader is None else kind_of(reader)
+        if kind not in NAMED:
             return self._unnamed(kind, writer, reader, other)
         if reader is not None and kind != other:
             return self._add(REFUSED)
@@ -137,8 +144,8 @@ class _Making:
         if isinstance(writer, list) or isinstance(reader, list):
             return True
         writer, reader = self._writer(writer), self._reader(reader)
-        kind, other = _kind(writer), _kind(reader)
-        if kind in _NAMED and other in _NAMED:
+        kind, other = kind_of(writer), kind_of(reader)
+        if kind in NAMED and other in NAMED:
             if kind == other == "fixed" and writer["size"] != reader["size"]:
                 return False
             last, aliases = writer["name"].rpartition(".")[2], reader.get("aliases", ())
@@ -148,6 +155,44 @@ class _Making:
         if kind == other == "map":
             return self.match(writer["values"], reader["values"])
         return kind == other or (kind, other) in _PROMOTED
+
+    def why_not(self, writer: Any, reader: Any, path: str) -> str | None:
+        """Why `writer` cannot be read as `reader`; `None` if it can, or if that depends on the payload."""
+        writer, reader = self._writer(writer), self._reader(reader)
+        if isinstance(writer, list):
+            found = [self.why_not(one, reader, path) for one in writer]
+            return found[0] if found and None not in found else None
+        if isinstance(reader, list):
+            same = [one for one in reader if self.match(writer, one)]
+            if same:
+                return self.why_not(writer, same[0], path)
+        kind, other = kind_of(writer), kind_of(reader if not isinstance(reader, list) else "union")
+        if kind == other == "record":
+            if not self.match(writer, reader):
+                where = f'of "{path}"' if path else ""
+                return (
+                    f"the record type {where} is called {writer['name']} in the schema of the payload, and "
+                    f"{reader['name']} in reader_schema; give it the same name there, or an alias "
+                    f'("aliases": ["{writer["name"]}"])'
+                ).replace("  ", " ")
+            return self._why_not_record(writer, reader, path)
+        if isinstance(reader, list) or not self.match(writer, reader):
+            wanted = " or ".join(map(_said, reader)) if isinstance(reader, list) else _said(reader)
+            return f'"{path}" is {_said(writer)} in the schema of the payload, which is not read as {wanted}'
+        inner = {"array": "items", "map": "values"}.get(kind)
+        return None if inner is None else self.why_not(writer[inner], reader[inner], f"{path}[]")
+
+    def _why_not_record(self, writer: Any, reader: Any, path: str) -> str | None:
+        own = {one["name"]: one["type"] for one in writer["fields"]}
+        for one in reader["fields"]:
+            place = f"{path}.{one['name']}".removeprefix(".")
+            name = next((name for name in (one["name"], *one.get("aliases", ())) if name in own), None)
+            if name is None:
+                if "default" not in one:
+                    return f'the schema of the payload has no field "{place}", and that of reader_schema has no default'
+            elif (why := self.why_not(own[name], one["type"], place)) is not None:
+                return why
+        return None
 
     def _writer(self, schema: Any) -> Any:
         return self._writers.get(schema, schema) if isinstance(schema, str) else schema
@@ -235,32 +280,15 @@ def _made(read: Any, writer: Mapping[str, Any], raw: bytes) -> Any:
     return read(raw, writer, None)
 
 
-def _kind(schema: Any) -> str:
-    kind = schema if isinstance(schema, str) else schema["type"]
-    return "record" if kind == "error" else str(kind)
-
-
-def _named(schema: Any, found: dict[str, Any]) -> dict[str, Any]:
-    """The types in a schema that have names, by these; put into `found`."""
-    if isinstance(schema, list):
-        for one in schema:
-            _named(one, found)
-    elif isinstance(schema, dict):
-        if _kind(schema) in _NAMED:
-            found[schema["name"]] = schema
-        for one in schema.get("fields", ()):
-            _named(one["type"], found)
-        for inner in ("items", "values"):
-            if inner in schema:
-                _named(schema[inner], found)
-    return found
+def _said(schema: Any) -> str:
+    kind = kind_of(schema)
+    return f"{kind} {schema['name']}" if kind in NAMED and isinstance(schema, dict) else kind
 
 
 _NONE: Final = object()
 _ONE_BYTE: Final = 64
 """Numbers below this are one byte."""
-_NAMED: Final = frozenset({"record", "enum", "fixed"})
-_PARTS: Final = {"streamer-micros": 1000, "streamer-nanos": 1_000_000}
+_PARTS: Final = {"streamer-micros": 1000, "streamer-time-micros": 1000, "streamer-nanos": 1_000_000}
 _PLAIN: Final = {"null": (NULL, 0), "boolean": (BOOLEAN, 1), "float": (FLOAT, 4), "double": (DOUBLE, 8)}
 _PROMOTED: Final = frozenset(
     {

@@ -41,8 +41,9 @@ from pipelines.wire.plainvalues import RULES, PlainDecoder, ReadRows, put_column
 if TYPE_CHECKING:
     from streamer_native import _native
 
-SchemaOf = Callable[[bytes, "bytes | None"], "tuple[AvroSchema, int]"]
-"""The schema of a payload with this header or none, and where its record begins. Raises `WireError`."""
+SchemaOf = Callable[[bytes, "bytes | None"], "tuple[AvroSchema | None, int]"]
+"""The schema of a payload with this header or none, and where its record begins. Raises `WireError`. No schema is
+null."""
 
 MOST_FRAMES: Final = 16
 """Schemas of the records of one block that are read here; those of more are left to fastavro."""
@@ -142,9 +143,11 @@ def joined_parts(parts: Sequence[AvroPart], wanted: frozenset[str]) -> AvroPart:
 class CompiledAvroReader:
     """Reads payloads with the extension. It keeps the compiled form of a schema as long as the schema."""
 
-    def __init__(self, native: Any, reader: AvroSchema | None, most: int) -> None:
-        """`reader` is the schema that payloads are read as; those of more than `most` bytes are left to fastavro."""
+    def __init__(self, native: Any, reader: AvroSchema | None, most: int, type_key: str | None = None) -> None:
+        """`reader` is the schema that payloads are read as; those of more than `most` bytes are left to fastavro. Under
+        `type_key` records have the names of their types."""
         self._native = native
+        self._type_key = type_key
         self._reader = reader
         self._most = most
         self._compiled: WeakKeyDictionary[AvroSchema, _Compiled | None] = WeakKeyDictionary()
@@ -188,7 +191,7 @@ class CompiledAvroReader:
             assert payload is not None
             try:
                 schema, begin = schema_of(payload, header)
-                compiled = self._of(schema)
+                compiled = None if schema is None else self._of(schema)
             except WireError:
                 # All payloads with this prefix fail alike.
                 begin, compiled = (ID_SIZE if header is None else 0), None
@@ -221,6 +224,7 @@ class CompiledAvroReader:
     def _of(self, schema: AvroSchema) -> _Compiled | None:
         if schema not in self._compiled:
             types = avro_types(schema, self._reader)
+            named = {} if self._type_key is None else {self._type_key: schema.name}
             self._compiled[schema] = (
                 None
                 if types is None
@@ -228,8 +232,8 @@ class CompiledAvroReader:
                     self._native,
                     self._native.AvroProgram(types.types),
                     types.fields,
-                    types.defaults,
-                    (self._reader or schema).names,
+                    {**types.defaults, **named},
+                    (*(self._reader or schema).names, *named),
                     self._most,
                 )
             )

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from connectors.codecs.schemas import avrotypes
+from connectors.codecs.schemas.avroleaves import DAY
 from connectors.codecs.schemas.avroschema import AvroSchema
 from connectors.codecs.schemas.avrotypes import AvroType, avro_types
 from connectors.codecs.schemas.compiledavro import AvroEntries
@@ -38,6 +39,8 @@ class _Type(NamedTuple):
     kind: int
     number: int
     list: bool = False
+    limit: str | None = None
+    """A logical type that does not hold all values of the type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,24 +100,29 @@ def _fields(schema: AvroSchema) -> dict[str, _Field] | None:
 def _field(types: Sequence[AvroType], place: int, field: Mapping[str, Any]) -> _Field | None:
     kind, _, inner, _, _ = types[place]
     if kind != avrotypes.UNION:
-        own = _type(types, place)
+        own = _type(types, place, field["type"])
         # A default stands for a value that a row lacks.
         return None if own is None or "default" in field else _Field(own, b"", None)
     nulls = [index for index, one in enumerate(inner) if types[one][0] == avrotypes.NULL]
     if len(inner) != 2 or len(nulls) != 1 or field.get("default") is not None:
         return None
-    own = _type(types, inner[1 - nulls[0]])
+    own = _type(types, inner[1 - nulls[0]], field["type"][1 - nulls[0]])
     return None if own is None else _Field(own, bytes([2 - 2 * nulls[0]]), bytes([2 * nulls[0]]))
 
 
-def _type(types: Sequence[AvroType], place: int) -> _Type | None:
+def _type(types: Sequence[AvroType], place: int, schema: Any) -> _Type | None:
     kind, number, inner, _, more = types[place]
     if kind == avrotypes.ARRAY:
         kind, number, _, _, _ = types[inner[0]]
-        return _Type(kind, number, list=True) if kind in _NUMBERS else None
+        return _Type(kind, number, True, _limit(schema["items"])) if kind in _NUMBERS else None
     if kind in _NUMBERS or (kind in _STRINGS and more is None):
-        return _Type(kind, number)
+        return _Type(kind, number, False, _limit(schema))
     return None
+
+
+def _limit(schema: Any) -> str | None:
+    logical = schema.get("logicalType") if isinstance(schema, dict) else None
+    return logical if logical in _LIMITED else None
 
 
 def _output(column: Column, of: _Type) -> tuple[Any, ...] | None:
@@ -132,25 +140,29 @@ def _output(column: Column, of: _Type) -> tuple[Any, ...] | None:
     if isinstance(column, RaggedColumn):
         if not of.list or column.samples.ndim != 1:
             return None
-        samples = _words(column.samples, of)
+        samples = _words(column.samples, None, of)
         return None if samples is None else (RAGGED, column.mask, samples, np.ascontiguousarray(column.splits))
     wanted = _STRINGS.get(of.kind)
     if wanted is None or column.type is not wanted or of.list:
         return None
     if isinstance(column, SpansColumn):
-        return _spans(STRINGS, column.spans)
+        return _texts(column.spans, of)
     if isinstance(column, ObjectColumn) and column.mask is None:
         try:
             texts = column.objects if wanted is ValueType.BYTES else [text.encode() for text in column.objects]
         except UnicodeEncodeError:
             return None
-        return _spans(STRINGS, Spans.of(texts))
+        return _texts(Spans.of(texts), of)
     return None
+
+
+def _texts(spans: Spans, of: _Type) -> tuple[Any, ...] | None:
+    return None if of.limit is not None and not _all_uuids(spans) else _spans(STRINGS, spans)
 
 
 def _as_it_came(column: WireColumn, of: _Type) -> tuple[Any, ...] | None:
     entries = column.entries
-    if not isinstance(entries, AvroEntries) or of.list or of.kind not in _AS_THEY_ARE:
+    if not isinstance(entries, AvroEntries) or of.list or of.limit or of.kind not in _AS_THEY_ARE:
         return None
     own, begin = entries.field
     if own is None or own[:2] != (of.kind, of.number):
@@ -175,17 +187,33 @@ def _read(column: WireColumn, of: _Type) -> tuple[Any, ...] | None:
 def _numbers(array: Any, present: Mask | None, of: _Type) -> tuple[Any, ...] | None:
     if array.ndim != 1 + of.list:
         return None
-    words = _words(array, of)
+    words = _words(array, present, of)
     if words is None:
         return None
     return (LISTS, present, words, array.shape[1]) if of.list else (NUMBERS, present, words)
 
 
-def _words(array: Any, of: _Type) -> Any | None:
-    """The numbers as int64 or float64; `None` if fastavro refuses them, or makes something else of them."""
+def _words(array: Any, present: Mask | None, of: _Type) -> Any | None:
+    """The numbers as int64 or float64; `None` if they are not of the type, or outside its limits."""
     if array.dtype.name not in _DTYPES.get(of.kind, _NO_NUMBERS):
         return None
-    return np.ascontiguousarray(array, np.float64 if of.kind in _FLOATS else np.int64)
+    words = np.ascontiguousarray(array, np.float64 if of.kind in _FLOATS else np.int64)
+    if of.limit is not None:
+        there = words if present is None else words[present]
+        if there.size and not (there.min() >= 0 and there.max() < DAY):
+            return None
+    return words
+
+
+def _all_uuids(spans: Spans) -> bool:
+    there = ~spans.null
+    if not (spans.lengths[there] == len(_UUID_FORM)).all():
+        return False
+    starts = spans.starts[there]
+    if not len(starts):
+        return True
+    texts = spans.buffer[starts[:, None] + np.arange(len(_UUID_FORM))]
+    return bool((_UUID_BYTES[texts] == _UUID_FORM).all())
 
 
 def _spans(form: int, spans: Spans) -> tuple[Any, ...]:
@@ -194,6 +222,12 @@ def _spans(form: int, spans: Spans) -> tuple[Any, ...]:
 
 
 _NULL: Final = -1
+_LIMITED: Final = frozenset({"streamer-time-millis", "streamer-time-micros", "streamer-uuid"})
+_UUID_FORM: Final = np.array([2 if at in (8, 13, 18, 23) else 1 for at in range(36)], np.uint8)
+"""Of each character of a UUID, whether it is a hexadecimal digit, 1, or a dash, 2."""
+_UUID_BYTES: Final = np.zeros(256, np.uint8)
+_UUID_BYTES[list(b"0123456789abcdefABCDEF")] = 1
+_UUID_BYTES[ord("-")] = 2
 _FLOATS: Final = frozenset({avrotypes.FLOAT, avrotypes.DOUBLE})
 _NUMBERS: Final = frozenset(
     {avrotypes.BOOLEAN, avrotypes.INT, avrotypes.LONG, avrotypes.DAYS, avrotypes.PARTS, *_FLOATS}

@@ -451,10 +451,30 @@ _TYPES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "bytes": ("bytes", st.binary(max_size=5)),
     "date": ({"type": "int", "logicalType": "date"}, st.integers(-(10**14), 10**14)),
     "micros": ({"type": "long", "logicalType": "timestamp-micros"}, st.integers(-(10**14), 10**14)),
+    "time": ({"type": "int", "logicalType": "time-millis"}, st.integers(0, 86_399_999)),
+    "day's micros": ({"type": "long", "logicalType": "time-micros"}, st.integers(0, 86_399_999)),
+    "uuid": ({"type": "string", "logicalType": "uuid"}, st.uuids().map(str)),
+    "times": ({"type": "array", "items": {"type": "int", "logicalType": "time-millis"}}, st.lists(st.integers(0, 9))),
     "floats": ({"type": "array", "items": "float"}, st.lists(st.floats(width=32), max_size=3)),
     "longs": ({"type": "array", "items": "long"}, st.lists(_LONGS, max_size=3)),
 }
-_STRANGE: list[Any] = [7, -1.5, 1e300, 2**40, True, "x", b"y", [1, 2.5], ["x"], [], Data({"k": 1})]
+_STRANGE: list[Any] = [
+    7, -1.5, 1e300, 2**40, True, "x", b"y", [1, 2.5], ["x"], [], Data({"k": 1}), -1, 86_400_000, [0, 86_400_000],
+    "123e4567-e89b-12d3-a456-426614174000", "123e4567-e89b-12d3-a456-42661417400g", "x" * 36,
+]  # fmt: skip
+
+
+def _besides(number: int) -> list[list[Any]]:
+    """Types that may stand beside another in a union."""
+    return [
+        ["null"],
+        ["null", {"type": "map", "values": "int"}],
+        [
+            {"type": "fixed", "name": f"F{number}", "size": 3},
+            {"type": "enum", "name": f"E{number}", "symbols": ["a", "x"]},
+        ],
+        [{"type": "record", "name": f"R{number}", "fields": [{"name": "k", "type": "long"}]}],
+    ]
 
 
 @st.composite
@@ -466,7 +486,12 @@ def _results(draw: st.DrawFn) -> tuple[Any, list[Data]]:
         kind, own = _TYPES[name]
         form = draw(st.sampled_from(["plain", "plain", "null first", "null last", "default"]))
         key = f"f{number}"
-        if form == "plain":
+        if form == "plain" and draw(st.integers(0, 3)) == 0:
+            # A union in which a value may have several places.
+            others = draw(st.permutations([kind, *draw(st.sampled_from(_besides(number)))]))
+            fields.append({"name": key, "type": others})
+            values[key] = own
+        elif form == "plain":
             fields.append({"name": key, "type": kind})
             values[key] = own
         elif form == "default" and name == "long":

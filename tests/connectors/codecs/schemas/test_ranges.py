@@ -118,7 +118,7 @@ def test_a_time_that_avros_type_cannot_hold_fails_alone(
     *others, wrong = written(type, Batch.of([*data, Data({"x": bad, "id": rows})]))
     assert not any(isinstance(one, str) for one in others)
     assert f"the value is the integer {bad}" in wrong
-    assert f"{type['type']} holds -" in wrong
+    assert f"{type['type']} ({type['logicalType']}) holds -" in wrong
 
 
 def test_a_text_that_is_no_utf_8_is_named_by_avro(hot_path: HotPath) -> None:
