@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 import typer
@@ -42,6 +43,8 @@ from connectors.view.config import ClipSinkConfig, VideoSinkConfig, ViewSinkConf
 from pipelines import Image
 from streamer.build.uses import used_by
 from streamer.cli.app import app
+from streamer.definition.scaffold import Kind, SourceKind, files_of
+from streamer.definition.schema import service_schema
 from streamer.observe.connectormetrics import Measured
 from streamer.observe.metrics import ServiceMeters
 
@@ -116,6 +119,49 @@ def test_an_example_in_yaml_loads(block: Block, folder: Path) -> None:
         streamer.loads(yaml.safe_dump({**FRAME, **yaml.safe_load(block.text)}), base=folder)
     else:
         streamer.loads(block.text, base=folder)
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    """The schema that `streamer schema` writes, by which editors check service files."""
+    return service_schema()
+
+
+def _complaints(schema: dict[str, Any], given: Any) -> list[str]:
+    errors = jsonschema.Draft202012Validator(schema).iter_errors(given)
+    return [f"{error.json_path}: {error.message}" for error in errors]
+
+
+@pytest.mark.parametrize("block", [block for block in _blocks("yaml") if block.mark != "other"], ids=str)
+def test_an_example_in_yaml_is_valid_by_the_published_schema(block: Block, schema: dict[str, Any]) -> None:
+    given = yaml.safe_load(block.text)
+    if block.mark == "pipeline":
+        given = {**FRAME, "pipeline": given}
+    elif block.mark == "fragment":
+        given = {**FRAME, **given}
+    assert _complaints(schema, given) == []
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        file
+        for file in sorted([*ROOT.glob("examples/*/*.yaml"), *ROOT.glob("deploy/**/*.yaml")])
+        # Those of the example plug-in need it.
+        if "source" in (yaml.safe_load(file.read_text()) or {}) and file.parent.name != "plugin"
+    ],
+    ids=lambda file: str(file.relative_to(ROOT)),
+)
+def test_a_service_file_of_the_examples_is_valid_by_the_published_schema(file: Path, schema: dict[str, Any]) -> None:
+    assert _complaints(schema, yaml.safe_load(file.read_text())) == []
+
+
+@pytest.mark.parametrize("source", ["kafka", "mqtt", "file", "memory", "camera"])
+def test_a_new_service_is_valid_by_the_published_schema(source: SourceKind, schema: dict[str, Any]) -> None:
+    sink: Kind = "memory" if source == "camera" else source
+    text = files_of("pumps", source, sink)["pumps.yaml"]
+    assert isinstance(text, str)
+    assert _complaints(schema, yaml.safe_load(text)) == []
 
 
 def _keep_files(page: str, folder: Path) -> None:

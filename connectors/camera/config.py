@@ -124,19 +124,12 @@ class CameraFields(BaseModel):
     """How much the camera's clock may differ from this machine's. Beyond that, and with 0, pictures have the time of their receipt."""  # noqa: E501
     max_pixels: PositiveInt = 40_000_000
     """The most pixels of a picture, width times height; larger pictures are refused before they are decoded."""
-    options: dict[str, Annotated[SecretStr, BeforeValidator(_as_text)]] = {}
+    options: dict[
+        str, Annotated[SecretStr, BeforeValidator(_as_text, json_schema_input_type=str | int | float | bool)]
+    ] = {}
     """Options of libav that have no field of their own: rtsp_flags, user_agent, headers, framerate of a device, ... They override those that the other fields set. libav ignores unknown names without a word, so check the spelling. Their values are not shown in logs."""  # noqa: E501
 
     _address: Address = PrivateAttr()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _only_a_url(cls, fields: Any) -> Any:
-        if isinstance(fields, (str, SecretStr)):
-            return {"url": fields}
-        if not isinstance(fields, (Mapping, CameraFields)):
-            raise ValueError("a camera is a URL, or a mapping with `url`")
-        return fields
 
     @model_validator(mode="after")
     def _of_this_kind(self, info: ValidationInfo) -> Self:
@@ -193,6 +186,18 @@ class CameraFields(BaseModel):
         )
 
 
+def _only_a_url(fields: Any) -> Any:
+    if isinstance(fields, (str, SecretStr)):
+        return {"url": fields}
+    if not isinstance(fields, (Mapping, CameraFields)):
+        raise ValueError("a camera is a URL, or a mapping with `url`")
+    return fields
+
+
+Camera = Annotated[CameraFields, BeforeValidator(_only_a_url, json_schema_input_type=str | CameraFields)]
+"""A camera: its fields, or only its URL."""
+
+
 class EachCamera(CameraFields):
     """Fields that several cameras have."""
 
@@ -217,7 +222,7 @@ class CameraSourceConfig(SourceConfig):
     """The type of connector."""
     codec: str | dict[str, Any] = "frame"
     """How pictures become values: frame gives the value `image`, which is decoded already."""
-    cameras: Annotated[dict[CameraName, CameraFields], Field(min_length=1)]
+    cameras: Annotated[dict[CameraName, Camera], Field(min_length=1)]
     """The cameras by name, each a URL or its fields: `{gate: rtsp://10.0.0.7/live, dock: {url: ..., fps: 5}}`."""
     each: EachCamera | None = None
     """Fields of every camera that does not set them itself: `{fps: 5, username: ai, password: ${CAMERAS}}`."""

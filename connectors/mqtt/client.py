@@ -100,7 +100,7 @@ class MqttClientFields(ConnectorConfig):
     def _known_url(cls, url: str) -> str:
         return str(Address.parse(url))
 
-    @field_validator("version", mode="before")
+    @field_validator("version", mode="before", json_schema_input_type=Literal["3.1.1", "5", "5.0", "4", 4, 5])
     @classmethod
     def _version_as_text(cls, version: object) -> object:
         # YAML reads 5 as a number, and 3.1.1 as text; some write the protocol level, 4, for 3.1.1.

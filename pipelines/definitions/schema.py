@@ -1,4 +1,4 @@
-"""JSON schemas of pipeline definitions, for editors; reading accepts more spellings than they name."""
+"""JSON schemas of pipeline definitions, for editors."""
 
 from __future__ import annotations
 

@@ -10,10 +10,20 @@ import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, Literal, Union, get_args, get_origin
 
-from pydantic import AfterValidator, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasGenerator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from pipelines.data.data import check_key
 
@@ -123,6 +133,25 @@ class Config(BaseModel):
             written[self.key(field, form)] = plain(value, form)
         return written
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """The schema of the model with every key that is read: a field may be given under any of its keys."""
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        properties = schema.get("properties", {})
+        keys: dict[str, list[str]] = {}
+        for key, field in cls.keys().items():
+            keys.setdefault(cls.model_fields[field].alias or cls.key(field), []).append(key)
+        for written, others in keys.items():
+            if written in properties:
+                bare = {name: one for name, one in properties[written].items() if name not in _NOTES}
+                properties |= {key: bare for key in others if key not in properties}
+        required = schema.get("required", [])
+        several = [written for written in required if len(set(keys.get(written, ()))) > 1]
+        if several:
+            schema["required"] = [written for written in required if written not in several]
+            schema["allOf"] = [{"anyOf": [{"required": [key]} for key in dict.fromkeys(keys[one])]} for one in several]
+        return schema
+
     @model_validator(mode="before")
     @classmethod
     def _read_spellings(cls, given: Any) -> Any:
@@ -160,6 +189,7 @@ def plain(value: Any, form: Form) -> Any:
     return value
 
 
+_NOTES: Final = ("title", "description", "examples")
 _DEFAULT = object()
 
 

@@ -87,7 +87,12 @@ def is_konduit(data: object) -> bool:
     """Whether this plain data is an `InferenceConfiguration` rather than a service of ours."""
     if not isinstance(data, Mapping) or {"source", "sink"} & data.keys():
         return False
-    return bool(data.keys() & InferenceConfiguration.keys().keys() - {"pipeline"})
+    return bool(data.keys() & konduit_keys())
+
+
+def konduit_keys() -> frozenset[str]:
+    """The keys by which an `InferenceConfiguration` is known: a service of ours has none of them."""
+    return frozenset(InferenceConfiguration.keys().keys() - {"pipeline"})
 
 
 def from_konduit(document: Document, environment: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pipelines
 from connectors.codecs.registry import CODECS
 from connectors.registry import SINKS, SOURCES, Registry
 from pipelines.errors import DISTRIBUTION
+from streamer.definition.konduit import InferenceConfiguration, konduit_keys
 from streamer.definition.service import Service
 
 SCHEMA_ID: Final = f"urn:{DISTRIBUTION}:service"
@@ -19,6 +20,7 @@ SCHEMA_ID: Final = f"urn:{DISTRIBUTION}:service"
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCE: Final = {"$ref": "#/$defs/reference"}
 _DEFS: Final = "#/$defs/{model}"
+_NOTES: Final = ("title", "description", "default", "examples")
 
 
 def service_schema() -> dict[str, Any]:
@@ -46,6 +48,15 @@ def service_schema() -> dict[str, Any]:
     properties["pipeline"] |= _pipeline(defs)
     properties["sink"] |= _one_or_several(sink)
     properties["dead_letter"] |= {"anyOf": [sink, {"type": "null"}]}
+    for key in properties.keys() - set(own["required"]):
+        # A key whose section is commented out has null, which is left out. With anyOf editors would not tell the place
+        # of a mistake inside.
+        notes, kept = _apart(properties[key])
+        properties[key] = {**notes, "if": {"not": {"type": "null"}}, "then": kept}
+    konduit = InferenceConfiguration.model_json_schema(ref_template=_DEFS)
+    defs |= konduit.pop("$defs", {})
+    konduit["properties"]["pipeline"] = properties["pipeline"]
+    defs["konduit"] = konduit
     return {
         "$schema": _DIALECT,
         "$id": SCHEMA_ID,
@@ -53,8 +64,16 @@ def service_schema() -> dict[str, Any]:
         "description": own["description"].partition("\n\n")[0],
         "type": "object",
         "properties": properties,
-        "required": own["required"],
-        "additionalProperties": False,
+        "if": {
+            "anyOf": [{"required": [key]} for key in sorted(konduit_keys())],
+            "not": {"anyOf": [{"required": ["source"]}, {"required": ["sink"]}]},
+        },
+        "then": {"$ref": "#/$defs/konduit"},
+        "else": {
+            "required": own["required"],
+            "properties": dict.fromkeys(properties, True),
+            "additionalProperties": False,
+        },
         "$defs": defs,
     }
 
@@ -103,13 +122,17 @@ def _with_reference(schema: dict[str, Any]) -> dict[str, Any]:
     """The field's schema, or a text with a reference where the field would not take a text."""
     if any(_takes_any_text(one) for one in (schema, *schema.get("anyOf", ()))):
         return schema
-    notes: dict[str, Any] = {
-        key: schema[key] for key in ("title", "description", "default", "examples") if key in schema
-    }
-    kept = {key: value for key, value in schema.items() if key not in notes}
+    notes, kept = _apart(schema)
     if kept.get("type") in ("array", "object") or not kept or "$ref" in str(kept):
         return schema
-    return {**notes, "anyOf": [*(kept["anyOf"] if list(kept) == ["anyOf"] else [kept]), _REFERENCE]}
+    choices = kept["anyOf"] if list(kept) == ["anyOf"] else [kept]
+    return {**notes, "anyOf": [*choices, _REFERENCE]}
+
+
+def _apart(schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a schema says for people, and what it says of values."""
+    notes = {key: one for key, one in schema.items() if key in _NOTES}
+    return notes, {key: one for key, one in schema.items() if key not in notes}
 
 
 def _takes_any_text(schema: Mapping[str, Any]) -> bool:

@@ -50,7 +50,9 @@ def _feature(given: Any) -> Any:
     return {"field": given} if isinstance(given, str) else given
 
 
-FeatureList = Annotated[tuple[Annotated[Feature, BeforeValidator(_feature)], ...], Field(min_length=1)]
+FeatureList = Annotated[
+    tuple[Annotated[Feature, BeforeValidator(_feature, json_schema_input_type=str | Feature)], ...], Field(min_length=1)
+]
 """Features in order; a text is the key of one without options."""
 
 FeatureType = Literal["FLOAT", "DOUBLE", "INT64", "INT32"]

@@ -83,6 +83,19 @@ def test_the_documented_service_file_is_valid(schema: dict[str, Any]) -> None:
         MEMORY.replace("topic: in", "topic: in, codec: {type: konduit-json, byte_order: little}"),
         MEMORY.replace("topic: in", "topic: in, codec: '${CODEC}'"),
         MEMORY + "batch: {max_records: '${N}', max_wait: 0.5, max_bytes: '${S:-1MiB}', type: '${T}'}",
+        MEMORY + "limits:\n#  in_flight: 1MiB\nname:",
+        MEMORY.replace("digits.pipeline.yaml", "[{'@type': ONNX, model_uri: m.onnx, inputs: {x: [a, {field: b}]}}]"),
+        MEMORY.replace("digits.pipeline.yaml", "[{'@type': FEATURES, fields: [a], output: x}]"),
+        MEMORY.replace(
+            "digits.pipeline.yaml", "[{'@type': IMAGE_TO_NDARRAY, config: {data_type: UINT8, dataType: UINT8}}]"
+        ).replace(", dataType: UINT8", ""),
+        MEMORY.replace("{type: memory, topic: in, into: {key: device_id}}", "{type: camera, cameras: {a: b.mp4}}"),
+        MEMORY.replace(
+            "{type: memory, topic: in, into: {key: device_id}}",
+            "{type: camera, cameras: {a: {url: 'http://h/', options: {timeout: 5}}}}",
+        ),
+        MEMORY.replace("{type: memory, topic: in, into: {key: device_id}}", "{type: mqtt, topics: a, version: 5}"),
+        "protocol: KAFKA\nkafka_configuration: {consumerTopicName: in}\npipeline: {steps: [{'@type': LOGGING}]}",
         MEMORY + "keep: all\ndead_letter: {type: memory, topic: d}\non_error: stop",
     ],
 )
@@ -105,6 +118,8 @@ def test_a_right_service_file_is_valid(schema: dict[str, Any], text: str) -> Non
         (MEMORY.replace("topic: in", "topic: in, codec: jsn"), "$.source"),
         (MEMORY.replace("topic: in", "topic: in, codec: {type: konduit-json, byte_oder: little}"), "$.source"),
         ("pipeline: a", "$"),
+        ("protocol: KAFKA\nprot: 9092\npipeline: {steps: []}", "$"),
+        (MEMORY.replace("digits.pipeline.yaml", "[{'@type': FEATURES, fields: [1], output: x}]"), "$.pipeline"),
     ],
 )
 def test_a_wrong_service_file_is_not_valid_at_the_place_of_its_mistake(
