@@ -374,7 +374,7 @@ def test_fields_that_cannot_be_right_are_told(fields: dict[str, Any], text: str)
     [
         ("{usrname: x}", 'a.yaml:1: each.usrname: no such field; did you mean "username"?'),
         ("{policy: lastest}", "a.yaml:1: each.policy: must be 'latest', 'fifo' or 'block', not 'lastest'"),
-        ("5", "a.yaml:1: each: a camera is a URL"),
+        ("5", "a.yaml:1: each: must be a mapping"),
     ],
 )
 def test_a_mistake_in_the_fields_of_all_cameras_is_told_once_at_its_place(each: str, message: str) -> None:
