@@ -36,6 +36,8 @@ _OF_MATRIX: Final[Mapping[tuple[int, int, int, int], int]] = {
 y' = bx + dy. Other matrices turn by a part of a right angle, or not at all."""
 _OF_ROTATION: Final[Mapping[int, int]] = {90: 8, -90: 6, 180: 3, -180: 3}
 """The orientation by degrees against the clock."""
+_TINY: Final = "scale=2:2"
+"""A filter that leaves nothing of a picture but what stands beside it."""
 
 
 class Upright:
@@ -46,7 +48,7 @@ class Upright:
     """
 
     def __init__(self) -> None:
-        self._orientation = UPRIGHT
+        self._orientation: int | None = None
         self._rotation = 0
         self._graph: Graph | None = None
         self._of: tuple[int, int, str, int] | None = None
@@ -56,9 +58,11 @@ class Upright:
 
         `file` gives the image file that it was read from, if it was.
         """
-        # A stream says it anew with key frames at most. The rotation is quickly read, but does not tell a mirror.
-        if frame.key_frame or frame.rotation != self._rotation:
-            self._orientation, self._rotation = _orientation(frame, file), frame.rotation
+        if file is not None:
+            self._orientation = orientation(file())
+        # The rotation is quickly read, but does not tell a mirror, which is looked for when a stream begins or turns.
+        elif self._orientation is None or frame.rotation != self._rotation:
+            self._orientation, self._rotation = _orientation(frame), frame.rotation
         if self._orientation not in _FILTERS:
             return frame
         kind = frame.width, frame.height, frame.format.name, self._orientation
@@ -68,12 +72,16 @@ class Upright:
         return self._graph.vpull()
 
 
-def _orientation(frame: av.VideoFrame, file: Callable[[], bytes] | None) -> int:
+def _orientation(frame: av.VideoFrame) -> int:
+    # `side_data` makes a reference cycle with its frame, so that the pixels of a frame that is asked stay in memory
+    # until the garbage collector comes: a tiny frame with the same side data is asked.
+    graph = _graph(frame, (_TINY,))
+    graph.push(frame)
     try:
-        matrix: Any = frame.side_data.get("DISPLAYMATRIX")
+        matrix: Any = graph.vpull().side_data.get("DISPLAYMATRIX")
     except ValueError:
         # PyAV reads no side data of frames that have some it does not know, as EXIF.
-        return _OF_ROTATION.get(frame.rotation, UPRIGHT) if file is None else orientation(file())
+        return _OF_ROTATION.get(frame.rotation, UPRIGHT)
     if matrix is None:
         return UPRIGHT
     a, b, _, c, d, *_ = struct.unpack("=9i", bytes(matrix))

@@ -27,6 +27,7 @@ for _module in (
     "session",
     "transaction",
     "codec",
+    "cycles",
 ):
     pytest.register_assert_rewrite(f"connectors.contract.{_module}")
 

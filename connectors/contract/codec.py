@@ -10,6 +10,7 @@ import pytest
 
 from connectors.codec import Codec, Decoded
 from connectors.codecs.guarded import Guarded
+from connectors.contract.cycles import check_no_cycles
 from connectors.records import Header, Lane, Records, Span
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data
@@ -117,6 +118,16 @@ class CodecContract:
             encoded = Guarded(codec, "codec").encode(Batch.of([record, wrong, record]))
             assert list(encoded.failed) == [1]
             assert list(encoded.values) == [payload, None, payload]
+
+    def test_records_make_no_reference_cycles(self, codec: Codec, record: Data) -> None:
+        """Reading and writing leaves nothing that only the garbage collector frees."""
+        (payload,) = _written(codec, [record])
+
+        def read_and_write(count: int) -> None:
+            for _ in range(count):
+                _written(codec, _decoded(codec, [payload]).batch.to_list())
+
+        check_no_cycles(read_and_write)
 
     def test_no_rows_are_no_payloads(self, codec: Codec, record: Data) -> None:
         """Both ways."""

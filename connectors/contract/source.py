@@ -12,6 +12,7 @@ import pytest
 
 from connectors.contract.bus import SourceBus
 from connectors.contract.capabilities import needs
+from connectors.contract.cycles import FEW, MANY, check_no_cycles
 from connectors.contract.delivery import DeliveryContract, numbered
 from connectors.contract.measures import check_measures
 from connectors.contract.reader import Reader, Received
@@ -149,6 +150,12 @@ class SourceContract(DeliveryContract):
         assert failed == {}
         assert all(isinstance(one, bytes) for one in written)
         assert len(set(written)) == 3
+
+    def test_records_make_no_reference_cycles(self, bus: SourceBus) -> None:
+        """What only the garbage collector frees stays in memory for long, as `streamer run` lets it run seldom."""
+        bus.feed(numbered(bus, 2 * FEW + MANY))
+        with Reader(bus.source(), bus.patience) as reader:
+            check_no_cycles(lambda count: reader.take(count, max_records=1) and None)
 
     @needs("live")
     def test_a_poll_for_one_record_returns_as_soon_as_it_is_there(self, bus: SourceBus) -> None:
