@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from streamer.hiding import hiding
+
 if TYPE_CHECKING:
     from connectors.file import FileSinkConfig as FileSink
     from connectors.file import FileSourceConfig as FileSource
@@ -66,6 +68,9 @@ def __getattr__(name: str) -> Any:
     # package too, shall print its help without loading any of it.
     if name not in _LATER:
         raise AttributeError(f"module 'streamer' has no attribute {name!r}")
+    told = hiding()
+    if told is not None:
+        raise ImportError(told)
     module, _, attribute = _LATER[name].partition(":")
     found = import_module(module)
     return getattr(found, attribute) if attribute else found

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Awaitable, Callable
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pipelines.data.batch import Batch
@@ -77,12 +78,33 @@ def _imported(module_name: str, text: str) -> Any:
         # The module itself or a parent of it is missing; a module that it imports is its own failure.
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise _import_failed(module_name, text, error) from error
+        hidden = _hidden(error.name)
+        if hidden is not None:
+            raise DefinitionError(f"{text}: {hidden}") from error
         raise DefinitionError(
             f"{text}: there is no module {error.name}; install it, start in the folder that has {_file(error.name)}, "
             f"or add that folder to PYTHONPATH"
         ) from error
     except RAISED as error:  # a module's own code may raise anything
         raise _import_failed(module_name, text, error) from error
+
+
+def _hidden(module_name: str) -> str | None:
+    """The error about a module whose file is there, and which is not found as another package has its folder's name;
+    `None` if that is not so."""
+    outer, _, _ = module_name.partition(".")
+    package = sys.modules.get(outer)
+    other = None if package is None else getattr(package, "__file__", None)
+    for folder in sys.path:
+        file = Path(folder) / _file(module_name)
+        if other is not None and (file.is_file() or file.with_suffix("").is_dir()):
+            owner = Path(other).absolute().parent
+            whose = "streamer" if owner.parent == Path(__file__).absolute().parents[2] else f"the package in {owner}"
+            return (
+                f"{file} is not looked at, as the name {outer} belongs to {whose}; rename the folder "
+                f"{Path(folder).absolute() / outer}"
+            )
+    return None
 
 
 def _file(module_name: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pipelines.definitions.documents import Document
 from pipelines.definitions.problems import Problems
@@ -53,7 +53,7 @@ def read_typed_of(document: Document, bases: Sequence[type[Typed]], reading: Rea
     if not isinstance(data, dict):
         raise document.error((), f'a {what} is a mapping with "{TYPE_KEY}", not {kind_of(data)}')
     if TYPE_KEY not in data:
-        raise document.error((), f'"{TYPE_KEY}" is missing; known types are {_listed(bases, reading.registry)}')
+        raise document.error((), f'"{TYPE_KEY}" is missing{_type_meant(data, bases, reading.registry)}')
     name = data[TYPE_KEY]
     for base in bases:
         try:
@@ -115,12 +115,38 @@ def _unknown_type(name: object, bases: Sequence[type[Typed]], registry: Registry
     if name in GRAPH_TYPES or name in registry.types(GraphStep):
         return f'{name} is a step of graphs: give each step a name and its inputs, {{"steps": {{"a": {{...}}}}}}'
     # Types are case-sensitive, but a hint need not be.
-    hint = nearest(str(name).upper(), _names(bases, registry))
-    return f'no such step type: "{name}"{hint or f"; known are {_listed(bases, registry)}"}'
+    plain = str(name).upper().replace("-", "_").replace(" ", "_")
+    if plain in _EXPORTED:
+        hint = f"; export the model as ONNX ({_EXPORTED[plain]}), and write ONNX"
+    else:
+        hint = nearest(plain, _names(bases, registry)) or _LISTED
+    return f'no such step type: "{name}"{hint}'
 
 
-def _listed(bases: Sequence[type[Typed]], registry: Registry) -> str:
-    return ", ".join(_names(bases, registry))
+def _type_meant(data: Mapping[Any, Any], bases: Sequence[type[Typed]], registry: Registry) -> str:
+    """For the error about a part without `@type`: what it may be instead."""
+    known = _names(bases, registry)
+    key = next((key for key in data if str(key).strip("@_").lower() in ("type", "step", "kind")), None)
+    if key is not None:
+        return f'; did you mean "{TYPE_KEY}" in place of "{key}"?'
+    only = next((key for key in data if str(key).upper() in known), None)
+    if only is not None:
+        return f'; write {{"{TYPE_KEY}": {str(only).upper()}, ...}}, with its fields beside it'
+    return _LISTED if Step in bases else f"; known types are {', '.join(known)}"
+
+
+_LISTED: Final = (
+    "; `streamer steps` lists all types, among them ONNX, FUNCTION, FEATURES, CLASSIFIER_OUTPUT, REGRESSION_OUTPUT and "
+    "IMAGE_TO_NDARRAY"
+)
+_EXPORTED: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("SKLEARN", "SCIKIT_LEARN", "SCIKITLEARN", "JOBLIB", "PICKLE"), "skl2onnx; docs/scikit-learn.md shows how"
+    ),
+    **dict.fromkeys(("XGBOOST", "XGB", "LIGHTGBM", "CATBOOST"), "onnxmltools or its own export"),
+    **dict.fromkeys(("TORCH", "PYTORCH", "TORCHSCRIPT"), "torch.onnx.export"),
+}
+"""Libraries whose models are run as ONNX, and what exports them."""
 
 
 def _names(bases: Sequence[type[Typed]], registry: Registry) -> list[str]:

@@ -17,8 +17,31 @@ from pipelines.errors import DefinitionError, nearest
 Unknown = Literal["error", "warn"]
 """The treatment of an unknown key: an error, or ignored with a warning (`UnknownKeyWarning`)."""
 
-MOST_KEYS = 20
-"""Known keys that an error lists at most."""
+_ALIKE = tuple(
+    frozenset(words.split())
+    for words in (
+        "url uri address broker brokers bootstrap bootstrapserver bootstrapservers server servers host hosts endpoint "
+        "endpoints connection listen",
+        "topic topics channel channels queue queues subject",
+        "codec format encoding serializer deserializer serialization valueserializer valuedeserializer",
+        "group groupid consumergroup",
+        "username user login",
+        "password passwd pass",
+        "start offset reset autooffsetreset",
+        "modeluri model modelpath modelfile weights path file",
+        "when filter condition",
+        "keep passthrough forward",
+        "maxrecords batchsize maxbatch maxbatchsize size",
+        "maxwait linger lingerms timeout maxdelay",
+        "deadletter deadletterqueue deadlettertopic dlq",
+        "delivery guarantee semantics processingguarantee",
+        "source sources input inputs from",
+        "sink sinks output outputs to",
+        "pipeline pipelines steps",
+        "classlabels labels classes classnames",
+    )
+)
+"""Words that mean the same in other systems' configurations, without signs between their parts."""
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -95,10 +118,21 @@ def definition_error(
     return DefinitionError(*(document.where(path) + " or ".join(found[path]) + shown[path] for path in ordered))
 
 
-def nearest_or_known(name: str, known: Sequence[str]) -> str:
-    """`; did you mean "X"?` for the known key closest to `name`; where none is close, the keys that are known."""
-    listed = ", ".join(known[:MOST_KEYS]) + (", ..." if len(known) > MOST_KEYS else "")
-    return nearest(name, known) or (f"; delete it: known are {listed}" if known else "")
+def nearest_or_known(name: str, known: Sequence[str], spellings: Iterable[str] = ()) -> str:
+    """`; did you mean "X"?` for the known key that means the same as `name` or is closest to it; where there is none,
+    all known keys. `spellings` are others of these keys."""
+    return _meant(name, [*known, *spellings]) or (f"; delete it: known are {', '.join(known)}" if known else "")
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    plain = _plain(name)
+    alike = [words for words in _ALIKE if plain in words]
+    same = [key for words in alike for key in known if _plain(key) in words]
+    return f'; did you mean "{same[0]}"?' if same else nearest(name, known)
+
+
+def _plain(key: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", key.lower())
 
 
 def warn_unknown(message: str) -> None:
@@ -109,8 +143,8 @@ def warn_unknown(message: str) -> None:
     warnings.warn(message, UnknownKeyWarning, stacklevel=level)
 
 
-def known_keys(model: type[BaseModel], loc: Iterable[str | int]) -> set[str]:
-    """The keys that a `model` reads at a place, given as pydantic gives it: fields, positions and union members."""
+def _models_at(model: type[BaseModel], loc: Iterable[str | int]) -> list[type[BaseModel]]:
+    """The models of a place, given as pydantic gives it: fields, positions and union members."""
     models = _models(model)
     for part in loc:
         inner = [
@@ -121,7 +155,30 @@ def known_keys(model: type[BaseModel], loc: Iterable[str | int]) -> set[str]:
         else:
             # A position in a list changes nothing; the name or tag of a union's member says which it is.
             models = [one for one in models if _is_member(one, part)] or models
-    return {key for one in models for key in _keys(one)}
+    return models
+
+
+def _in_order(models: Sequence[type[BaseModel]]) -> list[str]:
+    """The keys of these models as they are written: those that are required first, then those that a model has for
+    itself, in their order, and those that it shares with others of its kind at the end."""
+    ranked: list[tuple[int, str]] = []
+    for model in models:
+        depth = {name: at for at, base in reversed(list(enumerate(model.__mro__))) for name in _own(base)}
+        for name, info in model.model_fields.items():
+            rank = -1 if info.is_required() else depth.get(name, 0)
+            ranked.append((rank, info.alias or name))
+    return list(dict.fromkeys(key for _, key in sorted(ranked, key=lambda one: one[0])))
+
+
+def _spellings(models: Sequence[type[BaseModel]]) -> list[str]:
+    """All keys that these models read, where they tell them."""
+    listed = [keys() for model in models if callable(keys := getattr(model, "keys", None))]
+    return sorted({key for keys in listed for key in keys})
+
+
+def _own(model: type) -> Iterable[str]:
+    own: Mapping[str, Any] = vars(model).get("__annotations__", {})
+    return own
 
 
 _WORDING = (
@@ -145,8 +202,8 @@ _SECRET = ("password", "secret", "token", "pem", "key", "credential", "auth")
 def _message(error: ErrorDetails, path: KeyPath, model: type[BaseModel] | None) -> str:
     kind = error["type"]
     if kind == "extra_forbidden":
-        known = [] if model is None else sorted(known_keys(model, error["loc"][:-1]))
-        return f"no such field{nearest_or_known(str(path[-1]), known)}"
+        models = [] if model is None else _models_at(model, error["loc"][:-1])
+        return f"no such field{nearest_or_known(str(path[-1]), _in_order(models), _spellings(models))}"
     if kind == "missing":
         return "is required"
     if kind == "union_tag_not_found":
@@ -188,7 +245,8 @@ def _misspelt(error: ValidationError, data: Any, model: type[BaseModel] | None) 
 
 
 def _hint(error: ErrorDetails, path: KeyPath, model: type[BaseModel] | None) -> str:
-    return "" if model is None else nearest(str(path[-1]), sorted(known_keys(model, error["loc"][:-1])))
+    models = [] if model is None else _models_at(model, error["loc"][:-1])
+    return _meant(str(path[-1]), [*_in_order(models), *_spellings(models)])
 
 
 def _located(loc: Iterable[str | int], data: Any) -> KeyPath:
@@ -239,11 +297,3 @@ def _is_member(model: type[BaseModel], part: str | int) -> bool:
         return True
     literals = (info.annotation for info in model.model_fields.values() if get_origin(info.annotation) is Literal)
     return any(part in get_args(literal) for literal in literals)
-
-
-def _keys(model: type[BaseModel]) -> Iterable[str]:
-    own = getattr(model, "keys", None)
-    if callable(own):
-        found: Iterable[str] = own()
-        return found
-    return [info.alias or name for name, info in model.model_fields.items()]

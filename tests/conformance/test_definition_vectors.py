@@ -43,7 +43,7 @@ STALE = {
 # What it refuses too: a pipeline of its first format, and a step by its old name.
 REFUSED = {
     "konduit-serving-docs__quickstart__quickstart-cli__1.json": (
-        'quickstart-cli__1.json:13: steps[0].@type: no such step type: "ImageLoadingStep"; known are '
+        'quickstart-cli__1.json:13: steps[0].@type: no such step type: "ImageLoadingStep"; `streamer steps` lists'
     ),
     "konduit-serving__config-creator__train_model.json": (
         'train_model.json:2: @type: no such step type: "SAMEDIFF_TRAIN"; did you mean "SAMEDIFF_TRAINING"?'

@@ -83,10 +83,23 @@ def test_text_is_json_or_yaml_by_its_content_and_starts_at_the_given_folder(tmp_
         ("steps:\n- '@type': onnx", '2: steps[0].@type: no such step type: "onnx"; did you mean "ONNX"?'),
         (
             "steps:\n- '@type': XYZ",
-            '2: steps[0].@type: no such step type: "XYZ"; known are ',
+            '2: steps[0].@type: no such step type: "XYZ"; `streamer steps` lists all types, among them ONNX, FUNCTION',
         ),
         ("steps:\n- '@type': 5", '2: steps[0].@type: no such step type: "5"'),
-        ("steps:\n- modelUri: m", '2: steps[0]: "@type" is missing; known types are '),
+        (
+            "steps:\n- modelUri: m",
+            '2: steps[0]: "@type" is missing; `streamer steps` lists all types, among them ONNX, ',
+        ),
+        ("steps:\n- type: ONNX", '2: steps[0]: "@type" is missing; did you mean "@type" in place of "type"?'),
+        (
+            "steps:\n- onnx: {modelUri: m}",
+            '2: steps[0]: "@type" is missing; write {"@type": ONNX, ...}, with its fields beside it',
+        ),
+        (
+            "steps:\n- '@type': SKLEARN",
+            '2: steps[0].@type: no such step type: "SKLEARN"; export the model as ONNX (skl2onnx; docs/scikit-learn.md',
+        ),
+        ("steps:\n- '@type': ONNX\n  path: m", '3: steps[0].path: no such field; did you mean "modelUri"?'),
         ("steps:\n- ONNX", "2: steps[0]: a step is a mapping with \"@type\", not 'ONNX'"),
         (
             "steps:\n- '@type': SAMEDIFF_TRAIN",

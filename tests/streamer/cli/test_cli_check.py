@@ -321,7 +321,7 @@ def test_a_runner_is_chosen_by_file_and_by_option(cli: Any, digits: Path) -> Non
 def test_schema_goes_to_stdout_or_to_a_file(cli: Any, tmp_path: Path) -> None:
     ended = cli("schema")
     schema = json.loads(ended.out)
-    assert {"source", "pipeline", "sink"} <= set(schema["required"])
+    assert {"source", "pipeline", "sink"} <= set(schema["properties"])
     file = tmp_path / "service.schema.json"
     assert cli("schema", "--out", file).code == 0
     assert json.loads(file.read_text()) == schema
@@ -414,6 +414,39 @@ def test_a_package_of_the_users_own_that_hides_ours_is_told_in_a_sentence(tmp_pa
     theirs = (tmp_path / "pipelines").resolve()
     told = f"error: {theirs} hides the package pipelines of streamer: rename it, or start elsewhere\n"
     assert ran.stderr == told
+
+
+def test_a_package_of_the_users_own_that_hides_ours_is_told_in_python(tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    theirs = (tmp_path / "pipelines").resolve()
+    for code in ("streamer.load('x.yaml')", "streamer.testing", "streamer.Service"):
+        (theirs / "__init__.py").touch()
+        ran = subprocess.run(
+            [sys.executable, "-c", f"import streamer; {code}"], cwd=tmp_path, capture_output=True, text=True
+        )
+        told = f"ImportError: {theirs} hides the package pipelines of streamer: rename it, or start elsewhere"
+        assert ran.stderr.splitlines()[-1] == told
+
+
+def test_a_module_in_a_folder_that_has_the_name_of_our_package_is_told_from_a_missing_one(
+    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "mine.py").write_text("def f(data): return data\n")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text(
+        "source: {type: memory, topic: t}\nsink: {type: memory, topic: o}\n"
+        "pipeline: [{'@type': FUNCTION, function: 'pipelines.mine:f'}]\n"
+    )
+    ended = cli("check", "s.yaml", "--json")
+    assert ended.code == 2
+    (text,) = [
+        one["text"] for one in json.loads(ended.out)["services"][0]["findings"] if one["part"] == "step 0:FUNCTION"
+    ]
+    assert text == (
+        f"pipelines.mine:f: {tmp_path / 'pipelines' / 'mine.py'} is not looked at, as the name pipelines belongs to "
+        f"streamer; rename the folder {tmp_path / 'pipelines'}"
+    )
 
 
 def test_a_package_that_the_registry_needs_is_named_when_it_is_asked(

@@ -211,6 +211,21 @@ ERRORS = [
         'digits.yaml:3: source.topcis: no such field; did you mean "topic"?',
     ),
     (
+        "another system's word for a field of Kafka",
+        SHORT.replace("{type: memory, topic: out}", "{type: kafka, topic: out, broker: localhost}"),
+        'digits.yaml:3: sink.broker: no such field; did you mean "bootstrap"?',
+    ),
+    (
+        "another system's word for a field of MQTT",
+        SHORT.replace("{type: memory, topic: out}", "{type: mqtt, topic: out, host: localhost}"),
+        'digits.yaml:3: sink.host: no such field; did you mean "url"?',
+    ),
+    (
+        "a field that is like no other: all are named, those that are required and its own first",
+        SHORT + "batch: {qqq: 1}",
+        "digits.yaml:4: batch.qqq: no such field; delete it: known are type, max_records, max_wait, max_bytes, max_age",
+    ),
+    (
         "a misspelt field of the service",
         SHORT + "dead_leter: {type: memory, topic: d}",
         'digits.yaml:4: dead_leter: no such field; did you mean "dead_letter"?',
