@@ -70,7 +70,8 @@ class BlockDecoder:
         batch = found.batch if self._enrich is None else self._enrich(found.batch, records, first)
         failed = {row: StepError.of("decode", error) for row, error in found.failed.items()} if found.failed else {}
         tombstones: list[int] = []
-        if batch.size + len(failed) < count:
+        if batch.size + len(failed) < count or batch.row_range is None:
+            # A codec may make several rows of one record.
             tombstones = [first + row for row in where_null(records.values) if row not in records.faults]
         decoded = DecodedBatch(self._source, records, first, batch, failed, tombstones, self._stamps(closed))
         return deque(

@@ -192,7 +192,7 @@ class RunLoop:
             watch=FailureWatch(service.errors.stop_ratio, service.errors.over, service.errors.first_records),
             guarantee=self._guarantee,
             replays={name: source.replays for name, _, source in assembly.sources},
-            codecs={name: codec_config(config.codec).type for name, config, _ in assembly.sources},
+            codecs={name: codec_config(config.codec) for name, config, _ in assembly.sources},
             rewind=self._rewind,
             meters=self._meters.run,
             patience=self._patience,

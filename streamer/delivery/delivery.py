@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from connectors.codecs.config import CodecConfig
 from connectors.records import Ints, Lane, Messages
 from connectors.sink import Lost, Voided
 from connectors.source import Replays
@@ -59,13 +60,13 @@ class Delivery:
         watch: FailureWatch,
         guarantee: Guarantee,
         replays: Mapping[str, Replays],
-        codecs: Mapping[str, str],
+        codecs: Mapping[str, CodecConfig],
         rewind: Callable[[Iterable[Lane], Mapping[Lane, int]], None],
         meters: RunMeters,
         patience: Callable[[], float],
         log: Any,
     ) -> None:
-        """`replays` names the sources in the order of their numbers; `codecs` has the name of each one's codec.
+        """`replays` names the sources in the order of their numbers; `codecs` has each one's codec.
 
         `rewind` has lanes delivered again, from the positions that are given with them. `patience` gives the seconds to
         wait for a sink that accepts no messages.

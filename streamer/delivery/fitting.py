@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from connectors.codecs.compression import detected
+from connectors.codecs.config import CodecConfig
 from connectors.codecs.registry import CODECS, codec_of
+from connectors.codecs.schemas.framing import foreign_form
 from connectors.message import Message, records_of
 
 if TYPE_CHECKING:
@@ -73,6 +75,9 @@ def _read(payload: bytes) -> Fitting | None:
 
 def _framed(payload: bytes) -> Fitting | None:
     schema = int.from_bytes(payload[1:_FRAME], "big")
+    form = foreign_form(payload)
+    if form is not None:
+        return Fitting(None, form)
     if len(payload) <= _FRAME or payload[0] or not 0 < schema < _MOST_ID:
         return None
     why = f"framed by a schema registry (schema id {schema})"
@@ -125,6 +130,20 @@ def _table(payload: bytes) -> Fitting | None:
     return Fitting({"type": "csv", "names": names, **more}, f"a row of {count} fields")
 
 
+def _is_read_with(own: CodecConfig, codec: str | dict[str, Any]) -> bool:
+    """Whether the source's codec is this one already, or reads the payloads of registries as this one does."""
+    if codec is _COMPRESSED:
+        return own.type == "compressed"
+    if isinstance(codec, str):
+        return own.type == codec
+    if "registry" in codec:
+        return getattr(own, "registry", None) is not None
+    inner = codec.get("codec")
+    if inner is not None:
+        return own.type == codec["type"] and own.wrapped is not None and _is_read_with(own.wrapped, inner)
+    return own.type == str(codec["type"])
+
+
 def _flow(setting: Any) -> str:
     if isinstance(setting, dict):
         return "{" + ", ".join(f"{key}: {_flow(value)}" for key, value in setting.items()) + "}"
@@ -139,7 +158,7 @@ class CodecHints:
     One payload of a source is tried, so that a topic of broken records costs no more than one.
     """
 
-    def __init__(self, log: Any, own: Mapping[str, str]) -> None:
+    def __init__(self, log: Any, own: Mapping[str, CodecConfig]) -> None:
         """`own` has the codec of each source, by the source's name: it is no news that this codec reads a payload.
 
         A codec reads more when no step asks for a value, such as a number that is too large for any type.
@@ -160,8 +179,11 @@ class CodecHints:
             payload = decoded.records.values[row - decoded.first]
             if isinstance(payload, bytes) and 0 < len(payload) <= LARGEST:
                 found = fitting_codec(payload)
-                own = self._own[decoded.source]
-                if found is not None and (found.codec == own or (found.codec is _COMPRESSED and own == "compressed")):
+                if (
+                    found is not None
+                    and found.codec is not None
+                    and _is_read_with(self._own[decoded.source], found.codec)
+                ):
                     found = None
                 self._found[decoded.source] = found
                 if found is not None:

@@ -193,7 +193,7 @@ class Avro(Codec):
             return decoded_rows(records, first, wanted, rows, numbers, {}, names=self._names(schema))
         rows, places, wrong = self._read_each(enumerate(records.values), payloads)
         numbers, failed = [first + row for row in places], {first + row: error for row, error in wrong.items()}
-        names = None if self._reader is None else self._names(self._reader)
+        names = self._names_of(rows)
         return decoded_rows(records, first, wanted, rows, numbers, failed, names=names)
 
     def _decode_compiled(
@@ -211,7 +211,7 @@ class Avro(Codec):
             rows, places, wrong = self._read_each(((row, records.values[row]) for row in left), payloads)
             failed = {first + row: error for row, error in wrong.items()}
             if rows:
-                names = None if self._reader is None else self._names(self._reader)
+                names = self._names_of(rows)
                 found = read_rows_of(rows, wanted, RULES, names)
                 keys = names or list(dict.fromkeys(key for row in rows for key in row))
                 parts.append(AvroPart(found, np.array(places, np.int64), keys))
@@ -291,17 +291,15 @@ class Avro(Codec):
             if payload is None:
                 continue
             try:
-                found = self._read(payload, row, payloads)
+                rows.append(self._read(payload, row, payloads))
             except WireError as error:
                 failed[row] = error
-                continue
-            if found is not None:
-                rows.append(found)
+            else:
                 numbers.append(row)
         return rows, numbers, failed
 
-    def _read(self, payload: Any, row: int, payloads: _Payloads) -> dict[str, Any] | None:
-        """The record; `None` for null. Raises `WireError`."""
+    def _read(self, payload: Any, row: int, payloads: _Payloads) -> dict[str, Any]:
+        """The record, which is empty for null. Raises `WireError`."""
         raw = payload_bytes(payload, "avro")
         size = len(raw)
         if size > payloads.most:
@@ -313,7 +311,7 @@ class Avro(Codec):
             payloads.schemas[raw[:ID_SIZE]] = schema
         text = io.BytesIO(raw)
         text.seek(begin)
-        found: dict[str, Any] | None = None
+        found: dict[str, Any] = {}
         if schema is not None:
             try:
                 found = self._read_one(text, schema.one, None if self._reader is None else self._reader.one)
@@ -321,8 +319,8 @@ class Avro(Codec):
                 raise _no_record(error, schema, self._reader) from None
         if text.tell() != size:
             raise WireError(f"{size - text.tell()} bytes follow the record: it has another schema")
-        if found is not None and self._config.type_key is not None and schema is not None:
-            found[self._config.type_key] = schema.name
+        if self._config.type_key is not None:
+            found[self._config.type_key] = "null" if schema is None else schema.name
         return found
 
     def _schema_of(self, raw: bytes, header: bytes | None) -> tuple[AvroSchema | None, int]:
@@ -347,6 +345,13 @@ class Avro(Codec):
         """The keys of each record of this schema."""
         names = (self._reader or schema).names
         return names if self._config.type_key is None else (*names, self._config.type_key)
+
+    def _names_of(self, rows: Sequence[dict[str, Any]]) -> tuple[str, ...] | None:
+        """The keys of each of these records, if all have the same for certain."""
+        if self._reader is None:
+            return None
+        names = self._names(self._reader)
+        return names if all(len(row) == len(names) for row in rows) else None
 
     def _result_schema(self, text: str) -> AvroSchema | WireError:
         """The schema of results; the error of a schema that only payloads can have."""

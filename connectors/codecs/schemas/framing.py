@@ -17,6 +17,12 @@ HEADER: Final = "__value_schema_id"
 _BY_ID, _BY_GUID = 0, 1
 _ID: Final = struct.Struct(">BI")
 _GUID_SIZE: Final = 17
+_LONG_ID_SIZE: Final = 9
+_FILE: Final = b"Obj\1"
+_SINGLE_OBJECT: Final = b"\xc3\1"
+_GLUE: Final = b"\3"
+_GLUE_COMPRESSIONS: Final = (0, 5)
+_GLUE_SIZE: Final = 18
 ID_SIZE: Final = _ID.size
 """Bytes of a frame that names a schema by its id."""
 
@@ -46,12 +52,53 @@ def framed(payload: bytes, header: bytes | None) -> Framed:
     elif header is not None:
         raise WireError(f"the header {HEADER} names no schema")
     else:
-        begin = f"begins with the byte {raw[0]}" if raw else "is empty"
-        raise WireError(
-            f"the payload {begin}, and not with 0 and the id of a schema: it was not written through a registry; "
-            "leave registry out, and give the codec its schema"
-        )
+        raise WireError(_not_framed(raw))
+    if schema == 0:
+        raise WireError(_no_id(raw))
     return Framed(schema, rest, None if header is None else payload)
+
+
+def foreign_form(payload: bytes) -> str | None:
+    """The form of a payload that names its schema in another way than Confluent's, and what to do; else `None`."""
+    if payload.startswith(_FILE):
+        return "a whole Avro file: send its records one by one, as serializers for Kafka do"
+    if payload.startswith(_SINGLE_OBJECT):
+        return (
+            "Avro's single-object encoding (C3 01 and the fingerprint of a schema), which no registry is asked for: "
+            "write the records by a serializer with a registry, or without the first 10 bytes for a codec with schema "
+            "and without registry"
+        )
+    if len(payload) >= _GLUE_SIZE and payload[:1] == _GLUE and payload[1] in _GLUE_COMPRESSIONS:
+        return (
+            f"AWS Glue's (schema version {UUID(bytes=payload[2:_GLUE_SIZE])}), which is not read here: let the "
+            "producer use a serializer for Confluent's registries"
+        )
+    return None
+
+
+def _not_framed(raw: bytes) -> str:
+    form = foreign_form(raw)
+    if form is not None:
+        return f"the payload has another form than that of Confluent's registries: {form}"
+    begin = f"begins with the byte {raw[0]}" if raw else "is empty"
+    advice = "leave registry out, and give the codec its schema"
+    if raw[:1] in (b"{", b"["):
+        advice = "it looks like JSON; use the codec json, or the registry's serializer at the producer"
+    return (
+        f"the payload {begin}, and not with 0 and the id of a schema: it was not written through a registry; {advice}"
+    )
+
+
+def _no_id(raw: bytes) -> str:
+    told = "the payload names the schema 0, and ids of schemas begin at 1"
+    if len(raw) < _LONG_ID_SIZE:
+        return told
+    number = int.from_bytes(raw[1:_LONG_ID_SIZE], "big")
+    return (
+        f"{told}: the id seems to have 8 bytes ({number}), as Apicurio's serializers write it; let them write 4 "
+        "(apicurio.registry.id-handler: io.apicurio.registry.serde.Legacy4ByteIdHandler, or "
+        "apicurio.registry.as-confluent: true)"
+    )
 
 
 class Frame(NamedTuple):

@@ -219,7 +219,11 @@ class _Type:
 
     def written(self, row: dict[str, Any]) -> bytes:
         message = self._make()
-        self._form.write(row, message)
+        try:
+            self._form.write(row, message)
+        except WireError as error:
+            # Without the name of a class of ours.
+            raise WireError(str(error)) from None
         try:
             written: bytes = message.SerializeToString()
         except EncodeError as error:

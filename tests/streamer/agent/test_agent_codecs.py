@@ -143,3 +143,13 @@ def _same(data: Data) -> Data:
 
 def _service(define: Callable[..., Service]) -> Service:
     return define(_same)
+
+
+def test_a_tombstone_beside_an_array_of_many_records_is_forwarded(define: Any) -> None:
+    service = define(
+        lambda data: Data({"x": data["x"]}),
+        source={"type": "memory", "topic": "in", "codec": {"type": "json", "each": True}},
+    )
+    report = testing.run(service, [None, b'[{"x": 1}, {"x": 2}, {"x": 3}]'])
+    assert [message.value for message in report.sinks["memory"]].count(None) == 1
+    assert not report.dead

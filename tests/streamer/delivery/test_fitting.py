@@ -156,3 +156,34 @@ def test_the_codec_of_the_source_is_not_told_although_it_reads_what_no_step_asks
     report = streamer.testing.run(needing, [b'{"a": 1e400}'])
     assert not report.results
     assert not hints(caplog)
+
+
+@pytest.mark.parametrize(
+    ("codec", "content"),
+    [
+        ("{type: avro, registry: {url: 'mock://none'}}", b"\0\0\0\0\x07\x0ahello"),
+        ("{type: protobuf, registry: {url: 'mock://none'}}", b"\0\0\0\0\x07\x0ahello"),
+        ("{type: csv, names: [name, x]}", b"m1,30.5,7"),
+        ("{type: compressed, codec: {type: csv, names: [name, x]}}", gzip.compress(b"m1,30.5,7", mtime=0)),
+    ],
+)
+def test_a_codec_that_the_source_has_already_is_no_hint(
+    codec: str, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    streamer.testing.run(service("on_error: drop", codec=codec), [content])
+    assert not hints(caplog)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"\3\0" + bytes(17), "AWS Glue's"),
+        (b"Obj\1" + bytes(9), "a whole Avro file"),
+        (b"\xc3\1" + bytes(9), "single-object"),
+    ],
+)
+def test_payloads_of_other_registries_are_told_although_nothing_reads_them(content: bytes, told: str) -> None:
+    found = fitting_codec(content)
+    assert found is not None
+    assert found.codec is None
+    assert told in found.why

@@ -219,6 +219,7 @@ def test_a_value_that_protobuf_cannot_write_fails_with_the_reason(own: dict[str,
     ):
         (error,) = codec_of(own).encode(Batch.of([record(values)])).failed.values()
         assert told in str(error)
+        assert type(error) is WireError
 
 
 def test_a_number_without_a_fraction_is_written_as_an_integer_as_in_avro(own: dict[str, Any]) -> None:
