@@ -9,46 +9,41 @@ from html import escape
 from benchmarks.contestants import TITLES
 from benchmarks.measurements import Cell
 
-_WIDTH, _LEFT, _RIGHT, _TOP, _STEP, _BAR = 800, 190, 150, 64, 30, 18
+_WIDTH, _EDGE, _RIGHT, _TOP, _STEP, _BAR = 800, 16, 110, 64, 30, 18
 _LINE = 15
+_LETTER = 7.5
+"""Room for a letter of a label: the widest of the fonts that browsers take for `system-ui` needs 7 on the average."""
 _STYLE = """
   text { font: 13px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328 }
   .title { font-size: 16px; font-weight: 600 }
   .small { font-size: 11px; fill: #59636e }
   .ours { fill: #1a7f5a } .floor { fill: #8b949e } .other { fill: #4c7fb8 }
   .axis { stroke: #d1d9e0 }
-  .gap { fill: none; stroke: #ffffff; stroke-width: 4 }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 } .small { fill: #9198a1 } .axis { stroke: #3d444d }
-    .gap { stroke: #0d1117 }
     .ours { fill: #3fb987 } .floor { fill: #7d8590 } .other { fill: #6ca4dd }
   }
 """
 
 
 def svg(cells: Mapping[str, Cell], title: str, caption: str) -> str:
-    """Horizontal bars of the median CPU microseconds for a message, the least first, as the text of an SVG file.
-
-    A bar much longer than the others would hide their differences: those beyond four times the loop written by hand are
-    cut off, and say so.
-    """
+    """Horizontal bars of the median CPU microseconds for a message, the least first and all on one scale, as SVG."""
     names = sorted(cells, key=lambda name: cells[name].median)
     hand = cells.get("handwritten")
-    longest = max(cell.median for cell in cells.values())
-    limit = longest if hand is None else min(longest, 4.0 * hand.median)
-    scale = (_WIDTH - _LEFT - _RIGHT) / limit
+    left = _EDGE + round(_LETTER * max(len(_label(name)) for name in names)) + 10
+    scale = (_WIDTH - left - _RIGHT) / max(cell.median for cell in cells.values())
     notes = textwrap.wrap(caption, 120)
     bottom = _TOP + _STEP * len(names)
     parts = [
-        f'<text class="title" x="16" y="26">{escape(title)}</text>',
-        '<text class="small" x="16" y="46">CPU microseconds of the whole process for one message, median of the '
+        f'<text class="title" x="{_EDGE}" y="26">{escape(title)}</text>',
+        f'<text class="small" x="{_EDGE}" y="46">CPU microseconds of the whole process for one message, median of the '
         "rounds; less is better</text>",
     ]
     for place, name in enumerate(names):
-        parts += _bar(name, cells[name], hand, _TOP + _STEP * place, limit, scale)
-    parts.append(f'<line class="axis" x1="{_LEFT}" y1="{_TOP - 4}" x2="{_LEFT}" y2="{bottom - 4}"/>')
+        parts += _bar(name, cells[name], hand, left, _TOP + _STEP * place, scale)
+    parts.append(f'<line class="axis" x1="{left}" y1="{_TOP - 4}" x2="{left}" y2="{bottom - 4}"/>')
     parts += [
-        f'<text class="small" x="16" y="{bottom + 16 + _LINE * line}">{escape(text)}</text>'
+        f'<text class="small" x="{_EDGE}" y="{bottom + 16 + _LINE * line}">{escape(text)}</text>'
         for line, text in enumerate(notes)
     ]
     height = bottom + 16 + _LINE * len(notes)
@@ -59,22 +54,21 @@ def svg(cells: Mapping[str, Cell], title: str, caption: str) -> str:
     )
 
 
-def _bar(name: str, cell: Cell, hand: Cell | None, top: int, limit: float, scale: float) -> list[str]:
+def _bar(name: str, cell: Cell, hand: Cell | None, left: int, top: int, scale: float) -> list[str]:
     kind = "ours" if name.startswith("ours") else "floor" if name in ("relay-c", "model") else "other"
-    width = min(cell.median, limit) * scale
+    width = cell.median * scale
     value = f"{cell.median:.1f}" if cell.median >= 10 else f"{cell.median:.2f}"
     beside = "" if hand is None else f" ({_times(cell.ratio(hand))})"
     middle = top + _BAR / 2 + 4.5
-    made = [
-        f'<text x="{_LEFT - 10}" y="{middle}" text-anchor="end">{escape(TITLES[name].partition(" (")[0])}</text>',
-        f'<rect class="{kind}" x="{_LEFT}" y="{top}" width="{width:.1f}" height="{_BAR}" rx="2"/>',
-        f'<text x="{_LEFT + width + 8:.1f}" y="{middle}">{value}{beside}</text>',
+    return [
+        f'<text x="{left - 10}" y="{middle}" text-anchor="end">{escape(_label(name))}</text>',
+        f'<rect class="{kind}" x="{left}" y="{top}" width="{width:.1f}" height="{_BAR}"/>',
+        f'<text x="{left + width + 8:.1f}" y="{middle}">{value}{beside}</text>',
     ]
-    if cell.median > limit:
-        # A gap where the bar was cut.
-        at = _LEFT + width * 0.9
-        made.insert(2, f'<path d="M{at:.1f} {top - 2} l6 {_BAR + 4}" class="gap"/>')
-    return made
+
+
+def _label(name: str) -> str:
+    return TITLES[name].partition(" (")[0]
 
 
 def _times(ratio: float) -> str:

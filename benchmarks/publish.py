@@ -29,13 +29,16 @@ def save(found: Measurements) -> None:
 
 def publish(found: Measurements) -> None:
     """Write the tables between their marks in `benchmarks/README.md` and `README.md`, and the plot."""
-    row = ROWS[0]
     tables = "\n\n".join([*notes(found), *map(as_markdown, grids(found))])
     put("bench", tables)
     put("performance", as_markdown(overview(found)), ROOT / "README.md")
-    PLOT.write_text(
-        svg(found.drained[row.name], f"What one message costs: {row.title}", found.caption), encoding="utf-8"
-    )
+    PLOT.write_text(plot(found), encoding="utf-8")
+
+
+def plot(found: Measurements) -> str:
+    """The plot of the first row, as SVG."""
+    row = ROWS[0]
+    return svg(found.drained[row.name], f"What one message costs: {row.title}", found.caption)
 
 
 def notes(found: Measurements) -> list[str]:
