@@ -27,6 +27,8 @@ _log = logging.getLogger(__name__)
 
 _LEAST_WAIT: Final = 0.5
 _MOST_WAIT: Final = 30.0
+_LONG: Final = 10.0
+"""Seconds between two pictures of a recording that is read in real time, from which on the log says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +287,16 @@ class _Taker:
         if camera.began is None or now - (camera.began + seconds) > 1.0:
             # A reader that has fallen behind goes on at the normal rate from here, and does not rush to catch up.
             camera.began = now - seconds
-        stop.wait(max(0.0, camera.began + seconds - now))
+        left = camera.began + seconds - now
+        if left >= _LONG:
+            until = time.time() + left
+            _log.warning(
+                "camera %s: the next picture was recorded %.0f s later, and real_time waits for it, until %s",
+                camera.name, left, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(until)),
+            )  # fmt: skip
+            camera.health.waits_until = until
+        stop.wait(max(0.0, left))
+        camera.health.waits_until = None
 
     def _bytes_of(self, frame: av.VideoFrame) -> int:
         """Bytes of the picture in memory; the same for pictures of one size and format."""

@@ -50,6 +50,9 @@ class Health:
         """Seconds by which the receipt of the last picture is after its time by the camera's clock."""
         self.clock_believed: bool | None = None
         """Whether timestamps are of the camera's clock; `None`: it has not told its time."""
+        self.waits_until: float | None = None
+        """When the next picture of a recording in real time is due, in seconds since 1970, if there is a long pause in
+        it."""
         self.codec = ""
         self.size = (0, 0)
         self.reconnects = 0
@@ -134,6 +137,7 @@ class Health:
             "reconnects_last_hour": _in_last_hour(self._reconnected),
             "stalls_last_hour": _in_last_hour(self._stalled),
             "clock": {None: "receipt", True: "camera", False: "not believed"}[self.clock_believed],
+            "waits_until": None if self.waits_until is None else round(self.waits_until, 3),
             "skew_seconds": None if self.skew is None else round(self.skew, 3),
         }
 

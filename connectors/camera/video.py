@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_AS_WRITTEN: Final = {"correct_ts_overflow": "0"}
+"""Times are read as they were written. libav otherwise takes any that go back by a minute, as in recordings that were
+joined, for those of a clock that has run over, and adds 26.5 hours; of either kind times go on (`Camera`)."""
 _PATIENT: Final = {"analyzeduration": "5000000", "probesize": "5000000"}
 _SNAPSHOT: Final = "its URL gives one picture and ends: take the URL of its video stream"
 RATE: Final = 25.0
@@ -278,7 +281,8 @@ def check_size(width: int, height: int, most: int) -> None:
 
 def _opened(address: Address, opening: Opening, further: Mapping[str, str]) -> Any:
     av = pyav()
-    options = {"max_pixels": str(opening.max_pixels), **address.options, **further, **(opening.options or {})}
+    options = {"max_pixels": str(opening.max_pixels), **_AS_WRITTEN, **address.options, **further}
+    options |= opening.options or {}
     hardware = None if opening.hardware is None else _accelerator(opening.hardware)
     if opening.format is not None and opening.format not in av.formats_available:
         raise VideoError(

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -51,6 +52,47 @@ def test_packets_of_a_film_that_was_joined_from_two_lie_behind_one_another_for_c
     film.close()
     times = [kept.at for kept in footage.since(0)]
     assert times[-1] - times[0] == pytest.approx(3.8, abs=0.2)
+
+
+def _from(path: Path, begin: float, seconds: float = 2.0) -> bytes:
+    """An MPEG-TS film of ten pictures a second whose first has the time `begin`."""
+    with av.open(str(path), "w", format="mpegts") as container:
+        stream: Any = container.add_stream("libx264", rate=10, options={"preset": "ultrafast", "bf": "0", "g": "5"})
+        stream.width, stream.height, stream.pix_fmt = 160, 96, "yuv420p"
+        for number in range(round(seconds * 10)):
+            frame = av.VideoFrame.from_ndarray(picture(number, 160, 96), format="bgr24")
+            frame.pts, frame.time_base = number + round(begin * 10), Fraction(1, 10)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(120.0, 0.0), (50.0, 0.0), (40_000.0, 120.0), (2**33 / 90_000 - 1.0, None)],
+    ids=["minutes back", "less than a minute back", "hours back", "the clock runs over"],
+)
+def test_times_that_go_back_go_on(tmp_path: Path, first: float, second: float | None) -> None:
+    film = tmp_path / "film.ts"
+    film.write_bytes(
+        _from(tmp_path / "a.ts", first, 4.0)
+        if second is None
+        else _from(tmp_path / "a.ts", first) + _from(tmp_path / "b.ts", second)
+    )
+    with reading({"film": str(film)}) as reader:
+        reader.to_the_end()
+        times = [one.message.timestamp or 0 for one in reader.of("film")]
+    assert [time - times[0] for time in times] == pytest.approx([100 * at for at in range(40)], abs=2)
+
+
+def test_a_long_pause_of_a_film_in_real_time_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    film = tmp_path / "film.ts"
+    film.write_bytes(_from(tmp_path / "a.ts", 0.0, 1.0) + _from(tmp_path / "b.ts", 3600.0))
+    with reading({"film": {"url": str(film), "real_time": True}}) as reader:
+        reader.wait(lambda: reader.cameras.cameras()["film"]["waits_until"] is not None, "the pause")
+        until = reader.cameras.cameras()["film"]["waits_until"]
+        assert 3000 < until - time.time() < 3700
+        assert "the next picture was recorded 359" in caplog.text
 
 
 def test_a_song_with_a_cover_picture_is_no_video(tmp_path: Path) -> None:
