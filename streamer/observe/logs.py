@@ -18,6 +18,15 @@ Level = Literal["debug", "info", "warning", "error"]
 VARIABLE: Final = "STREAMER_LOG"
 """Environment variable with the level and the form of the log: `debug`, `json`, `info,text`."""
 
+_CLIENTS: Final = (
+    *("httpx", "httpcore", "urllib3", "requests", "requests_oauthlib", "authlib", "aiohttp", "websockets", "hpack"),
+    *("azure", "msal", "boto3", "botocore", "s3transfer", "aiobotocore", "s3fs", "google", "gcsfs", "adlfs", "hvac"),
+    *("fsspec", "huggingface_hub", "filelock", "grpc", "confluent_kafka", "paho", "asyncio"),
+    *("docker", "testcontainers", "PIL", "h5py", "tensorflow", "absl", "onnxruntime"),
+)
+"""Loggers of client libraries, which log at level info what only their own developers ask for, such as each request over
+HTTP. Below warnings they are heard at level debug only; a user's own code, and plug-ins, log as they like."""
+
 NAME = "streamer"
 """The standard library's logger that all our events go through."""
 
@@ -72,7 +81,10 @@ def configure(level: str = "info", *, as_json: bool | None = None) -> None:
     set_on_retry_hooks([LoggingOnRetryHook])
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(logging.getLevelNamesMapping()[level.upper()])
+    lowest = logging.getLevelNamesMapping()[level.upper()]
+    root.setLevel(lowest)
+    for name in _CLIENTS:
+        logging.getLogger(name).setLevel(logging.NOTSET if lowest < logging.INFO else max(lowest, logging.WARNING))
 
 
 def logger(**bound: Any) -> Any:

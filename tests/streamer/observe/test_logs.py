@@ -65,6 +65,39 @@ except ValueError:
     assert "hunter2" not in ran.stderr
 
 
+REQUEST = """
+import logging, threading
+from http.server import HTTPServer, BaseHTTPRequestHandler
+import httpx
+from streamer.observe.logs import configure
+
+class Page(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(204)
+        self.end_headers()
+    def log_message(self, *told):
+        pass
+
+configure({level!r}, as_json=True)
+server = HTTPServer(("127.0.0.1", 0), Page)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+httpx.get(f"http://127.0.0.1:{{server.server_port}}/versions", trust_env=False)
+logging.getLogger("rules").info("of the user's own step")
+logging.getLogger("httpx").warning("of the client")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("level", "told"), [("info", False), ("debug", True)])
+def test_each_request_of_a_client_library_is_logged_with_debug_only(level: str, told: bool) -> None:
+    pytest.importorskip("httpx")
+    program = REQUEST.format(level=level)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    events = [json.loads(line)["event"] for line in ran.stderr.splitlines()]
+    assert any("/versions" in event for event in events) is told
+    assert events[-2:] == ["of the user's own step", "of the client"]
+
+
 def test_the_level_decides_what_is_written() -> None:
     assert len(lines("debug", True)) == 3
 
