@@ -19,13 +19,25 @@ VARIABLE: Final = "STREAMER_LOG"
 """Environment variable with the level and the form of the log: `debug`, `json`, `info,text`."""
 
 _CLIENTS: Final = (
-    *("httpx", "httpcore", "urllib3", "requests", "requests_oauthlib", "authlib", "aiohttp", "websockets", "hpack"),
+    *(
+        "httpx",
+        "httpx2",
+        "httpcore",
+        "httpcore2",
+        "urllib3",
+        "requests",
+        "requests_oauthlib",
+        "authlib",
+        "aiohttp",
+        "websockets",
+        "hpack",
+    ),
     *("azure", "msal", "boto3", "botocore", "s3transfer", "aiobotocore", "s3fs", "google", "gcsfs", "adlfs", "hvac"),
     *("fsspec", "huggingface_hub", "filelock", "grpc", "confluent_kafka", "paho", "asyncio"),
     *("docker", "testcontainers", "PIL", "h5py", "tensorflow", "absl", "onnxruntime"),
 )
-"""Loggers of client libraries, which log at level info what only their own developers ask for, such as each request over
-HTTP. Below warnings they are heard at level debug only; a user's own code, and plug-ins, log as they like."""
+"""Loggers of client libraries, which log at level info what only their own developers ask for, such as each request.
+What is less than a warning is heard at level debug only. A user's own code, and plug-ins, log as they like."""
 
 NAME = "streamer"
 """The standard library's logger that all our events go through."""

@@ -68,34 +68,37 @@ except ValueError:
 REQUEST = """
 import logging, threading
 from http.server import HTTPServer, BaseHTTPRequestHandler
-import httpx
+from connectors.codecs.schemas.config import RegistryConfig
+from connectors.codecs.schemas.registry import SchemaRegistry
 from streamer.observe.logs import configure
 
-class Page(BaseHTTPRequestHandler):
+class Registry(BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(204)
+        self.send_response(404)
+        self.send_header("content-type", "application/json")
         self.end_headers()
+        self.wfile.write(b'{{"error_code": 40401, "message": "no such subject"}}')
     def log_message(self, *told):
         pass
 
 configure({level!r}, as_json=True)
-server = HTTPServer(("127.0.0.1", 0), Page)
+server = HTTPServer(("127.0.0.1", 0), Registry)
 threading.Thread(target=server.serve_forever, daemon=True).start()
-httpx.get(f"http://127.0.0.1:{{server.server_port}}/versions", trust_env=False)
+assert SchemaRegistry(RegistryConfig(url=f"http://127.0.0.1:{{server.server_port}}")).latest("scores-value") is None
 logging.getLogger("rules").info("of the user's own step")
-logging.getLogger("httpx").warning("of the client")
+logging.getLogger("urllib3").warning("of a client")
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("level", "told"), [("info", False), ("debug", True)])
 def test_each_request_of_a_client_library_is_logged_with_debug_only(level: str, told: bool) -> None:
-    pytest.importorskip("httpx")
+    pytest.importorskip("confluent_kafka.schema_registry")
     program = REQUEST.format(level=level)
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     events = [json.loads(line)["event"] for line in ran.stderr.splitlines()]
-    assert any("/versions" in event for event in events) is told
-    assert events[-2:] == ["of the user's own step", "of the client"]
+    assert any("scores-value" in event for event in events) is told
+    assert events[-2:] == ["of the user's own step", "of a client"]
 
 
 def test_the_level_decides_what_is_written() -> None:
