@@ -173,7 +173,7 @@ class FeatureStack:
         if len(counts) == 1:
             (count,) = counts
             parts = [
-                np.repeat(part, count, axis=1) if _is_default(one, batch) else part
+                np.repeat(part, count, axis=1) if _is_default(one, batch) and part.shape[1] == 1 else part
                 for one, part in zip(self._features, parts, strict=True)
             ]
         if len({part.shape[1] for part in parts}) > 1:
@@ -212,12 +212,14 @@ class FeatureStack:
         if feature.scale != 1.0 or feature.offset:
             found = (found.astype(np.float64) - feature.offset) * feature.scale
         flat = found.reshape(len(found), -1 if len(found) else int(np.prod(found.shape[1:])))
+        if feature.size not in (None, flat.shape[1]) and len(flat):
+            raise WrongTypeError(f'"{feature.field}" has {flat.shape[1]} numbers, and its size is {feature.size}')
         return flat[:, :, np.newaxis] if self._columns else flat
 
     def _values(self, feature: Feature, batch: Batch) -> Array:
         column = _column(feature, batch)
-        if column is None:
-            return np.full(batch.size, feature.default)
+        if column is None or (column.empty and feature.default is not None and feature.size is not None):
+            return np.full((batch.size, feature.size or 1), feature.default)
         if _has_lists(column):
             raise WrongTypeError(f'the lists of "{feature.field}" are looked at one by one')
         if feature.default is None or column.mask is None:

@@ -89,16 +89,24 @@ def needed_keys(step: Onnx, model: OnnxModel) -> frozenset[str]:
 
 
 def few_values(step: Onnx, model: OnnxModel) -> list[str]:
-    """A sentence for each input that takes more numbers than there are values named for it: right only with arrays."""
+    """A sentence for each input that takes more numbers than there are values named for it: right only with an array.
+
+    Raises `StreamerError` where several values are named, none of them with its size: most likely one was forgotten.
+    """
     found = []
     for port in model.inputs:
         taken, length = (step.inputs or {}).get(port.name), _length(port)
         if taken is None or isinstance(taken, str) or length is None or _least(taken) >= length:
             continue
         names = ", ".join(feature.field for feature in taken)
+        if len(taken) > 1:
+            raise StreamerError(
+                f'{model.path}: the input "{port.name}" takes {length} numbers of a record, and {names} are '
+                f"{_least(taken)}; name the others too, or say which of these is an array or a list, and how long: "
+                f"{{field: {taken[-1].field}, size: {length - _least(taken) + 1}}}"
+            )
         found.append(
-            f'the input "{port.name}" takes {length} numbers of a record, and {names} are {_least(taken)} if each is a '
-            "number: one has to be a list or an array"
+            f'the input "{port.name}" takes {length} numbers of a record: {names} has to be a list or an array of them'
         )
     return found
 
@@ -111,8 +119,8 @@ def _length(port: Port) -> int | None:
 
 
 def _least(taken: Sequence[Feature]) -> int:
-    """The fewest numbers that values are: each is one at least, and an array is more."""
-    return sum(len(feature.one_hot or [feature]) for feature in taken)
+    """The fewest numbers that values are: each is one at least, and an array without a size may be more."""
+    return sum(len(feature.one_hot) if feature.one_hot else feature.size or 1 for feature in taken)
 
 
 def stacks_of(step: Onnx, model: OnnxModel) -> dict[str, FeatureStack]:

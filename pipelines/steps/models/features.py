@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
 from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Config, Form, Key
@@ -23,6 +23,9 @@ class Feature(Config):
     """Number for a record that lacks the key: one number, also if other records have an array there; with `columns` it
     is repeated k times, with `oneHot` for each category. It may be NaN (`.nan` in YAML), which many models of decision
     trees take for a missing value. Without a default such a record fails."""
+    size: PositiveInt | None = None
+    """How many numbers the value is, if it is an array or a list: a record with another number of them fails, a default
+    is repeated so often, and `streamer check` counts so many."""
     one_hot: Annotated[tuple[str | bool | int, ...], Field(min_length=1)] | None = None
     """The known categories, in order: the value becomes as many numbers, 1 at its category and 0 elsewhere."""
     unknown: Literal["fail", "zeros"] = "fail"
@@ -39,6 +42,10 @@ class Feature(Config):
             return self
         if self.offset or self.scale != 1.0:
             raise ValueError(f'"{self.field}" has "oneHot", which gives 1 and 0: "offset" and "scale" do not apply')
+        if self.size is not None:
+            raise ValueError(
+                f'"{self.field}" has "oneHot", and as many numbers as that has categories: leave "size" out'
+            )
         given = [str(one) for one in self.one_hot]
         twice = next((one for at, one in enumerate(given) if one in given[:at]), None)
         if twice is not None:

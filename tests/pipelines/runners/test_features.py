@@ -77,6 +77,15 @@ def test_a_key_that_no_record_of_the_batch_has_takes_its_default() -> None:
     assert '"b"' in failed
 
 
+def test_a_value_with_a_size_has_so_many_numbers_and_its_default_too() -> None:
+    step = Features(["a", {"field": "b", "size": 2, "default": 7}], output="X")
+    found = arrays(step, {"a": 1, "b": [2, 3]}, {"a": 1, "b": [2]}, {"a": 1}, {"a": 1, "b": np.ones(2)})
+    assert found[0] == [1, 2, 3]
+    assert found[1].endswith('"b" has 1 numbers, and its size is 2')
+    assert found[2:] == [[1, 7, 7], [1, 1, 1]]
+    assert arrays(step, {"a": 5}) == [[5, 7, 7]]
+
+
 def test_a_default_may_be_no_number_at_all() -> None:
     (found,) = arrays(Features([{"field": "a", "default": math.nan}]), {"b": 1})
     assert math.isnan(found[0])

@@ -53,20 +53,31 @@ def test_a_model_whose_device_is_not_there_is_told_where_it_runs_instead(checked
     assert text.endswith("float32 [N, 10]; note: NopeProvider is not there: CPUExecutionProvider runs it")
 
 
-def test_an_input_that_takes_more_numbers_than_values_are_named_for_it_is_noted(checked: Any, tmp_path: Path) -> None:
+def test_an_input_that_takes_more_numbers_than_values_are_named_for_it_is_wrong(checked: Any, tmp_path: Path) -> None:
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 3])
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "same", [x], [y])
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "same.onnx")
     step = {"@type": "ONNX", "modelUri": "same.onnx"}
     ok, text = checked({**step, "inputs": {"x": ["temp", "vib"]}})
-    assert ok
+    assert not ok
     assert text.endswith(
-        '; note: the input "x" takes 3 numbers of a record, and temp, vib are 2 if each is a number: '
-        "one has to be a list or an array"
+        'the input "x" takes 3 numbers of a record, and temp, vib are 2; name the others too, or say which of these is '
+        "an array or a list, and how long: {field: vib, size: 2}"
     )
-    for taken in (["a", "b", "c"], ["a", {"field": "b", "oneHot": ["u", "v"]}]):
-        assert "note" not in checked({**step, "inputs": {"x": taken}})[1]
+    right: list[list[Any]] = [
+        ["a", "b", "c"],
+        ["a", {"field": "b", "oneHot": ["u", "v"]}],
+        ["a", {"field": "b", "size": 2}],
+    ]
+    for taken in right:
+        ok, text = checked({**step, "inputs": {"x": taken}})
+        assert ok
+        assert "note" not in text
+    # One value alone can only be an array.
+    ok, text = checked({**step, "inputs": {"x": [{"field": "a", "scale": 0.1}]}})
+    assert ok
+    assert text.endswith("takes 3 numbers of a record: a has to be a list or an array of them")
 
 
 def test_a_model_behind_a_url_is_not_fetched_for_a_check(checked: Any) -> None:
