@@ -43,8 +43,16 @@ _GENERATORS: Final = frozenset(
 _SAID_IN_PATH: Final = re.compile(r"(?i)((?:pass(?:word)?|pwd|token|secret|key)=)([^&/;_]*)")
 """Some cameras take their login in the path: /user=admin&password=1234&channel=1."""
 _MASK: Final = "**********"
-_MISSPELT: Final = re.compile(r"(?i)(rtsps?|https?)(//|:/(?!/))")
-_SCHEMES: Final = ("rtsp", "rtsps", "http", "https", "file")
+_PROTOCOLS: Final[Mapping[str, str]] = {
+    "udp": "udp",
+    "rtp": "rtp,udp",
+    "rtmp": "rtmp,tcp",
+    "rtmps": "rtmps,tls,tcp",
+    "srt": "srt,udp",
+}
+"""The protocols that libav needs for a stream of this scheme."""
+_MISSPELT: Final = re.compile(r"(?i)(rtsps?|https?|rtmps?|udp|rtp|srt)(//|:/(?!/))")
+_SCHEMES: Final = ("rtsp", "rtsps", "http", "https", "file", *_PROTOCOLS)
 
 
 class Kind(Enum):
@@ -53,6 +61,8 @@ class Kind(Enum):
     RTSP = "rtsp"
     HTTP = "http"
     """MJPEG, HLS, or any other format that libav knows."""
+    STREAM = "stream"
+    """What another program or device sends: UDP and RTP to a port of this machine, RTMP and SRT from a server."""
     DEVICE = "device"
     FILE = "file"
     FOLDER = "folder"
@@ -82,7 +92,17 @@ class Address:
     @property
     def host(self) -> str | None:
         """The host that is connected to; `None` if none is."""
-        return urlsplit(self.shown).hostname if self.kind in (Kind.RTSP, Kind.HTTP) else None
+        return urlsplit(self.shown).hostname if self.kind in (Kind.RTSP, Kind.HTTP, Kind.STREAM) else None
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of its URL, in lower case; empty if it has none."""
+        return self.shown.partition("://")[0].lower() if "://" in self.shown else ""
+
+    @property
+    def is_sent_here(self) -> bool:
+        """Whether this machine listens, and nobody is connected to."""
+        return self.scheme in ("udp", "rtp")
 
     @property
     def has_login(self) -> bool:
@@ -103,6 +123,10 @@ class Address:
         if self.kind is Kind.HTTP:
             # Without `file`: a redirect or a playlist must not read this machine's files.
             return _QUICK | {"protocol_whitelist": "http,https,tcp,tls,httpproxy,crypto"}
+        if self.kind is Kind.STREAM:
+            # A burst that is longer than the buffer costs pictures, and does not end the stream.
+            kept = {"overrun_nonfatal": "1"} if self.is_sent_here else {}
+            return _QUICK | kept | {"protocol_whitelist": _PROTOCOLS[self.scheme]}
         return {"protocol_whitelist": "file"} if self.kind is Kind.FILE else {}
 
     def scrubbed(self, text: str) -> str:
@@ -141,7 +165,7 @@ def address(url: str, base: Path | None = None, username: str | None = None, pas
     return _remote(url, scheme, username, password)
 
 
-def _remote(url: str, scheme: str, username: str | None, password: str | None) -> Address:
+def _remote(url: str, scheme: str, username: str | None = None, password: str | None = None) -> Address:
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -149,8 +173,13 @@ def _remote(url: str, scheme: str, username: str | None, password: str | None) -
         raise ValueError(
             f"the {scheme} URL cannot be read; a password that has / ? # @ or % belongs into `password`"
         ) from None
+    if not host and scheme in ("udp", "rtp"):
+        # As players write it: udp://@:5000.
+        return _remote(urlunsplit(parts._replace(netloc=f"0.0.0.0:{parts.netloc.rpartition(':')[2]}")), scheme)
     if not host:
         raise ValueError(f"the {scheme} URL has no host: write {scheme}://HOST/PATH")
+    if scheme in ("udp", "rtp") and parts.port is None:
+        raise ValueError(f"the {scheme} URL has no port: write {scheme}://0.0.0.0:PORT, to which pictures are sent")
     login, _, place = parts.netloc.rpartition("@")
     if "@" in parts.fragment or ("@" in parts.path and (login or scheme.startswith("rtsp"))):
         # The password would be taken for a host and a path, and shown as these.
@@ -165,7 +194,7 @@ def _remote(url: str, scheme: str, username: str | None, password: str | None) -
     target = urlunsplit((scheme, f"{login}@{place}" if login else place, parts.path, parts.query, ""))
     shown = urlunsplit((scheme, place, _SAID_IN_PATH.sub(r"\1" + _MASK, parts.path), "", ""))
     said = [found[2] for found in _SAID_IN_PATH.finditer(parts.path)]
-    kind = Kind.RTSP if scheme.startswith("rtsp") else Kind.HTTP
+    kind = Kind.RTSP if scheme.startswith("rtsp") else Kind.STREAM if scheme in _PROTOCOLS else Kind.HTTP
     return Address(kind, target, shown, _secrets(login, parts.query, said))
 
 
@@ -179,6 +208,12 @@ def _secrets(login: str, query: str, said: list[str]) -> tuple[str, ...]:
 def _local(text: str, base: Path | None) -> Address:
     path = Path(text).expanduser()
     path = path if base is None else base / path
+    if not path.exists() and text.isdecimal():
+        raise ValueError(f"a camera of this machine is named by its device: write /dev/video{text}")
+    if "*" in text and not path.exists():
+        raise ValueError(
+            "there are no patterns: name a folder, whose pictures are read, or each film as a camera of its own"
+        )
     return Address(Kind.FOLDER if path.is_dir() else Kind.FILE, str(path), str(path))
 
 
@@ -193,4 +228,7 @@ def _generated(graph: str) -> Address:
 
 
 def _known() -> str:
-    return "rtsp://, rtsps://, http://, https://, /dev/video0, a file, a folder of pictures, and lavfi:testsrc2"
+    return (
+        "rtsp://, rtsps://, http://, https://, udp://, rtp://, rtmp://, srt://, /dev/video0, a file, "
+        "a folder of pictures, and lavfi:testsrc2"
+    )

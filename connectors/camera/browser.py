@@ -63,7 +63,7 @@ class CameraBrowser(Browser):
 def _seen(settings: Settings) -> tuple[bool, str]:
     """Whether the camera gives pictures, and a text with its codec, size, rate and clock, or the failure."""
     began = time.monotonic()
-    camera = settings.address.kind in (Kind.RTSP, Kind.HTTP, Kind.DEVICE)
+    camera = settings.address.live and settings.address.kind is not Kind.GENERATED
     try:
         video = open_video(settings.address, settings.opening)
         try:

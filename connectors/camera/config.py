@@ -85,7 +85,7 @@ class CameraFields(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
     url: SecretStr
-    """The camera's URL: rtsp://HOST/PATH, http://HOST/PATH (MJPEG or HLS), /dev/video0, a video file, a folder of pictures, or lavfi:testsrc2 for a test picture. It is shown without user name, password and query."""  # noqa: E501
+    """The camera's URL: rtsp://HOST/PATH, http://HOST/PATH (MJPEG or HLS), udp://0.0.0.0:PORT, rtp://, rtmp://HOST/PATH, srt://HOST:PORT, /dev/video0, a video file, a folder of pictures, or lavfi:testsrc2 for a test picture. It is shown without user name, password and query."""  # noqa: E501
     username: str | None = None
     """The user name, if it is not in the URL."""
     password: SecretStr | None = None
@@ -190,8 +190,15 @@ def _only_a_url(fields: Any) -> Any:
     if isinstance(fields, (str, SecretStr)):
         return {"url": fields}
     if not isinstance(fields, (Mapping, CameraFields)):
-        raise ValueError("a camera is a URL, or a mapping with `url`")
+        raise ValueError(f"a camera is a URL, or a mapping with `url`{_device(fields)}")
+    if isinstance(fields, Mapping) and _device(fields.get("url")):
+        raise ValueError(f"`url` is text{_device(fields['url'])}")
     return fields
+
+
+def _device(number: object) -> str:
+    """What to write instead of the number of a camera of this machine; empty for anything else."""
+    return f"; camera {number} of this machine is /dev/video{number}" if type(number) is int else ""
 
 
 Camera = Annotated[CameraFields, BeforeValidator(_only_a_url, json_schema_input_type=str | CameraFields)]

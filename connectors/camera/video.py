@@ -326,6 +326,13 @@ def reason(error: Exception, address: Address, seconds: float, awaited: str) -> 
     """The error of libav in words. The error itself may not be shown: its text holds the URL with the login."""
     import av
 
+    if isinstance(error, av.error.ExitError) and address.is_sent_here:
+        return SilentError(f"nothing was sent to {address.shown} within {seconds:g} s: does the sender name this port?")
+    if isinstance(error, av.error.ProtocolNotFoundError):
+        return VideoError(
+            f"the libav of this PyAV reads no {address.scheme}://; pass the stream on: "
+            f"ffmpeg -i {address.shown} -c copy -f mpegts udp://127.0.0.1:5000, and write udp://127.0.0.1:5000 here"
+        )
     if isinstance(error, av.error.ExitError):
         return SilentError(f"no {awaited} within {seconds:g} s")
     if isinstance(error, av.error.HTTPUnauthorizedError):

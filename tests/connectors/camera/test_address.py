@@ -1,5 +1,6 @@
 """Cameras' URLs: their meaning, and that logins are never shown."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,11 @@ from connectors.camera.address import Kind, address
         ("RTSP://10.0.0.7/live", Kind.RTSP, True),
         ("http://10.0.0.7/video.mjpeg", Kind.HTTP, True),
         ("https://example.org/live.m3u8", Kind.HTTP, True),
+        ("udp://0.0.0.0:5000", Kind.STREAM, True),
+        ("udp://@:5000", Kind.STREAM, True),
+        ("rtp://239.0.0.1:5004", Kind.STREAM, True),
+        ("rtmp://10.0.0.7/live/gate", Kind.STREAM, True),
+        ("srt://10.0.0.7:9000", Kind.STREAM, True),
         ("/dev/video0", Kind.DEVICE, True),
         ("film.mp4", Kind.FILE, False),
         ("file:///data/film%201.mp4", Kind.FILE, False),
@@ -100,3 +106,25 @@ def test_two_logins_are_refused_as_one_of_them_would_not_count() -> None:
     with pytest.raises(ValueError, match="leave one of them out") as caught:
         address("rtsp://admin:s3cret@10.0.0.7/live", username="ai", password="s3cret")
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("0", "write /dev/video0"),
+        ("films/*.mp4", "there are no patterns: name a folder"),
+        ("udp://127.0.0.1", "the udp URL has no port: write udp://0.0.0.0:PORT"),
+        ("srt:/10.0.0.7:9000", "write srt://HOST/PATH"),
+        ("gopher://h", "udp://, rtp://, rtmp://, srt://"),
+    ],
+)
+def test_what_people_write_for_a_camera_elsewhere_is_answered_with_what_to_write(url: str, text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(text)):
+        address(url)
+
+
+def test_a_stream_that_is_read_reads_no_file_of_this_machine() -> None:
+    for url in ("udp://0.0.0.0:5000", "rtp://0.0.0.0:5000", "rtmp://h/a", "rtmps://h/a", "srt://h:1"):
+        allowed = address(url).options["protocol_whitelist"].split(",")
+        assert not {"file", "http", "concat", "subfile"} & set(allowed)
+        assert address(url).path is None
