@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt native/Cargo.toml native/build.rs $(wil
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "streamer needs Python 3.11 or later: make PYTHON=python3.12 ...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@rm -f native/*.so native/*.pyd  # of versions that kept the extension there
-	@echo "installing into $(VENV) (about a minute the first time) ..."
+	@echo "installing into $(VENV) (some minutes the first time, most of them for compiling native/ if cargo is there) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
@@ -31,7 +31,7 @@ native:  ## build the compiled hot path again, in place (half a minute), and say
 	@$(MAKE) --no-print-directory install
 	@$(BIN)/python -c 'import sys; from pipelines.hotpath import why_not; sys.exit(why_not() or print("it can be used"))'
 
-demo: $(STAMP)  ## run digits from topic to topic on a local broker, in under a minute
+demo: $(STAMP)  ## run digits from topic to topic on a local broker, in under a minute once it is installed
 	$(BIN)/streamer demo
 
 test: lint mosquitto  ## lint, types, layers and the whole test suite (about a quarter of an hour on two cores)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from benchmarks.contestants import TITLES
-from benchmarks.environments import ROOT
+from benchmarks.environments import PEERS, ROOT
 from benchmarks.measurements import Measurements
 from benchmarks.pages import put
 from benchmarks.plot import svg
@@ -32,6 +32,7 @@ def publish(found: Measurements) -> None:
     tables = "\n\n".join([*notes(found), *map(as_markdown, grids(found))])
     put("bench", tables)
     put("performance", as_markdown(overview(found)), ROOT / "README.md")
+    put("headline", headline(found), ROOT / "README.md")
     PLOT.write_text(plot(found), encoding="utf-8")
 
 
@@ -39,6 +40,19 @@ def plot(found: Measurements) -> str:
     """The plot of the first row, as SVG."""
     row = ROWS[0]
     return svg(found.drained[row.name], f"What one message costs: {row.title}", found.caption)
+
+
+def headline(found: Measurements) -> str:
+    """The costs of the plot in a sentence."""
+    cells = found.drained[ROWS[0].name]
+    ours = cells["ours-native"].median
+    others = [(TITLES[name].partition(" (")[0], cells[name].median / ours) for name in PEERS if name in cells]
+    peers = "".join(f", in {name} {ratio:.0f} times" for name, ratio in others)
+    hand = cells["handwritten"].median / ours
+    return (
+        f"In a loop written by hand with confluent-kafka a message costs {hand:.0f} times the CPU time that it costs "
+        f"in `streamer`{peers}."
+    )
 
 
 def notes(found: Measurements) -> list[str]:
