@@ -37,8 +37,8 @@ CodecName = Annotated[
     str | None,
     typer.Option(
         "--codec",
-        help="The format of payloads: a codec's name, or its fields as JSON. By default protodata, or with FILE the "
-        "codec of the service.",
+        help="The format of payloads: a codec's name, or its fields, '{type: NAME, ...}'. By default protodata, or "
+        "with FILE the codec of the service.",
         show_default=False,
     ),
 ]
@@ -146,15 +146,16 @@ def bus(address: str, client: list[str] | None) -> Browser:
 
 
 def codec_setting(given: str) -> str | dict[str, object]:
-    """A codec as service files say it. Raises `typer.BadParameter` for JSON that is no mapping."""
+    """A codec as service files say it. Raises `typer.BadParameter` for text that begins like a mapping and is none."""
     if not given.lstrip().startswith("{"):
         return given
-    import json
+    import yaml
 
     try:
-        found = json.loads(given)
-    except ValueError as error:
-        raise typer.BadParameter(f"--codec {given!r} is no JSON: {error}") from None
+        found = yaml.safe_load(given)
+    except yaml.YAMLError as error:
+        told = " ".join(str(error).split())
+        raise typer.BadParameter(f"--codec {given!r} is no mapping as service files have it: {told}") from None
     return dict(found)
 
 

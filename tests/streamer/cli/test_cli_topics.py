@@ -364,6 +364,23 @@ dead_letter: {{type: kafka, bootstrap: "{bootstrap}", topic: {source}-dead}}
     return file
 
 
+@pytest.mark.parametrize("codec", ["{type: csv, names: [id, temp]}", '{"type": "csv", "names": ["id", "temp"]}'])
+def test_a_codec_is_said_with_its_fields_as_in_a_service_file(
+    cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path, codec: str
+) -> None:
+    topic = topics()
+    file = jsonl(tmp_path / "a.jsonl", [Data({"id": "a", "temp": 1.5})])
+    assert cli("send", topic, file, "--codec", codec, *on).code == 0
+    (record,) = tapped(cli, topic, "--codec", "text", *on)
+    assert record["value"]["text"].strip() == "a,1.5"
+
+
+def test_a_codec_that_is_no_mapping_is_refused(cli: Any, tmp_path: Path) -> None:
+    ended = cli("send", "t", jsonl(tmp_path / "a.jsonl", []), "--codec", "{type: csv")
+    assert ended.code == 2
+    assert "is no mapping as service files have it" in " ".join(ended.err.split())
+
+
 def test_a_service_file_says_brokers_topic_and_codec(
     cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path
 ) -> None:
