@@ -6,8 +6,9 @@ A connector that can be browsed says so in its configuration: `SourceConfig.brow
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -106,6 +107,10 @@ class Browser(ABC):
         Raises `ConnectorError` for settings that the bus would refuse.
         """
         return None
+
+    def matching(self, pattern: str, topics: Iterable[str]) -> list[str]:
+        """The topics, of these, that a source with this regular expression reads."""
+        return [topic for topic in topics if re.search(pattern, topic)]
 
     @abstractmethod
     def reader(self, topic: str, group: str) -> TopicReader:

@@ -7,6 +7,7 @@ imports the client library. `connectors.registry` finds them by name.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -192,6 +193,10 @@ class SourceConfig(ConnectorConfig):
     def topic_names(self) -> tuple[str, ...]:
         """The topics that it reads: names, or regular expressions that begin with ^; empty for one without topics."""
         return ()
+
+    def reads(self, topic: str) -> bool:
+        """Whether it reads the topic of this name."""
+        return any(topic == one or (one.startswith("^") and re.search(one, topic)) for one in self.topic_names)
 
     @property
     def perishable(self) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from connectors.browser import Browser, TopicReader
 from connectors.kafka.client.answers import topics_of
+from connectors.kafka.client.internaltopics import reads
 from connectors.kafka.client.properties import require_client
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from connectors.sink import Sink
@@ -29,6 +30,9 @@ class KafkaBrowser(Browser):
 
     def topics(self) -> dict[str, int]:
         return topics_of(self._config or self._sink("", "topics"))
+
+    def matching(self, pattern: str, topics: Iterable[str]) -> list[str]:
+        return [topic for topic in topics if reads([pattern], topic)]
 
     def reader(self, topic: str, group: str) -> TopicReader:
         require_client()

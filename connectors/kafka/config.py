@@ -20,6 +20,7 @@ from connectors import units
 from connectors.browser import Browser
 from connectors.compiledform import HasCompiledForm
 from connectors.config import Addressing, ConnectorConfig, SinkConfig, SourceConfig
+from connectors.kafka.client.internaltopics import reads
 from connectors.kafka.client.properties import (
     OF_SINKS,
     OF_SOURCES,
@@ -102,7 +103,7 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
     bootstrap: str = "localhost:9092"
     """`host:port` of some of the brokers, separated by commas."""
     topics: OneOrMore = Field(min_length=1)
-    """Names of topics; one text instead of a list is one name. One that begins with ^ is a regular expression: topics that match are found as they appear, within `topic.metadata.refresh.interval.ms` (5 min)."""  # noqa: E501
+    """Names of topics; one text instead of a list is one name. One that begins with ^ is a regular expression: topics that match are found as they appear, within `topic.metadata.refresh.interval.ms` (5 min). It leaves out the brokers' internal topics, such as `__consumer_offsets`, which have to be named."""  # noqa: E501
     group: str | None = Field(default=None, min_length=1)
     """The consumer group: its members share the partitions, and positions are kept under its name. By default the service's name. Two services that read the same topic need groups of their own: in one group each record goes to one of them."""  # noqa: E501
     start: Position = "earliest"
@@ -150,6 +151,10 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
     def topic_names(self) -> tuple[str, ...]:
         """Its topics."""
         return self.topics
+
+    def reads(self, topic: str) -> bool:
+        """As `SourceConfig.reads`; a pattern leaves out topics in which brokers keep their own records."""
+        return reads(self.topics, topic)
 
     @property
     def group_name(self) -> str | None:

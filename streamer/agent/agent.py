@@ -20,6 +20,7 @@ from streamer.agent.assembly import Assembly, build
 from streamer.agent.draintime import IDLE_LEAVE_WAIT, LEAVE_WAIT
 from streamer.agent.runloop import RunLoop
 from streamer.agent.summary import Summary
+from streamer.definition.circles import circle
 from streamer.definition.service import Service
 from streamer.observe.endpoint import Endpoint
 from streamer.observe.logs import logger
@@ -146,6 +147,7 @@ class Agent:
             self._began = True
             self._tell_hot_paths()
             self._log.info("running", sources=[n for n, _, _ in self._assembly.sources], groups=self.service.groups)
+            self._warn_of_circles()
             self._opened.set()
             self._loop.run()
         except BaseException as error:  # noqa: BLE001 - any error ends this service and is in its summary
@@ -182,6 +184,11 @@ class Agent:
             self._endpoint = Endpoint.join(control.listen, self.service.name, self, control.token)
             self._log.info("control", listen=url_of(self._endpoint.address))
         self._loop.open()
+
+    def _warn_of_circles(self) -> None:
+        for config in (*self.service.sinks, self.service.dead_letter):
+            if config is not None and (back := circle(config, self.service)) is not None:
+                self._log.warning("the service reads what it writes", sink=config.label, reason=back)
 
     def _tell_hot_paths(self) -> None:
         for part, (path, reason) in self._assembly.hot_paths():

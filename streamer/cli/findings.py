@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,6 +35,7 @@ from pipelines.steps import (
 from streamer.agent.assembly import build
 from streamer.cli.commands.run import described
 from streamer.cli.resultkeys import StepKeys, at_steps, lacking, misfits, of_input, of_results, unfilled, written
+from streamer.definition.circles import circle
 from streamer.definition.hotpaths import in_words
 from streamer.definition.nocode import refused
 from streamer.definition.service import Service
@@ -167,26 +167,10 @@ def _sink(config: SinkConfig, service: Service) -> str:
     config.check_client()
     outbox = "" if config.outbox is None else f", outbox {config.outbox.path}: {contents(config.outbox.path)}"
     # Records go into a dead letter as they came, by no codec.
+    back = circle(config, service)
+    note = "" if back is None else f"; note: {back}"
     encoded = "" if config is service.dead_letter else f", {_codec(config.codec)}"
-    return f"{described(config)}{encoded}{outbox}{_notes(config)}{_circle(config, service)}"
-
-
-def _circle(config: SinkConfig, service: Service) -> str:
-    """Whether a source of the service reads what the sink writes."""
-    topic = "" if config.addressing is None else config.addressing.topic
-    for source in service.sources:
-        # A sink without an address has that of the source.
-        same = all(getattr(config, name, None) in (None, getattr(source, name, None)) for name in ("bootstrap", "url"))
-        if source.type == config.type and same and any(_reads(name, topic) for name in source.topic_names):
-            what = (
-                "a record that fails comes back without end" if config is service.dead_letter else "results come back"
-            )
-            return f"; note: the source {source.label} reads {topic}, too: {what}"
-    return ""
-
-
-def _reads(name: str, topic: str) -> bool:
-    return name == topic or (name.startswith("^") and re.search(name, topic) is not None)
+    return f"{described(config)}{encoded}{outbox}{_notes(config)}{note}"
 
 
 def _part(part: Part, context: OpenContext, service: Service, keys: dict[str, StepKeys]) -> str:

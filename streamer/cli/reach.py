@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 
 from connectors.browser import Browser
@@ -77,8 +76,7 @@ def _topics(browser: Browser, wanted: tuple[str, ...], silent: dict[str, Connect
     notes = []
     for topic in wanted:
         if topic.startswith("^"):
-            matching = [name for name in known if re.search(topic, name)]
-            notes.append(f"{len(matching)} topics match {topic}")
+            notes.append(f"{len(browser.matching(topic, known))} topics match {topic}")
         elif "{" in topic:
             notes.append(f"{topic} is made from values")
         elif topic in known:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import SecretStr
 
 from connectors.kafka.client.clientlog import client_logger
+from connectors.kafka.client.internaltopics import left_out
 from connectors.kafka.client.mismatch import Mismatch
 from connectors.secrets import Scrubber
 from connectors.tokens import token_function
@@ -175,6 +176,7 @@ def source_properties(config: KafkaSourceConfig, callbacks: Mapping[str, Callabl
         **properties,
         **_passed_through(config),
         **_with_advice(config, callbacks),
+        "topic.blacklist": left_out(config.topics, _text(config.client.get("topic.blacklist", ""))),
         "logger": client_logger(config.label, scrubber(config)),
     }
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
+from connectors.kafka.client.internaltopics import reads
 from connectors.kafka.client.queries import PATIENCE, Queries, Start, patiently
 from connectors.kafka.consumer.commitmetadata import CommitMetadata
 from connectors.kafka.consumer.lanes import Place
@@ -158,13 +158,9 @@ class Beginnings:
 
     def _subscribed(self) -> list[Place]:
         known = self._queries.topics()
-        chosen = [name for name in known if any(_is(name, topic) for topic in self._topics)]
+        chosen = [name for name in known if reads(self._topics, name)]
         return [(name, number) for name in chosen for number in known[name]]
 
     def _digest(self, places: Iterable[Place]) -> str:
         text = repr((self._start, sorted(places)))
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-def _is(name: str, topic: str) -> bool:
-    return re.search(topic, name) is not None if topic.startswith("^") else name == topic

@@ -127,6 +127,34 @@ def test_topics_that_begin_to_match_a_pattern_begin_at_their_first_record(
         assert values(reader.take(10)) == numbers(0, 10)
 
 
+@pytest.mark.parametrize("assignor", ["range", "consumer"])
+def test_a_pattern_leaves_out_the_topics_in_which_brokers_keep_positions(
+    kafka: Broker, topics: Topics, topic_name: Name, source: MakeSource, write: Write, assignor: str
+) -> None:
+    """Each commit of the group would be a new record for it."""
+    prefix = topic_name()
+    topic = topics(1, prefix)
+    write(kafka.bootstrap, topic, numbers(0, 10))
+    with Reader(source(kafka.bootstrap, topic, topic)) as reader:
+        reader.acknowledge(reader.take(10))
+    pattern = f"^({prefix}|__consumer|__transaction).*"
+    with Reader(source(kafka.bootstrap, pattern, prefix, assignor=assignor)) as reader:
+        assert values(reader.take(10)) == numbers(0, 10)
+        assert {lane.partition for lane in reader.lanes} == {f"{topic}-0"}
+        assert reader.listen(1.0) == []
+
+
+def test_a_topic_in_which_brokers_keep_positions_can_be_read_by_its_name(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 10))
+    with Reader(source(kafka.bootstrap, topic, topic)) as reader:
+        reader.acknowledge(reader.take(10))
+    with Reader(source(kafka.bootstrap, "__consumer_offsets", f"{topic}-internal")) as reader:
+        reader.take(1)
+
+
 def test_members_that_begin_a_group_together_all_begin_at_its_start(
     kafka: Broker, topics: Topics, source: MakeSource, write: Write, polled: Polled
 ) -> None:

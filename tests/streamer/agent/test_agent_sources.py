@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import streamer
 from connectors.file import FileSink, FileSource
 from connectors.memory import MemorySink, MemorySource
 from connectors.message import Message, block_of
@@ -424,3 +426,15 @@ def test_every_good_record_before_a_cut_one_is_published_once(define: Any, tmp_p
     values = [Data.from_bytes(value)["y"] for value in reading.poll(5000, 2**20, 1.0).values]
     reading.close()
     assert values == [2 * number for number in range(999)] * (1 if checkpoint else 2)
+
+
+def test_a_service_that_reads_what_it_writes_says_so_when_it_starts(caplog: pytest.LogCaptureFixture) -> None:
+    name = uuid.uuid4().hex
+    service = streamer.loads(
+        f"source: {{type: memory, topic: {name}}}\npipeline: []\nsink: {{type: memory, topic: {name}-out}}\n"
+        f"dead_letter: {{type: memory, name: dead, topic: {name}}}\n"
+    )
+    with caplog.at_level("WARNING"), service:
+        pass
+    assert "the service reads what it writes" in caplog.text
+    assert f"the source memory reads {name}, too: a record that fails comes back without end" in caplog.text
