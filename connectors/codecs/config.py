@@ -64,12 +64,13 @@ class CodecConfig(BaseModel, ABC):
         """
         return None
 
-    def read_fields(self) -> PayloadFields | None:
+    def read_fields(self, topic: str | None = None) -> PayloadFields | None:
         """The fields of the records that it reads, where its configuration states all of them; else `None`.
 
-        Raises `DefinitionError` for a schema that cannot be read.
+        With a topic, a server that it depends on is asked for the fields of the latest ones. Raises `DefinitionError`
+        for a schema that cannot be read, and `ConnectorError` as `ask` does.
         """
-        return None if self.wrapped is None else self.wrapped.read_fields()
+        return None if self.wrapped is None else self.wrapped.read_fields(topic)
 
     def written_fields(self, *, ask: bool = False) -> PayloadFields | None:
         """The fields that the results it writes may have and must have; `None`: it writes any, or they are not known.

@@ -83,7 +83,7 @@ class CsvConfig(CodecConfig):
         (fields,) = _fields(self.example, self.delimiter)
         return {name: _shown(_pointed(field, self.decimal)) for name, field in zip(self.names, fields, strict=True)}
 
-    def read_fields(self) -> PayloadFields | None:
+    def read_fields(self, topic: str | None = None) -> PayloadFields | None:
         """The named columns."""
         return self.written_fields()
 

@@ -102,8 +102,7 @@ def examined(service: Service) -> Examined:
     findings.append(replace(tried(dead, lambda: _failures(service)), part="failures"))
     findings += [Finding(one.part, False, one.why) for one in refusals if one.part in ("pipeline", "profile")]
     findings += _together(service)
-    findings += keys_of_steps(service, steps)
-    findings += keys_of_sinks(service, steps)
+    findings += keys_at_odds(service, steps)
     findings.append(found("hot path", lambda: _hot_paths(service)))
     findings.append(_batch(service))
     findings.append(Finding("delivery", True, _delivery(service)))
@@ -113,24 +112,20 @@ def examined(service: Service) -> Examined:
     return Examined(findings, steps)
 
 
-def keys_of_steps(service: Service, steps: Mapping[str, StepKeys]) -> list[Finding]:
-    """The steps that need values which no record has, where the source's schema tells all that they have."""
-    found = []
-    for name, there in at_steps(service.sequence(), of_input(service), steps).items():
-        text = lacking(steps[name].needs, there) if name in steps else None
-        if text is not None:
-            found.append(Finding(f"step {name}", False, text))
-    return found
-
-
-def keys_of_sinks(service: Service, steps: Mapping[str, StepKeys], *, ask: bool = False) -> list[Finding]:
-    """The sinks whose settings or schema do not fit the keys of results; with `ask` registries are asked for theirs.
+def keys_at_odds(service: Service, steps: Mapping[str, StepKeys], *, ask: bool = False) -> list[Finding]:
+    """The steps that need values which no record has, and the sinks whose settings or schema do not fit the keys of
+    results, as far as schemas tell them; with `ask` registries are asked for theirs.
 
     A schema that cannot be had is no finding here: the check of its codec has it.
     """
-    given = of_input(service)
-    results = of_results(service, given, at_steps(service.sequence(), given, steps)[""])
+    given = of_input(service, ask=ask)
+    at = at_steps(service.sequence(), given, steps)
     found = []
+    for name, there in at.items():
+        text = lacking(steps[name].needs, there) if name in steps else None
+        if text is not None:
+            found.append(Finding(f"step {name}", False, text))
+    results = of_results(service, given, at[""])
     for config in service.sinks:
         fields = _fields(config, ask)
         told = [*unfilled(config, results), *(misfits(fields, written(config, results)) if fields is not None else ())]

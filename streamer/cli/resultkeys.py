@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from connectors.codecs.config import CodecConfig
 from connectors.codecs.payloadfields import PayloadFields
 from connectors.codecs.registry import codec_config
 from connectors.config import SinkConfig
@@ -52,14 +53,26 @@ class StepKeys:
         return before.plus(self.gives) if self.keeps else Keys(self.gives, self.gives)
 
 
-def of_input(service: Service) -> Keys:
-    """The keys of records before the first step, those of all sources together."""
+def of_input(service: Service, *, ask: bool = False) -> Keys:
+    """The keys of records before the first step, those of all sources together; with `ask` schema registries are asked
+    for the latest schemas of topics."""
     found = []
     for config in service.sources:
-        fields = codec_config(config.codec).read_fields()
-        there = Keys() if fields is None or fields.others else Keys(fields.names, fields.names)
-        found.append(there.plus(config.into.values()))
+        codec = codec_config(config.codec)
+        named = (
+            [None] if not ask or any(set(name) & set("^{}+#") for name in config.topic_names) else config.topic_names
+        )
+        of_topics = [_there(codec, topic) for topic in named or [None]]
+        found.append(_either(of_topics).plus(config.into.values()))
     return _either(found)
+
+
+def _there(codec: CodecConfig, topic: str | None) -> Keys:
+    try:
+        fields = codec.read_fields(topic)
+    except Exception:  # noqa: BLE001 - a schema that is wrong or cannot be had is a finding about the codec
+        return Keys()
+    return Keys() if fields is None or fields.others else Keys(fields.names, fields.names)
 
 
 def at_steps(pipeline: Pipeline, given: Keys, steps: Mapping[str, StepKeys]) -> dict[str, Keys]:

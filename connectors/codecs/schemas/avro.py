@@ -93,20 +93,31 @@ class AvroConfig(HasCompiledForm, CodecConfig):
         record = self.record_name if self.schema_ is None else _record_name(schema_text(self.schema_))
         return SchemaRegistry(self.registry).about(self.sink_topic, record, otherwise)
 
-    def read_fields(self) -> PayloadFields | None:
-        """Those of the reader's schema, or without a registry of the schema."""
+    def read_fields(self, topic: str | None = None) -> PayloadFields | None:
+        """Those of the reader's schema, or without a registry of the schema; with a topic, of its latest schema."""
         with _definition_errors():
             if self.reader_schema is not None:
                 schema = avroschema.reader_schema(schema_text(self.reader_schema), self.decimals)
-            elif self.registry is None and self.schema_ is not None:
-                first, *others = avroschema.payload_schema(schema_text(self.schema_), {}, self.decimals).branches
+            else:
+                texts = self._texts_of_payloads(topic)
+                if texts is None:
+                    return None
+                first, *others = avroschema.payload_schema(*texts, self.decimals).branches
                 if first is None or others:
                     return None
                 schema = first
-            else:
-                return None
         own = set() if self.type_key is None else {self.type_key}
         return replace(schema.fields, names=schema.fields.names | own)
+
+    def _texts_of_payloads(self, topic: str | None) -> tuple[str, Mapping[str, str]] | None:
+        """The schema of payloads and those that it refers to, as far as they are known."""
+        if self.registry is None:
+            return None if self.schema_ is None else (schema_text(self.schema_), {})
+        if topic is None:
+            return None
+        registry = SchemaRegistry(self.registry)
+        found = registry.latest(registry.subject(topic, self.record_name))
+        return None if found is None else _avro_texts(found)
 
     def written_fields(self, *, ask: bool = False) -> PayloadFields | None:
         """Those of the schema of results, which with `ask` may be that of the subject."""

@@ -65,7 +65,7 @@ class JsonSchemaConfig(WrapperConfig):
         record = "" if self.schema_ is None else _title(schema_text(self.schema_))
         return SchemaRegistry(self.registry).about(self.sink_topic, record, "register a schema")
 
-    def read_fields(self) -> PayloadFields | None:
+    def read_fields(self, topic: str | None = None) -> PayloadFields | None:
         """Not known: JSON may have more than its schema says, and the inner codec may take values from inside."""
         return None
 

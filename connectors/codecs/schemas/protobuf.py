@@ -65,9 +65,9 @@ class ProtobufConfig(CodecConfig):
             return None
         return SchemaRegistry(self.registry).about(self.sink_topic, self.message or "", "register a schema")
 
-    def read_fields(self) -> PayloadFields | None:
-        """Those of the message that it names."""
-        return None if self.descriptors is None else self.written_fields()
+    def read_fields(self, topic: str | None = None) -> PayloadFields | None:
+        """Those of the message that it names; with a topic, those of its latest schema."""
+        return self.with_sink_topic(topic).written_fields(ask=topic is not None)
 
     def written_fields(self, *, ask: bool = False) -> PayloadFields | None:
         """Those of the message of results, which with `ask` may be that of the subject."""

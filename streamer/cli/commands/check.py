@@ -32,7 +32,7 @@ def check(
     1 if brokers cannot be reached.
     """
     from pipelines.errors import DefinitionError
-    from streamer.cli.findings import examined, keys_of_sinks
+    from streamer.cli.findings import examined, keys_at_odds
     from streamer.cli.folder import import_from_here
     from streamer.cli.reach import reached
     from streamer.cli.terminal import quiet, say_json
@@ -63,7 +63,7 @@ def check(
             if connect and not refused(service):
                 further = reached(service)
                 unreachable += sum(not one.ok for one in further)
-                misfits = [one for one in keys_of_sinks(service, seen.steps, ask=True) if one not in found]
+                misfits = [one for one in keys_at_odds(service, seen.steps, ask=True) if one not in found]
                 wrong += len(misfits)
                 found += [*further, *misfits]
             reports.append(_report(file, service.name, found))

@@ -178,6 +178,21 @@ def test_a_value_that_a_step_needs_and_no_source_has_is_wrong(
     assert checked(source={**source, "into": {"key": "b"}}, pipeline=[step]) == []
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_the_latest_schema_of_a_sources_topic_tells_what_records_lack_once_the_registry_is_asked(
+    checked: Any, wrapped: bool
+) -> None:
+    url = f"mock://{uuid.uuid4()}"
+    mock_registry(url).register_schema("in-value", Schema(json.dumps(avro("a", "bb")["schema"]), "AVRO"))
+    codec: dict[str, Any] = {"type": "avro", "registry": {"url": url}}
+    source = {"type": "memory", "topic": "in", "codec": {"type": "compressed", "codec": codec} if wrapped else codec}
+    step = {"@type": "FEATURES", "fields": ["a", "b"], "output": "x"}
+    assert checked(source=source, pipeline=[step]) == []
+    ((part, text),) = checked("--connect", source=source, pipeline=[step])
+    assert (part, text) == ("step 0:FEATURES", 'it needs "b", but records have a, bb here; did you mean "bb"?')
+    assert checked("--connect", source={**source, "into": {"key": "b"}}, pipeline=[step]) == []
+
+
 def test_a_value_with_a_default_is_not_needed(checked: Any) -> None:
     source = {"type": "memory", "topic": "in", "codec": {"type": "csv", "names": ["a"]}}
     step = {"@type": "FEATURES", "fields": ["a", {"field": "b", "default": 0}], "output": "x"}
