@@ -102,7 +102,9 @@ def examined(service: Service) -> Examined:
     findings.append(replace(tried(dead, lambda: _failures(service)), part="failures"))
     findings += [Finding(one.part, False, one.why) for one in refusals if one.part in ("pipeline", "profile")]
     findings += _together(service)
-    findings += keys_at_odds(service, steps)
+    if not refusals:
+        # Schemas in files that the service may not read are not read for it.
+        findings += keys_at_odds(service, steps)
     findings.append(found("hot path", lambda: _hot_paths(service)))
     findings.append(_batch(service))
     findings.append(Finding("delivery", True, _delivery(service)))

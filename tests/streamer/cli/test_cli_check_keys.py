@@ -193,6 +193,16 @@ def test_the_latest_schema_of_a_sources_topic_tells_what_records_lack_once_the_r
     assert checked("--connect", source={**source, "into": {"key": "b"}}, pipeline=[step]) == []
 
 
+def test_a_schema_that_the_service_may_not_read_is_not_read_for_the_check(
+    checked: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "secret.avsc"
+    elsewhere.write_text(json.dumps(avro("prob", "hush")["schema"]))
+    found = checked("--no-code", sink={"codec": {"type": "avro", "schema": str(elsewhere)}})
+    assert [part for part, _ in found] == ["sink memory"]
+    assert "hush" not in str(found)
+
+
 def test_a_value_with_a_default_is_not_needed(checked: Any) -> None:
     source = {"type": "memory", "topic": "in", "codec": {"type": "csv", "names": ["a"]}}
     step = {"@type": "FEATURES", "fields": ["a", {"field": "b", "default": 0}], "output": "x"}
