@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from connectors.browser import Browser
 from connectors.localpath import LocalPath as LocalPath
@@ -22,7 +22,8 @@ from connectors.outbox.config import OutboxConfig
 from connectors.recordnames import instead_of, is_record_name
 from connectors.sink import Sink, TransactionalSink
 from connectors.source import Source
-from pipelines.errors import DefinitionError
+from connectors.units import OneOrMore
+from pipelines.errors import DefinitionError, nearest
 from pipelines.plugins.requirements import Requires, required
 
 
@@ -245,12 +246,19 @@ class SourceConfig(ConnectorConfig):
 
 
 class SinkConfig(ConnectorConfig):
-    """A sink of a service. `when`, `keys` and `drop` are plain data here; the agent acts on them."""
+    """A sink of a service. `when`, `keys`, `drop` and `sources` are plain data here; the agent acts on them."""
+
+    answers: ClassVar[bool] = False
+    """Whether its messages go back to the clients that sent the records. Such a sink gets results and failures of the
+    records of its own source only (`takes_from`). Failures of these records never stop the service, and the service
+    does not wait until a client has taken an answer."""
 
     codec: str | dict[str, Any] = "protodata"
     """How values become payloads: the name of a codec, or `{type: NAME, OPTION: ...}`."""
     when: str | dict[str, Any] | None = None
     """Which results it gets: `{label: [cat, dog]}`, `{prob: {gt: 0.8}}` or `module:function`; by default all."""
+    sources: OneOrMore | None = Field(default=None, min_length=1)
+    """Names of sources: it gets the results of their records only; by default those of all sources. A result of several records, such as that of a window, has to be of these sources' records alone."""  # noqa: E501
     keys: tuple[str, ...] | None = None
     """The keys of the values that it writes; by default all."""
     drop: tuple[str, ...] = ()
@@ -270,6 +278,19 @@ class SinkConfig(ConnectorConfig):
         """How messages are addressed; `None` for a sink without topics."""
         return None
 
+    @property
+    def takes_from(self) -> tuple[str, ...] | None:
+        """Names of the sources whose records' results and failures it gets; `None`: of all."""
+        return self.sources
+
+    def check_sources(self, known: Sequence[str]) -> None:
+        """Raise `DefinitionError` for a name in `sources` that none of the service's sources has."""
+        for name in self.sources or ():
+            if name not in known:
+                raise DefinitionError(
+                    f'the service has no source "{name}"{nearest(name, known)}; there are {", ".join(known)}'
+                )
+
     def check_outbox(self) -> None:
         """Raise `DefinitionError` for an outbox where the codec makes objects: a file keeps bytes."""
         # The registry needs this module.
@@ -284,6 +305,11 @@ class SinkConfig(ConnectorConfig):
     def for_dead_letters(self) -> Self:
         """The same sink as the one for dead letters, for which it may change fields that are not given."""
         return self
+
+    def for_failures(self) -> Self | None:
+        """The sink that tells clients of their records' failures where the service has no `dead_letter`; `None` if it
+        does not answer."""
+        return None
 
     def outside_transactions(self, source: SourceConfig, first: SinkConfig) -> str | None:
         """Why it cannot send in transactions that commit positions of `source` and that `first`, the service's first

@@ -89,6 +89,11 @@ class Sink(ABC):
         within milliseconds. A sink that sends each message at once does nothing here.
         """
 
+    def make_room(self) -> None:
+        """Records in flight have reached their limit. A sink that answers clients gives up, soon and without waiting,
+        those that have not taken their answers for a second and hold the most; other sinks do nothing here.
+        """
+
     def behind(self) -> float:
         """Seconds since the oldest message was sent that is not known to be confirmed; 0 if there is none.
 

@@ -126,7 +126,7 @@ class Assembly:
             Measured(f"source {name}", _innermost(config).type, self.codecs[name].metrics)
             for name, config, _ in self.sources
         ]
-        configs = [*self.service.sinks, *([] if self.dead is None else [self.service.dead_letter])]
+        configs = [*self.service.sinks, *([] if self.dead is None else [self.service.letter_sink])]
         for route, config in zip(self.all_routes, configs, strict=True):
             if config is not None:
                 found.append(Measured(f"sink {route.name}", config.type, route.sink.metrics))
@@ -182,8 +182,8 @@ def build(
     if sinks is None:
         sinks, own = _sinks(service)
         dead = dead or own
-    elif dead is None and service.dead_letter is not None:
-        dead = _sink(service.dead_letter, service)
+    elif dead is None and (letter_sink := service.letter_sink) is not None:
+        dead = _sink(letter_sink, service)
     routes = [
         SinkRoute.of(
             config,
@@ -191,6 +191,7 @@ def build(
             codec_of(config.codec, service.hot_path, _topic(config)),
             config.label,
             service.record_names,
+            sources=[name for name, _, _ in built],
             perishable=perishable,
         )
         for config in service.sinks
@@ -202,7 +203,7 @@ def build(
         built,
         {config.label: codec_of(config.codec, service.hot_path) for config in service.sources},
         routes,
-        _dead_letter(service, dead, perishable=perishable),
+        _dead_letter(service, dead, [name for name, _, _ in built], perishable=perishable),
     )
 
 
@@ -210,12 +211,12 @@ def _topic(config: SinkConfig) -> str | None:
     return None if config.addressing is None else config.addressing.topic
 
 
-def _dead_letter(service: Service, sink: Sink | None, *, perishable: bool) -> SinkRoute | None:
-    config = service.dead_letter
+def _dead_letter(service: Service, sink: Sink | None, sources: list[str], *, perishable: bool) -> SinkRoute | None:
+    config = service.letter_sink
     if config is None or sink is None:
         return None
     codec = codec_of(config.codec, service.hot_path, _topic(config))
-    return SinkRoute.of(config, sink, codec, "dead_letter", perishable=perishable)
+    return SinkRoute.of(config, sink, codec, "dead_letter", sources=sources, perishable=perishable)
 
 
 def _innermost(config: SourceConfig) -> CodecConfig:
@@ -228,7 +229,8 @@ def _innermost(config: SourceConfig) -> CodecConfig:
 
 def _sinks(service: Service) -> tuple[dict[str, Sink], Sink | None]:
     """The sinks of results, by name, and that of dead letters: siblings if they send in transactions."""
-    dead = [] if service.dead_letter is None else [service.dead_letter]
+    letter_sink = service.letter_sink
+    dead = [] if letter_sink is None else [letter_sink]
     configs = [*service.sinks, *dead]
     if guarantee(service.delivery).transactional:
         for config in configs:

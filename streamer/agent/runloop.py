@@ -383,6 +383,8 @@ class RunLoop:
             self._open_delivery.look_for_confirmations()
             self._acknowledge()
             return
+        if self._budget.is_full:
+            self._open_delivery.make_room()
         # A sink that confirms while messages flow need not stop for a barrier at each commit.
         if self._budget.is_short or not self._open_delivery.keeps_up(COMMIT_INTERVAL):
             trouble = self._wait_for_confirmations(time.monotonic() + self._service.limits.confirm)
@@ -411,13 +413,16 @@ class RunLoop:
                 intake.processed_at_commit = intake.processed
         self._acknowledge()
 
-    def _wait_for_confirmations(self, deadline: float) -> ConnectorError | None:
-        """Wait until all sent messages are confirmed. Returns the error of a sink if they are not by `deadline`, by the
-        end of the time to drain, or when an intake thread waits for an answer."""
+    def _wait_for_confirmations(self, deadline: float, *, answers: bool = False) -> ConnectorError | None:
+        """Wait until all sent messages are confirmed, answers to clients too with `answers`.
+
+        Returns the error of a sink if they are not by `deadline`, by the end of the time to drain, or when an intake
+        thread waits for an answer.
+        """
         while True:
             try:
                 self._open_delivery.wait_for_confirmations(
-                    min(deadline, self._drain.confirm_until, time.monotonic() + CONFIRM_SLICE)
+                    min(deadline, self._drain.confirm_until, time.monotonic() + CONFIRM_SLICE), answers=answers
                 )
                 return None
             except ConnectorError as error:
@@ -459,7 +464,7 @@ class RunLoop:
             delivery.emit(self._assembly.executor.flush())
         delivery.release(now=True)
         while delivery.unconfirmed:
-            trouble = self._wait_for_confirmations(deadline)
+            trouble = self._wait_for_confirmations(deadline, answers=True)
             self._answer_revoke_requests()
             if trouble is not None and time.monotonic() >= min(deadline, self._drain.confirm_until):
                 raise _unconfirmed(trouble)
@@ -480,7 +485,7 @@ class RunLoop:
         self._drain.ran()
         self._open_delivery.hurry()
         while self._open_delivery.unconfirmed:
-            trouble = self._wait_for_confirmations(float("inf"))
+            trouble = self._wait_for_confirmations(float("inf"), answers=True)
             self._answer_revoke_requests()
             if trouble is not None and time.monotonic() >= self._drain.confirm_until:
                 raise _unconfirmed(trouble)

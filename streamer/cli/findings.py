@@ -241,8 +241,13 @@ def _hot_paths(service: Service) -> str:
 
 
 def _failures(service: Service) -> str:
-    if service.dead_letter is not None:
-        return f"dead letters to {_sink(service.dead_letter, service)}"
+    told = service.letter_sink
+    if told is not None:
+        where = f"dead letters to {_sink(told, service)}" if told is service.dead_letter else "told to their clients"
+        taken = told.takes_from
+        others = [one.label for one in service.sources if taken is not None and one.label not in taken]
+        stops = f"; the first failing record of {' or '.join(others)} stops the service" if others else ""
+        return where + stops
     if service.on_error == "drop":
         return "a record that fails is lost (on_error: drop)"
     return "the first record that fails stops the service (no dead_letter)"

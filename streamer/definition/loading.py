@@ -166,7 +166,7 @@ def _validated(document: Document, base: Path, ready: dict[str, Any]) -> Service
         "source": lambda: _connectors(SOURCES, document, "source", base),
         "pipeline": lambda: _pipeline(document, base),
         "sink": lambda: _connectors(SINKS, document, "sink", base, fields.get("source")),
-        "dead_letter": lambda: _connector(SINKS, document.at("dead_letter"), base),
+        "dead_letter": lambda: _connector(SINKS, document.at("dead_letter"), base, fields.get("source")),
     }
     wrong = set()
     for key, read in readers.items():

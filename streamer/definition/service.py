@@ -93,6 +93,8 @@ def checks(config: ConnectorConfig, sources: Sequence[SourceConfig] | None = Non
         found["outbox"] = config.check_outbox
         found["when"] = lambda: check_condition(config.when)
         names = None if sources is None else _record_names(sources)
+        if sources is not None:
+            found["sources"] = lambda: config.check_sources([source.label for source in sources])
         found["topic"] = lambda: check_topics(config, names)
     return found
 
@@ -177,7 +179,8 @@ def _named(configs: list[Config], what: str) -> list[Config]:
 def _dead_letter(value: object, info: ValidationInfo) -> SinkConfig | None:
     if value is None:
         return None
-    config = _SINK.validate_python(value, context=info.context)
+    context = {**(info.context or {}), _SOURCES_OF_SERVICE: info.data.get("source") or None}
+    config = _SINK.validate_python(value, context=context)
     if config.when is not None or config.keys is not None or config.drop:
         raise ValueError("a dead letter takes whole records as they came: it has no when, keys or drop")
     if "bytes" not in config.carries:
@@ -261,6 +264,13 @@ class Service(Settings):
     def sinks(self) -> list[SinkConfig]:
         """The sinks, each with a name."""
         return self.sink if isinstance(self.sink, list) else [self.sink]
+
+    @property
+    def letter_sink(self) -> SinkConfig | None:
+        """Where failed records go: `dead_letter`, else back to their clients if a sink answers; `None`: nowhere."""
+        if self.dead_letter is not None or self.on_error == "drop":
+            return self.dead_letter
+        return next((found for sink in self.sinks if (found := sink.for_failures()) is not None), None)
 
     @property
     def transactions(self) -> TransactionSettings:

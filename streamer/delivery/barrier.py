@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 
@@ -63,15 +64,20 @@ class Barrier(Confirming):
     def hurry(self) -> None:
         """Does nothing: no sent message waits for a dead letter."""
 
-    def wait(self, deadline: float) -> list[tuple[SinkRoute, Lost]]:
+    def wait(self, deadline: float, *, answers: bool) -> list[tuple[SinkRoute, Lost]]:
         """A barrier in every sink."""
         if not self._unconfirmed:
             return []
         trouble: ConnectorError | None = None
+        untaken = False
         for route in self._sinks:
+            waits = answers or not route.answers
             try:
-                lost = route.sink.barrier(deadline)
+                lost = route.sink.barrier(deadline if waits else min(deadline, time.monotonic()))
             except ConnectorError as error:
+                if error.retriable and not waits:
+                    untaken = True
+                    continue
                 # The other sinks are queried all the same: each reports a confirmation or a loss only once.
                 if trouble is None or not error.retriable:
                     trouble = error
@@ -80,21 +86,21 @@ class Barrier(Confirming):
                 self._lost.append((route, lost))
         if trouble is not None:
             raise trouble
-        self._unconfirmed = False
+        self._unconfirmed = untaken
         losses, self._lost = self._lost, []
         return losses
 
     def keeps_up(self, seconds: float) -> bool:
         """Whether sinks wait for confirmations, and none longer than `seconds`. Not if none waits: then `wait` returns
         at once, and marks all messages as confirmed."""
-        return 0 < max(route.sink.behind() for route in self._sinks) < seconds
+        return 0 < max((route.sink.behind() for route in self._sinks if not route.answers), default=0.0) < seconds
 
     def lanes_ended(self, lanes: Collection[Lane]) -> None:
         """Their messages stay sent."""
 
     def end(self, deadline: float) -> None:
         """Wait for the confirmation of all messages that were sent."""
-        self.wait(deadline)
+        self.wait(deadline, answers=True)
 
     def close(self) -> None:
         """Does nothing: a barrier holds no resources."""

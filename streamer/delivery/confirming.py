@@ -73,8 +73,10 @@ class Confirming(ABC):
         """
 
     @abstractmethod
-    def wait(self, deadline: float) -> list[tuple[SinkRoute, Lost]]:
+    def wait(self, deadline: float, *, answers: bool) -> list[tuple[SinkRoute, Lost]]:
         """Wait until all messages sent are confirmed or known to be lost; the lost ones, by sink and row.
+
+        Those of sinks that answer are waited for only with `answers`; else they may be `unconfirmed` when it returns.
 
         Does not wait for dead letters that are `postponed`. Raises `ConnectorError` (retriable) if the outcome of some
         is unknown at `deadline`, on `time.monotonic`.

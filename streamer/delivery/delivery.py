@@ -33,7 +33,7 @@ from streamer.delivery.letterlog import LetterLog
 from streamer.delivery.losslog import LossLog
 from streamer.delivery.sending import messages_of, send_all, send_some
 from streamer.observe.metrics import RunMeters
-from streamer.routing.selection import select_all
+from streamer.routing.selection import of_sources, select_all
 from streamer.routing.sinkroute import Failed, SinkRoute, in_row_order, without
 
 HOLD = 5.0
@@ -91,6 +91,7 @@ class Delivery:
         self._lost = LossLog(log)
         self._shortened = LetterLog(log, "shortened dead letter")
         self._hints = CodecHints(log, codecs)
+        self._answered = _answered(routes, len(self._sources))
         self._not_replayed = {number for number, source in enumerate(replays) if replays[source] is Replays.NONE}
         self._kept: list[LedgerEntry] = []
         """Entries of sources that cannot deliver records again, whose payloads are still in memory."""
@@ -159,17 +160,24 @@ class Delivery:
         """No more messages are sent for now: send those that wait for others."""
         self._confirming.push()
 
-    def wait_for_confirmations(self, deadline: float) -> None:
-        """Wait until all messages sent are confirmed or known to be lost.
+    def wait_for_confirmations(self, deadline: float, *, answers: bool = False) -> None:
+        """Wait until all messages sent are confirmed or known to be lost; answers only if `answers` says so, as clients
+        may take any time to acknowledge them.
 
         Raises `ConnectorError` if the outcome of some is unknown at `deadline` (seconds on `time.monotonic`).
         """
         try:
-            losses = self._confirming.wait(deadline)
+            losses = self._confirming.wait(deadline, answers=answers)
         finally:
             self.collect()
         for route, lost in losses:
             self._handle_lost(route, lost)
+
+    def make_room(self) -> None:
+        """Records in flight have reached their limit: give up answers that clients do not take."""
+        for route in (*self._routes, *filter(None, [self._dead])):
+            if route.answers:
+                route.sink.make_room()
 
     def hurry(self) -> None:
         """Do not wait any longer for dead letters that are held back; see `Confirming.hurry`."""
@@ -276,7 +284,7 @@ class Delivery:
         counts as complete too early, even if an error is raised halfway.
         """
         decided, own = _decided(result, failed, decoded)
-        self._check(failed, rows=len(decided))
+        self._check(failed, rows=self._watched(decided))
         for messages in blocks:
             self.ledger.expect(messages.rows if messages.row_range is None else messages.row_range)
         self._expect_letters(failed)
@@ -308,16 +316,17 @@ class Delivery:
 
         Called before they are decided: afterwards the ledger no longer knows where a lost record came from.
         """
-        self._watch.add(rows, failed)
+        _, watched = self._apart(failed)
+        self._watch.add(rows, watched)
         if not failed:
             return
-        row = min(failed)
-        if not self._drop_failed and self._dead is None:
+        if not self._drop_failed and (row := self._without_letter(failed)) is not None:
             raise ServiceStopped(
-                f"{self._place(row)}: {failed[row]}{self._hint(row, failed[row])}; give the service a dead_letter to "
+                f"{self._place(row)}: {failed[row]}{self._hint(row, failed[row])}; {self._advice(row)} to "
                 f"go on without such records, or write down on_error: drop"
             )
-        if self._watch.broken is not None:
+        if watched and self._watch.broken is not None:
+            row = min(watched)
             raise ServiceStopped(
                 f"{self._watch.text()}, so it is not the records: {failed[row]} (at {self._place(row)})"
                 f"{self._hint(row, failed[row])}; nothing of this batch was acknowledged. Mend it and start again, or "
@@ -325,6 +334,34 @@ class Delivery:
             )
         if self._drop_failed:
             self._lost.add(failed, self._place)
+
+    def _apart(self, failed: Failed) -> tuple[Failed, Failed]:
+        """The failures of records whose clients are answered, which are the clients' own, and all others."""
+        if not (failed and self._answered):
+            return {}, failed
+        answered = {row: error for row, error in failed.items() if row >> SOURCE_BITS in self._answered}
+        return answered, {row: error for row, error in failed.items() if row not in answered}
+
+    def _watched(self, rows: RowNumbers) -> int:
+        """How many of these rows are of sources whose clients are not answered."""
+        if not self._answered:
+            return len(rows)
+        return len(rows) - int(np.count_nonzero(of_sources(as_array(rows), self._answered)))
+
+    def _without_letter(self, failed: Failed) -> int | None:
+        """The first of these rows for which there is no dead letter; `None` if there is one for each."""
+        if self._dead is None:
+            return min(failed)
+        sources = self._dead.selection.sources
+        return (
+            None if sources is None else min((row for row in failed if row >> SOURCE_BITS not in sources), default=None)
+        )
+
+    def _advice(self, row: int) -> str:
+        if self._dead is None:
+            return "give the service a dead_letter"
+        source = self._sources[row >> SOURCE_BITS]
+        return f'the service\'s dead_letter takes no records of the source "{source}": give it one that does'
 
     def _hint(self, row: int, error: Exception) -> str:
         """Which codec would read the record, where it could not be decoded."""
@@ -374,14 +411,19 @@ class Delivery:
         """Send dead letters, or hold them back while every record seems to fail. The ledger expects them already."""
         if not failed or self._drop_failed:
             return
+        answered, watched = self._apart(failed)
+        if answered:
+            self._send_letters(answered)
+        if not watched:
+            return
         if self._watch.suspect is not None:
             if not self._held_back:
                 self._held_back_since = time.monotonic()
-            self._held_back.update(failed)
+            self._held_back.update(watched)
             self._confirming.postponed = True
             return
         self._send_held_back()
-        self._send_letters(failed)
+        self._send_letters(watched)
 
     def _send_held_back(self) -> None:
         if self._held_back:
@@ -541,6 +583,12 @@ class Delivery:
         place = f"{records.topic_of(index)}[{partition}]@{int(records.positions[index])}"
         name = records.keys[index] if records.keys_are_names and records.keys is not None else None
         return place if name is None else f"{place} ({name.decode(errors='replace')})"
+
+
+def _answered(routes: Iterable[SinkRoute], sources: int) -> frozenset[int]:
+    """Numbers of the sources whose clients are answered."""
+    found = [route.selection.sources for route in routes if route.answers]
+    return frozenset(number for one in found for number in (range(sources) if one is None else one))
 
 
 def _decided(result: Result, failed: Failed, decoded: DecodedBatch | None) -> tuple[RowNumbers, bool]:

@@ -198,7 +198,7 @@ class Transactions(Confirming):
         if self._state is _State.OPEN and self.postponed:
             self._abort("dead letters are held back, and there is no time to wait for them")
 
-    def wait(self, deadline: float) -> list[tuple[SinkRoute, Lost]]:
+    def wait(self, deadline: float, *, answers: bool) -> list[tuple[SinkRoute, Lost]]:
         """Commit, and wait for the outcome. Lost messages abort the transaction and their records come again, so none
         are returned."""
         while self._state is not _State.IDLE:
@@ -324,7 +324,7 @@ class Transactions(Confirming):
             # Messages travel while the positions are added.
             self._barrier.push()
             voided = self._add_positions(positions, token, deadline)
-            self._losses = self._barrier.wait(deadline)
+            self._losses = self._barrier.wait(deadline, answers=True)
             if self._losses:
                 error = next(iter(self._losses[0][1].values()))
                 raise Voided(f"messages were lost or refused: {error}")

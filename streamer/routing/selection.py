@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from connectors.config import SinkConfig
+from connectors.records import Ints
 from pipelines.data.batch import Batch
+from pipelines.data.columns import Mask
 from pipelines.data.membership import among
 from pipelines.errors import DefinitionError, StepError
+from streamer.agent.decodedbatch import SOURCE_BITS
 from streamer.routing.template import Allowed, Template, allowed, keys_of, template
 from streamer.routing.when import Condition, Failures, condition
 
@@ -41,12 +44,15 @@ class Selection:
     topic: Template | None = None
     topics: Allowed | None = None
     key: str | None = None
+    sources: frozenset[int] | None = None
+    """Numbers of the sources whose records' results it gets; `None`: of all."""
 
     @property
     def is_plain(self) -> bool:
         """Whether the sink gets all results, with all values."""
         return (
             self.condition is None
+            and self.sources is None
             and self.topic is None
             and self.key is None
             and self.written is None
@@ -61,6 +67,8 @@ class Selection:
         if self.is_plain:
             return Selected(batch)
         failed: dict[int, Exception] = {}
+        if self.sources is not None:
+            batch = _of_sources(batch, self.sources)
         if self.condition is not None:
             chosen, failures = self.condition.rows(batch)
             failed = self._failed(batch, failures)
@@ -102,11 +110,12 @@ class Selection:
         }
 
 
-def selection(sink: SinkConfig, label: str, record_names: Iterable[str] = ()) -> Selection:
-    """The choices of this sink, whose name is `label`: its `when`, `keys`, `drop`, and how its messages are addressed.
+def selection(sink: SinkConfig, label: str, record_names: Iterable[str] = (), sources: Sequence[str] = ()) -> Selection:
+    """The choices of this sink, whose name is `label`: its `when`, `sources`, `keys`, `drop`, and how its messages are
+    addressed.
 
-    `record_names` are those which the service's sources declare. Raises `DefinitionError` as `check_topics` and
-    `check_condition` do, and for a function that cannot be imported.
+    `record_names` are those which the service's sources declare, `sources` the names of these. Raises
+    `DefinitionError` as `check_topics` and `check_condition` do, and for a function that cannot be imported.
     """
     try:
         topic, addressing = check_topics(sink, record_names), sink.addressing
@@ -118,6 +127,7 @@ def selection(sink: SinkConfig, label: str, record_names: Iterable[str] = ()) ->
             topic=topic,
             topics=None if topic is None or addressing is None else allowed(addressing.topics),
             key=None if addressing is None else addressing.key,
+            sources=_numbers(sink.takes_from, sources),
         )
     except DefinitionError as error:
         raise DefinitionError(f"{label}: {error}") from error
@@ -158,6 +168,28 @@ def select_all(selections: Sequence[Selection], batch: Batch) -> tuple[list[Sele
     bad = np.fromiter(failed, np.int64, len(failed))
     chosen, more = select_all(selections, batch.take(_without(batch, bad)))
     return chosen, failed | more
+
+
+def of_sources(rows: Ints, sources: frozenset[int]) -> Mask:
+    """Which of these rows are of the sources of these numbers."""
+    return among(rows >> SOURCE_BITS, np.fromiter(sources, np.int64, len(sources)))
+
+
+def _numbers(names: Sequence[str] | None, sources: Sequence[str]) -> frozenset[int] | None:
+    if names is None or set(names) >= set(sources):
+        return None
+    return frozenset(number for number, name in enumerate(sources) if name in names)
+
+
+def _of_sources(batch: Batch, sources: frozenset[int]) -> Batch:
+    """The results of which all records are of these sources."""
+    if batch.splits is None:
+        hit = of_sources(batch.rows, sources)
+    else:
+        total = np.concatenate([[0], np.cumsum(of_sources(batch.rows, sources))])
+        counts = np.diff(batch.splits)
+        hit = (np.diff(total[batch.splits]) == counts) & (counts > 0)
+    return batch if hit.all() else batch.take(hit)
 
 
 def _without(batch: Batch, bad: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int]:

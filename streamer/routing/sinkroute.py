@@ -34,6 +34,8 @@ class SinkRoute:
     source_timestamp: bool = False
     headers: bool = True
     record_headers: Mapping[str, str] = field(default_factory=dict)
+    answers: bool = False
+    """Whether its messages go back to the clients that sent the records: the service waits for none of them."""
     drops: bool = False
     """Whether messages are dropped while the sink is full; otherwise the service waits."""
     unwritable: str | None = None
@@ -48,19 +50,22 @@ class SinkRoute:
         name: str,
         record_names: Iterable[str] = (),
         *,
+        sources: Sequence[str] = (),
         perishable: bool = False,
     ) -> SinkRoute:
-        """The route of a sink's configuration; `record_names` are those which the service's sources declare, and
-        `perishable` whether all sources are.
+        """The route of a sink's configuration; `record_names` are those which the service's sources declare, `sources`
+        their names in the order of their numbers, and `perishable` whether all sources are.
 
         Raises `DefinitionError` for a bad `when`, `topic` or `topics`.
         """
-        chosen, addressing = selection(config, f"sink {name}", record_names), config.addressing
+        chosen, addressing = selection(config, f"sink {name}", record_names, sources), config.addressing
+        # In an outbox messages wait for themselves.
+        answers = config.answers and config.outbox is None
         drops = perishable if config.when_full is None else config.when_full == "drop"
         if addressing is None:
-            return cls(name, sink, codec, chosen, drops=drops)
+            return cls(name, sink, codec, chosen, answers=answers, drops=drops)
         stamped, headers, records = addressing.source_timestamp, addressing.headers, addressing.record_headers
-        return cls(name, sink, codec, chosen, stamped, headers, records, drops)
+        return cls(name, sink, codec, chosen, stamped, headers, records, answers, drops)
 
     def down(self) -> str | None:
         """Why no result gets to the sink at present; `None` if they do."""
@@ -81,7 +86,8 @@ class SinkRoute:
         """The records of `decoded` that have no payload, as messages without one, and those that have no topic here."""
         rows = np.array(decoded.tombstones, np.int64)
         batch = Batch({}, len(rows), rows=rows, origin=RecordsOrigin(decoded.records, decoded.first))
-        bare = Selection(self.selection.sink, topic=self.selection.topic, topics=self.selection.topics)
+        chosen = self.selection
+        bare = Selection(chosen.sink, topic=chosen.topic, topics=chosen.topics, sources=chosen.sources)
         selected = bare.apply(batch)
         messages = self._block(selected.batch, [None] * selected.batch.size, None, selected.topics)
         return messages, selected.failed

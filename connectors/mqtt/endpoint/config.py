@@ -151,7 +151,9 @@ class MqttEndpointSinkConfig(SinkConfig):
     source. As a sink of dead letters it sends the error to the client: `{"errorMessage": ...}`."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
+    answers: ClassVar[bool] = True
     _endpoint: str = PrivateAttr("")
+    _answered: str | None = PrivateAttr(None)
     _failures: bool = PrivateAttr(False)
 
     type: Literal["mqtt_endpoint"] = "mqtt_endpoint"
@@ -181,14 +183,24 @@ class MqttEndpointSinkConfig(SinkConfig):
         """Its topic."""
         return self.topic
 
+    @property
+    def takes_from(self) -> tuple[str, ...] | None:
+        """The source whose clients it answers."""
+        return self.sources if self._answered is None else (self._answered,)
+
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same sink, with the endpoint whose clients it answers."""
         found = [config for config in sources if isinstance(config, MqttEndpointSourceConfig)]
         chosen = next((config for config in found if self.source in (None, config.label)), None)
         if chosen is None:
             return self
+        if self.sources not in (None, (chosen.label,)):
+            raise DefinitionError(
+                f'sources: sink "{self.label}" answers the clients of the source "{chosen.label}", and gets results '
+                "of their records only; leave out sources, or choose another endpoint by source: NAME"
+            )
         copy = self.model_copy()
-        copy._endpoint = chosen.endpoint
+        copy._endpoint, copy._answered = chosen.endpoint, chosen.label
         return copy
 
     def for_dead_letters(self) -> Self:
@@ -201,6 +213,11 @@ class MqttEndpointSinkConfig(SinkConfig):
         copy = self.model_copy()
         copy._failures = True
         return copy
+
+    def for_failures(self) -> Self:
+        """The same sink, which sends errors to clients: on {record.topic}-out, if its topic is made from results."""
+        is_made = re.search(r"[{}]", self.topic.replace("{record.topic}", ""))
+        return (self.model_copy(update={"topic": "{record.topic}-out"}) if is_made else self).for_dead_letters()
 
     def build(self) -> MqttEndpointSink:
         """The sink, not yet open. Raises `DefinitionError` where the service has no such source."""

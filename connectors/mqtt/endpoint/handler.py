@@ -214,6 +214,17 @@ class EndpointHandler(Handler):
         for client in touched:
             self._flow(client)
 
+    def make_room(self, replies: Replies) -> None:
+        """Disconnect the clients that keep others from their answers."""
+        if len(self._clients) < 2:
+            return
+        for client_id in replies.hoarders(time.monotonic()):
+            client = self._clients.get(client_id)
+            if client is not None:
+                client.connection.close(
+                    ReasonCode.QUOTA_EXCEEDED, "it does not take its answers, and there is no room for those of others"
+                )
+
     def acknowledge(self, done: list[tuple[Line, list[Arrival]]]) -> None:
         """Acknowledge these messages to their clients; clients that are gone are left out."""
         for line, arrivals in done:

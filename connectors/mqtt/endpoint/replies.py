@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from typing import NamedTuple
 
 from connectors.records import Ints
+
+PATIENCE = 1.0
+"""Seconds that a client may leave an answer untaken while there is no room for those of others."""
 
 
 class Reply(NamedTuple):
@@ -102,6 +106,19 @@ class Replies:
         with self._changed:
             oldest = next(iter(self._open.values()), None)
         return 0.0 if oldest is None else time.monotonic() - oldest[0]
+
+    def hoarders(self, now: float) -> set[str]:
+        """The clients that have not taken an answer for `PATIENCE` seconds, and that hold as many bytes of answers as
+        each may if all that hold any get the same share of the room, or the most."""
+        held: Counter[str] = Counter()
+        late: set[str] = set()
+        with self._changed:
+            for sent, reply in self._open.values():
+                held[reply.client_id] += reply.size
+                if now - sent > PATIENCE:
+                    late.add(reply.client_id)
+        least = min(self._max_bytes / max(1, len(held)), max((held[one] for one in late), default=0))
+        return {client for client in late if held[client] >= least}
 
     def overdue(self, now: float) -> list[Reply]:
         """Replies that were not acknowledged in time."""

@@ -74,6 +74,7 @@ class MqttEndpointSink(Sink):
                 replies = []
                 reply = self._reply(messages, index, deadline, wait=True)
             if reply is None:
+                self.make_room()
                 full = ConnectorError(f"{self.name} is full: clients do not take their answers", retriable=True)
                 refused |= dict.fromkeys(range(index, len(messages)), full)
                 break
@@ -91,6 +92,12 @@ class MqttEndpointSink(Sink):
     def confirmed(self) -> list[Ints]:
         """As `Sink.confirmed`."""
         return self._replies.confirmed()
+
+    def make_room(self) -> None:
+        """As `Sink.make_room`."""
+        handler, server = self._endpoint.handler, self._endpoint.server
+        if handler is not None and server is not None:
+            server.call(lambda: handler.make_room(self._replies))
 
     def behind(self) -> float:
         """As `Sink.behind`."""
