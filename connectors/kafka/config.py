@@ -20,6 +20,7 @@ from connectors import units
 from connectors.browser import Browser
 from connectors.compiledform import HasCompiledForm
 from connectors.config import Addressing, ConnectorConfig, SinkConfig, SourceConfig
+from connectors.kafka.client.hints import checked_bootstrap
 from connectors.kafka.client.internaltopics import reads
 from connectors.kafka.client.properties import (
     OF_SINKS,
@@ -72,6 +73,11 @@ class _KafkaClientConfig(HasCompiledForm, ConnectorConfig):
         if isinstance(data, dict) and isinstance(data.get("client"), dict):
             return {**data, "client": wrapped(data["client"])}
         return data
+
+    @field_validator("bootstrap", check_fields=False)
+    @classmethod
+    def _brokers(cls, bootstrap: str | None) -> str | None:
+        return None if bootstrap is None else checked_bootstrap(bootstrap)
 
     @property
     def code_keys(self) -> tuple[str, ...]:
@@ -193,10 +199,16 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
 
     @classmethod
     def browser_at(cls, address: str, client: Mapping[str, Any]) -> Browser:
-        """The cluster of these brokers, `host:port` separated by commas; `client` are librdkafka's properties."""
+        """The cluster of these brokers, `host:port` separated by commas; `client` are librdkafka's properties.
+
+        Raises `DefinitionError` for an address that is none.
+        """
         from connectors.kafka.browser import KafkaBrowser
 
-        return KafkaBrowser(address, client)
+        try:
+            return KafkaBrowser(checked_bootstrap(address), client)
+        except ValueError as error:
+            raise DefinitionError(str(error)) from None
 
     def starting(self, position: str) -> Self:
         """The same source with its group put back to `position` first: earliest, latest or a time.

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from connectors.kafka.client.bridge import join, report
 from connectors.kafka.client.deadlinecall import DeadlineCalls
 from connectors.kafka.client.errors import NO_SUCH_TOPIC, REFUSED_LOGIN, error_of, explained, is_passing
+from connectors.kafka.client.hints import with_hints
 from connectors.kafka.client.member import Member
 from connectors.kafka.client.properties import admin_properties, scrubber, source_properties
 from connectors.kafka.client.queries import PATIENCE, Queries
@@ -131,7 +132,7 @@ class KafkaSource(Source):
             self._queries = Queries(admin_properties(self._config), isolation)
         except (KafkaException, ValueError, TypeError) as error:
             text = self._scrub(str(error.args[0].str() if isinstance(error, KafkaException) else error))
-            raise ConnectorError(f"source {self.name}: client: {text}; see librdkafka's CONFIGURATION.md") from None
+            raise ConnectorError(f"source {self.name}: client: {with_hints(text)}") from None
         self._open = True
         self._reading = (
             PlainReading(self._consumer, self._only_topic, headers=self._config.headers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from connectors.kafka.client.hints import with_hints
 from connectors.kafka.client.properties import require_client, scrubber, sink_properties, source_properties
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from pipelines.errors import ConnectorError
@@ -37,7 +38,7 @@ def check_properties(config: KafkaSourceConfig | KafkaSinkConfig) -> None:
             break
         del left[wrong]
     if told:
-        raise ConnectorError(scrubber(config)(f"client: {'; '.join(told)}; see librdkafka's CONFIGURATION.md"))
+        raise ConnectorError(scrubber(config)(f"client: {with_hints(*told)}"))
 
 
 def _refused(kind: type[Consumer | Producer], properties: dict[str, Any]) -> str | None:

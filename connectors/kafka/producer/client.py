@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from connectors.kafka.client.bridge import join, report
 from connectors.kafka.client.errors import REFUSED_LOGIN, error_of, explained
+from connectors.kafka.client.hints import with_hints
 from connectors.kafka.client.properties import scrubber, sink_properties
 from connectors.kafka.client.reachability import Reachability
 from connectors.kafka.producer.presence import Presence
@@ -151,7 +152,7 @@ class ProducerClient:
             )
         except (KafkaException, ValueError, TypeError) as error:
             text = self.scrub(str(error_of(error).str() if isinstance(error, KafkaException) else error))
-            raise ConnectorError(f"{self.label}: client: {text}; see librdkafka's CONFIGURATION.md") from None
+            raise ConnectorError(f"{self.label}: client: {with_hints(text)}") from None
         self.writing = PlainWriting(self.producer) if writer is None else CompiledWriting(self.producer, writer)
         if self._foreseen is not None:
             self.writing.foresee(*self._foreseen)

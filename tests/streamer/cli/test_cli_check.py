@@ -385,6 +385,15 @@ def test_settings_that_cannot_work_together_are_told(
     [
         ("socket.timeout.msx: 1000", 'No such configuration property: "socket.timeout.msx"'),
         ("socket.timeout.ms: often", 'Invalid value for configuration property "socket.timeout.ms"'),
+        (
+            "security_protocol: ssl",
+            'No such configuration property: "security_protocol"; did you mean "security.protocol"?',
+        ),
+        (
+            "fetch.max.wait.ms: 1",
+            'No such configuration property: "fetch.max.wait.ms"; did you mean "fetch.wait.max.ms"?',
+        ),
+        ("key.deserializer: x", "leave it out: codec says how payloads are read and written"),
         ("a.b: 1, socket.timeout.ms: often, c.d: 2", 'No such configuration property: "c.d"'),
         ("a.b: 1, socket.timeout.ms: often, c.d: 2", 'Invalid value for configuration property "socket.timeout.ms"'),
     ],
