@@ -44,6 +44,8 @@ SIGN_OF_LIFE = 0.1
 """Seconds between two of these calls."""
 WAIT = 0.05
 """Seconds of one wait for bytes of the budget."""
+LANES_TOLD = 60.0
+"""Seconds between two lines of the log about lanes that ended."""
 LOOK_AFTER = 0.5
 """Seconds between two calls of `Source.lag`."""
 
@@ -134,6 +136,8 @@ class Intake:
         self._still = False
         self._sign_at = 0.0
         self._look_at = 0.0
+        self._lanes_untold = 0
+        self._tell_lanes_at = 0.0
 
     def start(self) -> None:
         """Open the source."""
@@ -353,14 +357,22 @@ class Intake:
             self._batcher.forget(gone)
             self._tell(Ended(gone))
         if left:
-            # Usual for sources that never deliver again: a film begins anew, a camera is connected to again.
-            tell = self._log.debug if self.source.replays is Replays.NONE else self._log.warning
-            tell("lanes ended for good, records already polled are finished", source=self.source.name)
+            self._lanes_untold += len(left)
             self._tell(Ended(left, finish=True))
             self._left = self._left + left
         if self._guarantee.transactional:
             self.token = self.source.transaction_token()
         now = time.monotonic()
+        if self._lanes_untold and now >= self._tell_lanes_at:
+            # Usual for sources that never deliver again: a film begins anew, a camera is connected to again. Once a
+            # minute at most, as clients of an endpoint may connect thousands of times.
+            tell = self._log.debug if self.source.replays is Replays.NONE else self._log.warning
+            tell(
+                "lanes ended for good, records already polled are finished",
+                source=self.source.name,
+                lanes=self._lanes_untold,
+            )
+            self._lanes_untold, self._tell_lanes_at = 0, now + LANES_TOLD
         if now >= self._look_at:
             self._look_at = now + LOOK_AFTER
             self.lag = self.source.lag()

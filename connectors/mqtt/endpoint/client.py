@@ -22,14 +22,20 @@ class Client:
     """The state of one connection; all in the server's thread, but for its `line`.
 
     `window`: replies that it accepts ahead of their acknowledgement. `ahead`: messages that it sends ahead of their
-    acknowledgement, if that is known.
+    acknowledgement, if that is known. `user`: who has logged in, if clients have to.
     """
 
     def __init__(
-        self, connection: Connection, number: int, window: int, max_packet: int | None, ahead: int | None
+        self,
+        connection: Connection,
+        number: int,
+        window: int,
+        max_packet: int | None,
+        ahead: int | None,
+        user: str | None = None,
     ) -> None:
         self.connection = connection
-        self.line = Line(connection.client_id, number)
+        self.line = Line(connection.client_id, number, user)
         self.open: set[int] = set()
         """Packet ids of unacknowledged messages of QoS 1 and 2."""
         self.released: set[int] = set()

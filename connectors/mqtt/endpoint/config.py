@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from connectors.mqtt.endpoint.sink import MqttEndpointSink
     from connectors.mqtt.endpoint.source import MqttEndpointSource
 
-COLUMNS = ("qos", "retained", "duplicate", "content_type", "response_topic", "correlation")
-"""The metadata of an MQTT message besides its topic, its levels and its user properties, which are headers."""
+COLUMNS = ("qos", "retained", "duplicate", "content_type", "response_topic", "correlation", "user")
+"""The metadata of a message besides its topic, its levels and its user properties, which are headers.
+
+`user` is the name that its client has logged in with, where `users` are given."""
 
 REQUEST_HEADERS = {"response_topic": "streamer-mqtt-response-topic", "correlation": "streamer-mqtt-correlation"}
 """The headers by which a result carries the response topic and the correlation data of its request."""
@@ -83,7 +85,9 @@ class MqttEndpointSourceConfig(SourceConfig):
     """Bytes of messages of all clients that may wait to be run; beyond that clients are not read until there is
     room."""
     connections: Annotated[int, Field(ge=1)] = 1000
-    """The most clients that are connected at a time; more are refused."""
+    """The most connections at a time. For one more the oldest that has not logged in is closed; if all have, the new one is refused."""  # noqa: E501
+    per_address: Annotated[int, Field(ge=1)] | None = None
+    """The most connections from one IP address at a time, likewise; by default half of `connections`, and all of them from this machine, where a proxy may stand in front of the clients."""  # noqa: E501
 
     @field_validator("listen")
     @classmethod

@@ -36,6 +36,8 @@ _MAX_WINDOW = 100
 """Replies in flight to a client, if it does not ask for fewer."""
 _MAX_LINE = 1000
 """Messages of one client that may wait to be polled; beyond that the client is not read."""
+_MOST_OWNERS = 100_000
+"""Client ids of which it is remembered whose they are."""
 _LOOK_AFTER = 1.0
 _SOON = 5.0
 """Seconds since a client was heard, within which one that takes over its id is hardly the same one."""
@@ -88,6 +90,8 @@ class EndpointHandler(Handler):
         self._max_packet = max_packet
         self._clients: dict[str, Client] = {}
         self._by_line: dict[Line, Client] = {}
+        self._owners: dict[str, str] = {}
+        """The users whose the client ids are, the id that was used last at the end."""
         self._paused: set[Client] = set()
         self._look_at = 0.0
         self._complaints = Complaints(name)
@@ -101,6 +105,13 @@ class EndpointHandler(Handler):
         assigned = None
         if not connect.client_id:
             assigned = connection.client_id = f"auto-{uuid.uuid4().hex}"
+        user = None if self._users is None else connect.username
+        if assigned is None and not self._belongs(connection.client_id, user):
+            connection.refuse(
+                ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
+                f"its client id is that of another user than {user!r}; each user's devices need ids of their own",
+            )
+            return
         before = self._clients.pop(connection.client_id, None)
         if before is not None:
             if time.monotonic() - before.connection.heard_at < _SOON:
@@ -119,6 +130,7 @@ class EndpointHandler(Handler):
             min(asked, _MAX_WINDOW),
             connect.properties.maximum_packet_size,
             self._window if connect.version == V5 else None,
+            user,
         )
         self._clients[connection.client_id] = self._by_line[client.line] = client
         connection.state = client
@@ -257,6 +269,19 @@ class EndpointHandler(Handler):
         known = self._users.get(connect.username or "")
         right = hmac.compare_digest((known or "").encode(), connect.password or b"") and known is not None
         return ReasonCode.SUCCESS if right else ReasonCode.BAD_USER_NAME_OR_PASSWORD
+
+    def _belongs(self, client_id: str, user: str | None) -> bool:
+        """Whether the client id is this user's: whoever uses an id first has it, as its answers go to this id."""
+        if user is None:
+            return True
+        owner = self._owners.pop(client_id, user)
+        self._owners[client_id] = owner
+        if len(self._owners) > _MOST_OWNERS:
+            # The id that was used the longest time ago, of those that are not connected.
+            free = next((one for one in self._owners if one not in self._clients and one != client_id), None)
+            if free is not None:
+                del self._owners[free]
+        return owner == user
 
     def _take(self, client: Client, packets: Iterable[Publish]) -> None:
         """Put the accepted ones of these messages into the inbox, at once."""

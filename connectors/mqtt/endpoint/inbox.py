@@ -32,10 +32,13 @@ class Arrival(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Line:
-    """The messages of one connection, in order. `number` counts the connections of the endpoint."""
+    """The messages of one connection, in order. `number` counts the connections of the endpoint.
+
+    `user` is the name that the client has logged in with, `None` where none is asked for."""
 
     client_id: str
     number: int
+    user: str | None = None
     waiting: deque[Arrival] = field(default_factory=deque)
     """Messages that were not polled yet. Guarded by the inbox."""
     gone: bool = False

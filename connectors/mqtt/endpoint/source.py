@@ -97,6 +97,7 @@ class MqttEndpointSource(Source):
             None if config.tls is None else config.tls.context(host),
             Limits(
                 connections=config.connections,
+                per_address=config.per_address,
                 max_packet=config.max_message + _OVERHEAD,
                 unfinished=max(config.max_held, config.max_message + _OVERHEAD),
             ),
@@ -260,6 +261,7 @@ class MqttEndpointSource(Source):
     def _records(self, parts: list[tuple[Line, list[Arrival]]]) -> Records:
         spans: list[Span] = []
         keys: list[bytes | None] = []
+        users: list[Any] = []
         all_of_them: list[Arrival] = []
         for line, arrivals in parts:
             lane = self._lanes.get(line) or self._begin_lane(line)
@@ -267,6 +269,7 @@ class MqttEndpointSource(Source):
             self._unacknowledged += sum(1 for arrival in arrivals if arrival.qos)
             spans.append(Span(lane, len(all_of_them), len(all_of_them) + len(arrivals)))
             keys += [line.client_id.encode()] * len(arrivals)
+            users += [line.user] * len(arrivals)
             all_of_them += arrivals
         values: list[bytes | None] = [arrival.payload for arrival in all_of_them]
         if self.config.tombstones != "forward":
@@ -282,7 +285,10 @@ class MqttEndpointSource(Source):
             sum(len(value or b"") for value in (*values, *keys)),
             headers=lambda: _headers(all_of_them),
             timestamps=lambda: np.array([arrival.at for arrival in all_of_them], np.int64),
-            extras={name: partial(self._extra, name, all_of_them) for name in self.config.record_names},
+            extras={
+                name: partial(_column, users) if name == "user" else partial(self._extra, name, all_of_them)
+                for name in self.config.record_names
+            },
         )
 
     def _extra(self, name: str, arrivals: Sequence[Arrival]) -> Column:
@@ -295,7 +301,11 @@ class MqttEndpointSource(Source):
             found = [arrival.qos for arrival in arrivals]
         else:
             found = [arrival.retain if name == "retained" else arrival.dup for arrival in arrivals]
-        return Column.of([MISSING if one is None else one for one in found])
+        return _column(found)
+
+
+def _column(found: list[Any]) -> Column:
+    return Column.of([MISSING if one is None else one for one in found])
 
 
 def _of(properties: Properties, name: str) -> Any:

@@ -80,6 +80,11 @@ class Connection:
         self._full = False
 
     @property
+    def host(self) -> str:
+        """The client's IP address."""
+        return self.address.rpartition(":")[0]
+
+    @property
     def kept(self) -> int:
         """Bytes of an incomplete packet."""
         return self._reader.kept

@@ -10,7 +10,10 @@ class Limits:
     """The limits for clients. Sizes are in bytes, times in seconds."""
 
     connections: int = 1000
-    """Connections at a time; further ones are closed at once."""
+    """Connections at a time. For a further one the oldest without a CONNECT is closed; without one, it is itself."""
+    per_address: int | None = None
+    """Connections from one IP address at a time, likewise; by default half of `connections`, and all of them from this
+    machine, where a proxy may stand in front of many clients."""
     max_packet: int = 16 * 2**20
     """The largest packet. A client of MQTT 5 is told it; a client that sends a larger one is disconnected (0x95)."""
     unfinished: int = 256 * 2**20

@@ -10,7 +10,9 @@ import socket
 import ssl
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from ipaddress import ip_address
 from typing import Final, TypeVar
 
 from connectors.mqtt.protocol.reasons import ReasonCode
@@ -55,7 +57,7 @@ class Server:
         self.port = port
         self.limits = limits or Limits()
         self.refused = 0
-        """The number of connections that were closed at once, as there were too many."""
+        """The number of connections that were closed without a login, as there were too many."""
         self.connections: set[Connection] = set()
         """All open connections; used by the server's thread only."""
         self._handler = handler
@@ -68,6 +70,8 @@ class Server:
         self._thread: threading.Thread | None = None
         self._wanted: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._changed: set[Connection] = set()
+        self._hosts: Counter[str] = Counter()
+        """Open connections by the client's IP address."""
         self._unfinished = 0
         """Bytes of unfinished packets that all connections keep: adding them up at each read would take too long."""
         self._wake: socket.socket | None = None
@@ -151,6 +155,9 @@ class Server:
         self._end(selector)
 
     def _serve(self, connection: Connection, events: int) -> None:
+        if connection not in self.connections:
+            # It had to make room a moment ago.
+            return
         with self._guarding(connection):
             if connection.handshaking:
                 connection.shake_hands()
@@ -198,14 +205,38 @@ class Server:
                 _log.warning("%s cannot accept a connection: %s", self._name, error)
                 self._pause_accepting()
                 return
-            if len(self.connections) >= self.limits.connections:
-                self.refused += 1
+            if not self._has_room(address[0]):
                 sock.close()
-                self._handler.sent_away(
-                    "", f"{address[0]}:{address[1]}", f"there are {self.limits.connections} connections already"
-                )
                 continue
             self._admit(sock, f"{address[0]}:{address[1]}")
+
+    def _has_room(self, host: str) -> bool:
+        """Whether a connection from this address is accepted, for which one that has not logged in may be closed."""
+        most = self.limits.per_address
+        if most is None:
+            most = self.limits.connections if ip_address(host).is_loopback else (self.limits.connections + 1) // 2
+        for count, limit, text, own in (
+            (self._hosts[host], most, f"there are {most} connections from its address already", True),
+            (len(self.connections), self.limits.connections, f"there are {len(self.connections)} already", False),
+        ):
+            if count < limit:
+                continue
+            self.refused += 1
+            # The clients that are being disconnected come first, then the oldest ones.
+            stranger = min(
+                (one for one in self.connections if not one.accepted and (one.host == host or not own)),
+                key=lambda one: (not one.closing, one.heard_at),
+                default=None,
+            )
+            if stranger is None:
+                self._handler.sent_away("", f"{host}:", text)
+                return False
+            if not stranger.closing:
+                why = "it makes room for a new connection, as it has sent no CONNECT"
+                self._handler.sent_away("", stranger.address, f"disconnected: {why}")
+            stranger.drop("there is no room for it")
+            self._watch(stranger)
+        return True
 
     def _admit(self, sock: socket.socket, address: str) -> None:
         try:
@@ -220,6 +251,7 @@ class Server:
         connection = self._connection(sock, address, self.limits, self._handler, time.monotonic(), self._aliases)
         connection.changed = self._changed.add
         self.connections.add(connection)
+        self._hosts[connection.host] += 1
         self._changed.add(connection)
 
     def _pause_accepting(self) -> None:
@@ -292,6 +324,10 @@ class Server:
             connection.watched = wanted
         if connection.closing and not connection.lingers_until:
             self.connections.discard(connection)
+            self._count(connection)
+            self._hosts[connection.host] -= 1
+            if not self._hosts[connection.host]:
+                del self._hosts[connection.host]
             connection.sock.close()
 
     def _look_around(self, now: float) -> None:

@@ -140,6 +140,16 @@ def test_a_client_that_does_not_acknowledge_its_answer_holds_up_no_other(file: b
         silent.acknowledge(unacknowledged)
 
 
+def test_the_log_of_a_service_stays_short_however_often_clients_connect(caplog: pytest.LogCaptureFixture) -> None:
+    service = service_of(source=ENDPOINT, sink=ANSWERS)
+    with service:
+        for number in range(50):
+            with device(service) as client:
+                client.publish("ask/me", b'{"x": %d}' % number, 1)
+                client.take(1)
+    assert len([one for one in caplog.records if "lanes ended" in one.getMessage()]) < 10
+
+
 def test_a_sink_with_sources_gets_the_results_of_their_records_only() -> None:
     service = service_of(
         source=[{"type": "memory", "topic": one, "name": one, "codec": "json"} for one in ("pumps", "fans")],

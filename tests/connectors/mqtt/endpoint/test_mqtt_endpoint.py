@@ -234,6 +234,52 @@ def test_a_second_client_of_the_same_id_takes_over(serve: Serve) -> None:
             assert new[0].lane != old[0].lane
 
 
+def test_a_client_id_belongs_to_the_user_who_has_it(serve: Serve) -> None:
+    """Its answers go to the client id: nobody else may have it, not even when its user is not connected."""
+    _, source = serve(users={"press": "p", "saw": "s"})
+    for version in (MQTTv5, MQTTv311):
+        device_id = f"press-{version}"
+        with client(source, device_id, version=version, login=("press", "p")) as press:
+            with pytest.raises(ConnectionError, match=r"(?i)identifier"):
+                client(source, device_id, version=version, login=("saw", "s")).__enter__()
+            press.client.publish("t", b"mine", 1)
+            assert source.poll(1, 1 << 20, 30).extras_of(0)["user"] == "press"
+        with pytest.raises(ConnectionError, match=r"(?i)identifier"):
+            client(source, device_id, version=version, login=("saw", "s")).__enter__()
+        with client(source, device_id, version=version, login=("press", "p")):
+            pass
+
+
+def test_without_users_no_user_is_told_whatever_name_a_client_gives(serve: Serve) -> None:
+    _, source = serve()
+    with client(source, login=("root", "x")) as device:
+        device.client.publish("t", b"x", 1)
+        assert "user" not in source.poll(1, 1 << 20, 30).extras_of(0)
+
+
+def test_connections_that_never_log_in_make_room_for_those_that_do(serve: Serve) -> None:
+    _, source = serve(connections=20, users={"me": "secret"})
+    with client(source, "first", login=("me", "secret")) as first:
+        silent = [socket.create_connection(source.address) for _ in range(60)]
+        with client(source, "second", login=("me", "secret")):
+            assert first.ended.empty()
+            assert source.counts.connected == 2
+        for one in silent:
+            one.close()
+
+
+def test_one_address_has_no_more_connections_than_per_address(serve: Serve) -> None:
+    _, source = serve(per_address=2)
+    with client(source, "first") as first, client(source, "second") as second:
+        with pytest.raises((ConnectionError, OSError)):
+            client(source, "third", seconds=2).__enter__()
+        assert first.ended.empty()
+        assert second.ended.empty()
+    assert until(lambda: source.counts.connected == 0)
+    with client(source, "third"):
+        pass
+
+
 def test_only_topics_that_are_listened_to_are_taken_and_their_levels_have_names(serve: Serve) -> None:
     _, source = serve(topics=["factory/{line}/+"])
     with client(source, version=MQTTv5) as device:
