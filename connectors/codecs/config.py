@@ -1,17 +1,29 @@
-"""`CodecConfig`: the base of codecs' configurations, the fields of `codec: {type: NAME, ...}` in a service file."""
+"""`CodecConfig`: the base of codecs' configurations, the fields of `codec: {type: NAME, ...}` in a service file; and
+`PayloadFields`, what some of them say of payloads."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, PositiveInt, PrivateAttr
 
 from connectors.codec import Codec
-from connectors.codecs.payloadfields import PayloadFields
 from connectors.units import Size
 from pipelines.plugins.requirements import Requires
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadFields:
+    """The fields of payloads, as far as a schema or a list of columns states them."""
+
+    names: frozenset[str]
+    required: frozenset[str] = frozenset()
+    """Those without which no payload can be written."""
+    others: bool = False
+    """Whether a payload may have further fields."""
 
 
 class CodecConfig(BaseModel, ABC):

@@ -14,9 +14,8 @@ import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
 from connectors.codec import Codec, Decoded, Encoded
-from connectors.codecs.config import CodecConfig
+from connectors.codecs.config import CodecConfig, PayloadFields
 from connectors.codecs.onevalue import only_element
-from connectors.codecs.payloadfields import PayloadFields
 from connectors.codecs.rows import decode_mappings, encode_rows, payload_bytes
 from connectors.records import Records
 from connectors.units import Size

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from connectors.codecs.payloadfields import PayloadFields
+from connectors.codecs.config import PayloadFields
 from connectors.codecs.registry import codec_config, codec_of
 from connectors.config import SinkConfig, SourceConfig
 from connectors.outbox.wrapping import contents

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from connectors.codecs.config import CodecConfig
-from connectors.codecs.payloadfields import PayloadFields
+from connectors.codecs.config import CodecConfig, PayloadFields
 from connectors.codecs.registry import codec_config
 from connectors.config import SinkConfig
 from pipelines.definitions.graph import Graph

@@ -16,9 +16,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from connectors.codec import Codec, Decoded, Encoded
-from connectors.codecs.config import CodecConfig
+from connectors.codecs.config import CodecConfig, PayloadFields
 from connectors.codecs.onevalue import with_scalars
-from connectors.codecs.payloadfields import PayloadFields
 from connectors.codecs.plainrows import AS_OBJECTS, alike_rows, decoded_columns, decoded_rows, read_rows_of
 from connectors.codecs.rows import payload_bytes
 from connectors.codecs.schemas import avroschema

@@ -16,7 +16,7 @@ from decimal import Decimal, localcontext
 from typing import Any, Final, Literal
 from uuid import UUID
 
-from connectors.codecs.payloadfields import PayloadFields
+from connectors.codecs.config import PayloadFields
 from connectors.codecs.schemas.avroleaves import DAY
 from connectors.codecs.schemas.avrotree import (
     SAID,

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 from pydantic import Field, model_validator
 
 from connectors.codec import Decoded, Encoded
+from connectors.codecs.config import PayloadFields
 from connectors.codecs.onevalue import only_element
-from connectors.codecs.payloadfields import PayloadFields
 from connectors.codecs.registry import codec_of
 from connectors.codecs.rows import payload_bytes
 from connectors.codecs.schemas.config import REGISTRY_PACKAGES, RegistryConfig

@@ -9,8 +9,7 @@ from google.protobuf.message import DecodeError, EncodeError
 from pydantic import Field, model_validator
 
 from connectors.codec import Codec, Decoded, Encoded
-from connectors.codecs.config import CodecConfig
-from connectors.codecs.payloadfields import PayloadFields
+from connectors.codecs.config import CodecConfig, PayloadFields
 from connectors.codecs.plainrows import AS_OBJECTS, decode_plain, encode_plain
 from connectors.codecs.rows import payload_bytes
 from connectors.codecs.schemas import protobufschema
