@@ -112,6 +112,12 @@ class Browser(ABC):
         """The topics, of these, that a source with this regular expression reads."""
         return [topic for topic in topics if re.search(pattern, topic)]
 
+    def covering(self, template: str) -> str | None:
+        """What a reader reads to get the messages of all topics that are made from values by this text, such as
+        `alerts/{device}`; `None` where a reader has one topic only.
+        """
+        return None
+
     @abstractmethod
     def reader(self, topic: str, group: str) -> TopicReader:
         """A reader of the topic. Raises `MissingPackageError`."""

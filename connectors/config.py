@@ -195,6 +195,15 @@ class SourceConfig(ConnectorConfig):
         """The topics that it reads: names, or regular expressions that begin with ^; empty for one without topics."""
         return ()
 
+    @property
+    def sent_to(self) -> str | None:
+        """The topic to which records for it are sent, in which `{NAME}` stands for the value NAME of each record.
+
+        `None` if it reads several topics, or none is known.
+        """
+        names = self.topic_names
+        return names[0] if len(names) == 1 and not names[0].startswith("^") else None
+
     def reads(self, topic: str) -> bool:
         """Whether it reads the topic of this name."""
         return any(topic == one or (one.startswith("^") and re.search(one, topic)) for one in self.topic_names)

@@ -14,7 +14,7 @@ from connectors.browser import AT_ONCE, Browser, Mark, TopicReader
 from connectors.mqtt.client import MqttClientFields
 from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.protocol.packets import V5, Packet
-from connectors.mqtt.protocol.topics import TopicPatterns
+from connectors.mqtt.protocol.topics import TopicPatterns, covering
 from connectors.mqtt.session.choose import session
 from connectors.mqtt.session.inbound import PacketInbound
 from connectors.mqtt.session.settings import NEVER, Granted, Grants
@@ -70,6 +70,9 @@ class MqttBrowser(Browser):
             return f"{self._url}: {'; '.join(_of_source(config, granted, grants))}"
         granted, _ = self._look(self._source("check", ("#",), qos=0), subscribe=False)
         return f"{self._url}: {'; '.join(_of_sink(granted))}"
+
+    def covering(self, template: str) -> str:
+        return covering(template)
 
     def reader(self, topic: str, group: str) -> TopicReader:
         return MqttTopicReader(self._source(group, (topic,), qos=0), topic)

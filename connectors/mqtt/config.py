@@ -14,7 +14,7 @@ from connectors.mqtt.client import MqttClientFields
 from connectors.mqtt.columns import COLUMNS
 from connectors.mqtt.protocol.packets import Subscription
 from connectors.mqtt.protocol.reading import LARGEST
-from connectors.mqtt.protocol.topics import SHARE, TopicPatterns, matches, why_no_name
+from connectors.mqtt.protocol.topics import SHARE, TopicPatterns, levels_as_values, matches, why_no_name
 from connectors.mqtt.qos import Qos
 from connectors.mqtt.session.settings import Settings
 from connectors.units import Duration, OneOrMore, Size
@@ -173,6 +173,11 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
     def topic_names(self) -> tuple[str, ...]:
         """Its topic filters, as regular expressions where they have wildcards or named levels."""
         return tuple(_expression(topic) for topic in self.topics)
+
+    @property
+    def sent_to(self) -> str | None:
+        """As `SourceConfig.sent_to`: a named level is the value that `into` makes of it, else the value of its name."""
+        return levels_as_values(self.topics, self.into)
 
     def topic_extras(self, topic: str) -> Mapping[str, Any]:
         """The named levels of this topic; none where no filter matches it."""

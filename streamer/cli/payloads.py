@@ -37,6 +37,21 @@ ROOM: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class _Naming:
+    """The records' keys and topics, as far as they are made from values."""
+
+    key: Template | None
+    topic: Template | None
+
+    def constant(self, file: Path) -> list[bytes | None] | None:
+        """The key of a file that has no values. Raises `typer.BadParameter` if one is needed."""
+        for what, made in (("--key", self.key), ("the topic", self.topic)):
+            if made is not None and not made.constant:
+                raise typer.BadParameter(f"{file}: a raw file has no values for {what} '{made.text}'")
+        return None if self.key is None else [self.key.text.encode()]
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """Some records, ready to be sent."""
 
@@ -46,6 +61,8 @@ class Part:
     """Bytes of the files that they were."""
     headers: Sequence[Sequence[Header]] | None = None
     """Headers that the codec adds to the messages."""
+    topics: list[str] | None = None
+    """The topic of each record, where it is made from values."""
 
 
 def parts(
@@ -57,23 +74,34 @@ def parts(
     repeat: int,
     at_most: int,
     topic: str | None = None,
+    made: Template | None = None,
 ) -> Iterator[Part]:
     """The records of all files in order, `repeat` times, at most `at_most` in one part.
 
     `form` is `auto` or one of the formats; `setting` is the codec of `topic`, `key` a text that may name values.
-    Raises `typer.BadParameter` naming the file, and the record, that cannot be sent.
+    `made` makes the records' topics, if they have several. Raises `typer.BadParameter` naming the file, and the record,
+    that cannot be sent.
     """
     codec = codec_of(setting, topic=topic)
-    made = _key(key)
+    naming = _Naming(_key(key), made)
     forms = [(file, form_of(file) if form == "auto" else form) for file in files]
     for _ in range(repeat):
         for file, kind in forms:
             if kind == "raw":
-                yield Part([_content(file)], _constant(made, file), size_of(file))
+                yield Part([_content(file)], naming.constant(file), size_of(file))
             elif kind == "image":
-                yield _encoded(codec, _image(file), made, [file.name.encode()], file, size_of(file))
+                yield _encoded(codec, _image(file), naming, [file.name.encode()], file, size_of(file))
             else:
-                yield from _records(file, kind, codec, made, at_most)
+                yield from _records(file, kind, codec, naming, at_most)
+
+
+def template_of(topic: str) -> Template | None:
+    """The topic, if it is made from values. Raises `typer.BadParameter` for a stray brace."""
+    try:
+        made = template(topic)
+    except DefinitionError as error:
+        raise typer.BadParameter(f"the topic {error}") from error
+    return None if made.constant else made
 
 
 def form_of(file: Path) -> str:
@@ -93,7 +121,7 @@ def size_of(file: Path) -> int:
     return file.stat().st_size
 
 
-def _records(file: Path, kind: str, codec: Codec, key: Template | None, at_most: int) -> Iterator[Part]:
+def _records(file: Path, kind: str, codec: Codec, naming: _Naming, at_most: int) -> Iterator[Part]:
     reads = codec_of(CODECS_OF_FORMS[kind])
     source = FileSource(file, kind.removeprefix("konduit-"), name=str(file))
     source.open()
@@ -102,7 +130,7 @@ def _records(file: Path, kind: str, codec: Codec, key: Template | None, at_most:
             decoded = reads.decode(records, None)
             for row, error in decoded.failed.items():
                 raise _wrong(file, records, row, error, _over_lines(records.values[row]))
-            yield _encoded(codec, decoded.batch, key, None, file, records.byte_count, records)
+            yield _encoded(codec, decoded.batch, naming, None, file, records.byte_count, records)
     finally:
         source.close()
 
@@ -117,7 +145,7 @@ def _polled(source: FileSource, file: Path, at_most: int) -> Records:
 def _encoded(
     codec: Codec,
     batch: Batch,
-    key: Template | None,
+    naming: _Naming,
     keys: list[bytes | None] | None,
     file: Path,
     size: int,
@@ -126,12 +154,19 @@ def _encoded(
     encoded = codec.encode(batch)
     for row, error in encoded.failed.items():
         raise _wrong(file, records, row, error)
-    if key is not None:
-        texts, failures = key.texts(batch)
-        for row, error in failures.items():
-            raise _wrong(file, records, row, error)
-        keys = [text.encode() for text in texts]
-    return Part(encoded.values, keys, size, encoded.headers)
+    topics = None
+    if naming.key is not None:
+        keys = [text.encode() for text in _texts(naming.key, batch, file, records)]
+    if naming.topic is not None:
+        topics = _texts(naming.topic, batch, file, records)
+    return Part(encoded.values, keys, size, encoded.headers, topics)
+
+
+def _texts(made: Template, batch: Batch, file: Path, records: Records | None) -> list[str]:
+    texts, failures = made.texts(batch)
+    for row, error in failures.items():
+        raise _wrong(file, records, row, error)
+    return texts
 
 
 def _image(file: Path) -> Batch:
@@ -154,14 +189,6 @@ def _key(text: str | None) -> Template | None:
         return None if text is None else template(text)
     except DefinitionError as error:
         raise typer.BadParameter(f"--key: {error}") from error
-
-
-def _constant(key: Template | None, file: Path) -> list[bytes | None] | None:
-    if key is None:
-        return None
-    if not key.constant:
-        raise typer.BadParameter(f"{file}: a raw file has no values for --key '{key.text}'")
-    return [key.text.encode()]
 
 
 def _over_lines(line: object) -> str:

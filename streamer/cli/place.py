@@ -71,6 +71,8 @@ def place_of_sink(file: Path, name: str | None, topic: str | None, client: Mappi
     config, bus = _chosen(service, "sink", sinks, name, client)
     assert isinstance(config, SinkConfig)
     written = config.place if config.addressing is None else config.addressing.topic
+    if topic is None and "{" in written:
+        topic = bus.covering(written)
     if topic is None and (not written or "{" in written):
         raise DefinitionError(f'{file}: the sink "{config.label}" writes to {written}; --topic says which to read')
     codec = config.codec
@@ -86,10 +88,10 @@ def place_of_source(file: Path, name: str | None, topic: str | None, client: Map
     service = load(file)
     config, bus = _chosen(service, "source", service.sources, name, client)
     assert isinstance(config, SourceConfig)
-    names = config.topic_names
-    if topic is None and (len(names) != 1 or names[0].startswith("^")):
+    topic = topic or config.sent_to
+    if topic is None:
         raise DefinitionError(f'{file}: the source "{config.label}" reads {config.place}; --topic says which is meant')
-    return TopicPlace(topic or names[0], bus, config.codec)
+    return TopicPlace(topic, bus, config.codec)
 
 
 def _chosen(

@@ -41,7 +41,7 @@ class Case(Settings):
     key: str | None = None
     """The records' key."""
     topic: str | None = None
-    """The topic of the records. Needed if values are read from its name, the named levels of an MQTT source."""
+    """The topic of the records. Needed if values are read from its name, the named levels of an MQTT source, and the records do not hold these values themselves."""  # noqa: E501
     headers: dict[str, str] = {}  # noqa: RUF012 - pydantic copies it
     """The records' headers."""
     expect: dict[str, Any] | list[dict[str, Any]] | None = None

@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from connectors.config import SourceConfig
 from connectors.memory.config import MemorySinkConfig
 from connectors.message import Message
+from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.errors import DataError, DefinitionError, WireError, nearest
 from streamer.definition.service import Service
 from streamer.definition.settings import FailureSettings
+from streamer.routing.template import template
 from streamer.testing.cases import Case
 from streamer.testing.differences import differences
 from streamer.testing.running import DeadLetter, run
@@ -46,7 +49,7 @@ def tried(service: Service, case: Case, *, timeout: float = 60.0) -> Tried:
     try:
         report = run(
             _alone(service),
-            {source: _messages(case)},
+            {source: _messages(case, next(one for one in service.sources if one.label == source))},
             timeout=timeout,
             check=False,
             schemas={source: schema} if (schema := case.input_schema()) is not None else None,
@@ -78,10 +81,19 @@ def _alone(service: Service) -> Service:
     )
 
 
-def _messages(case: Case) -> list[Message]:
+def _messages(case: Case, source: SourceConfig) -> list[Message]:
     key = None if case.key is None else case.key.encode()
     headers = tuple((name, value.encode()) for name, value in case.headers.items())
-    return [Message(record, key, headers, topic=case.topic) for record in case.records()]
+    return [Message(record, key, headers, topic=case.topic or _topic(source, record)) for record in case.records()]
+
+
+def _topic(source: SourceConfig, record: Data | bytes) -> str | None:
+    """The topic of a record whose values it is made from; `None` if it is not made from values, or lacks some."""
+    sent_to = source.sent_to
+    if sent_to is None or "{" not in sent_to or isinstance(record, bytes):
+        return None
+    (topic,), failures = template(sent_to).texts(Batch.of([record]))
+    return None if failures else topic
 
 
 def _of_failures(case: Case, dead: list[DeadLetter]) -> list[str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, field_validator, model_validator
 
 from connectors.config import Addressing, LocalPath, SinkConfig, SourceConfig
 from connectors.mqtt.protocol.reading import LARGEST
-from connectors.mqtt.protocol.topics import SHARE, TopicPatterns
+from connectors.mqtt.protocol.topics import SHARE, TopicPatterns, levels_as_values
 from connectors.mqtt.qos import Qos
 from connectors.units import Duration, OneOrMore, Size
 from pipelines.errors import DefinitionError
@@ -126,6 +126,15 @@ class MqttEndpointSourceConfig(SourceConfig):
     def topic_names(self) -> tuple[str, ...]:
         """Its topic filters, with the names of their levels."""
         return self.topics
+
+    @property
+    def sent_to(self) -> str | None:
+        """As `SourceConfig.sent_to`: a named level is the value that `into` makes of it, else the value of its name."""
+        return levels_as_values(self.topics, self.into)
+
+    def topic_extras(self, topic: str) -> Mapping[str, Any]:
+        """The named levels of this topic; none where no filter matches it."""
+        return {f"levels.{name}": level for name, level in TopicPatterns(self.topics).levels(topic).items()}
 
     @property
     def place(self) -> str:

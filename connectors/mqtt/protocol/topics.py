@@ -62,6 +62,34 @@ def shared(filter: str) -> tuple[str | None, str]:
     return group, inner
 
 
+def levels_as_values(patterns: Sequence[str], into: Mapping[str, str]) -> str | None:
+    """The pattern, if it is the only one and has no wildcards, with each named level by the name of the value that
+    `into` makes of it: `site/{device}` is `site/{id}` with `{levels.device: id}`.
+    """
+    levels = patterns[0].split("/")
+    if len(patterns) != 1 or "+" in levels or "#" in levels:
+        return None
+    named = [_NAMED.fullmatch(level) for level in levels]
+    values = [None if name is None else into.get(f"levels.{name[1]}", name[1]) for name in named]
+    return "/".join(level if value is None else f"{{{value}}}" for level, value in zip(levels, values, strict=True))
+
+
+def covering(template: str) -> str:
+    """The filter of all topics that are made from this text: `alerts/{device}` gives `alerts/+`.
+
+    A record's topic may have several levels, so that all levels from it on are covered.
+    """
+    levels: list[str] = []
+    for level in re.split(r"/(?![^{]*\})", template):
+        if "{" not in level:
+            levels.append(level)
+        elif "{record.topic}" in level:
+            return "/".join([*levels, "#"])
+        else:
+            levels.append("+")
+    return "/".join(levels)
+
+
 def matches(filter: str, topic: str) -> bool:
     """Whether a (valid) topic name is matched by a (valid) filter, shared or not.
 

@@ -63,6 +63,7 @@ def send(
     """Send the records in files to a topic, and wait until the brokers have confirmed them.
 
     With a service file, its brokers, login, topic and codec are used: the records go to the topic of its source.
+    A topic may be made from values: site/{device}/telemetry. So are the named levels of an MQTT source.
 
     JSON lines are plain JSON, one record a line; with --format konduit-jsonl they are in Konduit's form. An image
     becomes the value `image`. With --format raw each file is one record, its bytes unchanged. Ctrl-C stops the
@@ -72,7 +73,7 @@ def send(
 
     from pipelines.errors import nearest
     from streamer.cli.folder import import_from_here
-    from streamer.cli.payloads import parts, size_of
+    from streamer.cli.payloads import parts, size_of, template_of
     from streamer.cli.place import place_named, place_of_source
     from streamer.cli.signals import draining
     from streamer.cli.terminal import counted, quiet, say, say_json, warn
@@ -86,9 +87,11 @@ def send(
     browser, setting, topic = place.bus, place.codec, place.topic
     # A sink waits for brokers that are away; here a person is waiting for the sink.
     known = browser.topics()
-    if browser.lists_topics and topic not in known:
+    made = template_of(topic)
+    if browser.lists_topics and made is None and topic not in known:
         warn(f'there was no topic "{topic}"{nearest(topic, known)}; brokers that create topics by themselves do so now')
-    sink = browser.sink(topic, "send")
+    # Messages that name their topics need none of the sink's.
+    sink = browser.sink(topic if made is None else "", "send")
     stop = threading.Event()
     kept = Rate(rate)
     sent = 0
@@ -96,7 +99,7 @@ def send(
     with draining(stop.set), _progress_of(total) as advance:
         sink.open()
         try:
-            for part in parts(files, form, setting, key, repeat=repeat, at_most=kept.at_once, topic=topic):
+            for part in parts(files, form, setting, key, repeat=repeat, at_most=kept.at_once, topic=topic, made=made):
                 if stop.is_set():
                     break
                 _send(sink, part, headers)
@@ -140,7 +143,13 @@ def _send(sink: Sink, part: Part, headers: list[Header]) -> None:
 
     count = len(part.values)
     given = [headers] * count if part.headers is None else [[*own, *headers] for own in part.headers]
-    messages = Messages(np.arange(count, dtype=np.int64), part.values, part.keys, given if any(given) else None)
+    messages = Messages(
+        np.arange(count, dtype=np.int64),
+        part.values,
+        part.keys,
+        given if any(given) else None,
+        topics=part.topics,
+    )
     for error in sink.send(messages, time.monotonic() + FULL).values():
         raise error
 

@@ -260,3 +260,76 @@ def test_a_letter_that_asks_for_what_mqtt_cannot_carry_is_kept(
     assert report["sent"] == 1
     (reason,) = report["failed"]
     assert re.search(why, reason)
+
+
+PER_DEVICE = """
+source: {{type: mqtt, url: "{url}", topics: "site/{{device}}/telemetry", codec: json, into: {{levels.device: id}}}}
+pipeline: []
+sink: {{type: mqtt, url: "{url}", topic: "alerts/{{id}}", topics: ["^alerts/"], codec: json, name: alert}}
+dead_letter: {{type: memory, topic: dead}}
+"""
+
+
+def test_records_of_many_devices_are_sent_and_tapped_with_one_command(
+    cli: Any, broker: FaultyMqtt, tmp_path: Path
+) -> None:
+    """`send` makes each record's topic from its values, and `tap` reads all topics that a sink makes."""
+    file, records = tmp_path / "dev.yaml", tmp_path / "r.jsonl"
+    file.write_text(PER_DEVICE.format(url=broker.url))
+    records.write_text('{"id": "a", "x": 1}\n{"id": "b", "x": 2}\n{"id": 7, "x": 3}\n')
+    ended: list[Any] = []
+    thread = threading.Thread(target=lambda: ended.append(cli("tap", file, "--json", "--count", "3")))
+    thread.start()
+    assert until(lambda: any(name.startswith("streamer-tap") for name in broker.clients))
+    with MqttClient(broker.host, broker.port) as client, streamer.load(file):
+        client.subscribe("site/#", 1)
+        sent = cli("send", file, records)
+        assert sent.code == 0, sent.err
+        assert [one.topic for one in client.take(3)] == [f"site/{device}/telemetry" for device in ("a", "b", "7")]
+        assert until(lambda: not thread.is_alive())
+    thread.join()
+    shown = [json.loads(line)["topic"] for line in ended[0].out.splitlines()]
+    assert sorted(shown) == ["alerts/7", "alerts/a", "alerts/b"]
+
+
+def test_a_record_without_the_value_of_its_topic_is_named_with_its_line(
+    cli: Any, broker: FaultyMqtt, tmp_path: Path
+) -> None:
+    records = tmp_path / "r.jsonl"
+    records.write_text('{"device": "a"}\n{"x": 2}\n')
+    ended = cli("send", "site/{device}", records, "-b", broker.url, "--codec", "json")
+    assert ended.code == 2
+    assert "r.jsonl:2" in ended.err
+    assert '"device"' in ended.err
+
+
+def test_a_case_needs_no_topic_where_its_record_has_the_values(cli: Any, tmp_path: Path) -> None:
+    file, case = tmp_path / "dev.yaml", tmp_path / "case.yaml"
+    file.write_text(
+        PER_DEVICE.format(url="mqtt://127.0.0.1:1").replace("levels.device: id", "levels.device: id, topic: t")
+    )
+    case.write_text("input: {id: a, x: 1}\nexpect: {id: a, x: 1, t: site/a/telemetry}\n")
+    ended = cli("test", file, case)
+    assert ended.code == 0, ended.out + ended.err
+
+
+def test_topics_of_kafka_are_made_from_values_too(cli: Any, mock_kafka: MockKafka, tmp_path: Path) -> None:
+    records = tmp_path / "r.jsonl"
+    records.write_text('{"device": "a"}\n{"device": "b"}\n')
+    sent = cli("send", "made.{device}", records, "-b", mock_kafka.bootstrap, "--codec", "json")
+    assert sent.code == 0, sent.err
+    assert "there was no topic" not in sent.err
+    for device in ("a", "b"):
+        shown = cli(
+            "tap",
+            f"made.{device}",
+            "-b",
+            mock_kafka.bootstrap,
+            "--codec",
+            "json",
+            "--from",
+            "earliest",
+            "--json",
+            "-n1",
+        )
+        assert json.loads(shown.out)["topic"] == f"made.{device}"

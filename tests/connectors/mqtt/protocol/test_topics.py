@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.mqtt.protocol.topics import TopicPattern, TopicPatterns, matches, shared, why_no_filter, why_no_name
+from connectors.mqtt.protocol.topics import (
+    TopicPattern,
+    TopicPatterns,
+    covering,
+    matches,
+    shared,
+    why_no_filter,
+    why_no_name,
+)
 
 
 @pytest.mark.parametrize("topic", ["a", "/", "//", "a//b", "$SYS/x", " ", "ü/ß", "{a}", "x" * 65_535])
@@ -129,3 +137,18 @@ def test_the_cache_of_topics_is_bounded() -> None:
     for number in range(70_000):
         assert patterns.levels(str(number)) == {"x": str(number)}
     assert len(patterns._known) <= 65_536
+
+
+@pytest.mark.parametrize(
+    ("template", "filter"),
+    [
+        ("alerts/{device}", "alerts/+"),
+        ("{line}/x-{device}/{a}{b}/end", "+/+/+/end"),
+        ("{record.topic}-out", "#"),
+        ("answers/{record.topic}/x", "answers/#"),
+        ("a/{record.levels.device}", "a/+"),
+        ("plain/topic", "plain/topic"),
+    ],
+)
+def test_a_filter_covers_all_topics_that_are_made_from_values(template: str, filter: str) -> None:
+    assert covering(template) == filter
