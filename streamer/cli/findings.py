@@ -34,7 +34,17 @@ from pipelines.steps import (
 )
 from streamer.agent.assembly import build
 from streamer.cli.commands.run import described
-from streamer.cli.resultkeys import StepKeys, at_steps, lacking, misfits, of_input, of_results, unfilled, written
+from streamer.cli.resultkeys import (
+    StepKeys,
+    at_steps,
+    lacking,
+    misfits,
+    of_input,
+    of_results,
+    unfilled,
+    with_inner,
+    written,
+)
 from streamer.definition.circles import circle
 from streamer.definition.hotpaths import in_words
 from streamer.definition.nocode import refused
@@ -82,6 +92,7 @@ def examined(service: Service) -> Examined:
     Of a service that may not run code, parts that would are not tried, and are wrong.
     """
     steps: dict[str, StepKeys] = {}
+    parts = list(walk(service.sequence()))
     refusals = refused(service)
 
     def tried(part: str, look: Callable[[], str]) -> Finding:
@@ -93,10 +104,11 @@ def examined(service: Service) -> Examined:
     findings = [tried(f"source {config.label}", partial(_source, config, service)) for config in service.sources]
     findings += [
         tried(f"step {part.name}", partial(_part, part, replace(context, base=part.base), service, steps))
-        for part in walk(service.sequence())
+        for part in parts
         # Other parts are checked with the step that they are in.
         if isinstance(part.what, (Step, GraphStep, Trigger))
     ]
+    known = with_inner(parts, steps)
     findings += [tried(f"sink {config.label}", partial(_sink, config, service)) for config in service.sinks]
     dead = "failures" if service.dead_letter is None else f"sink {service.dead_letter.label}"
     findings.append(replace(tried(dead, lambda: _failures(service)), part="failures"))
@@ -104,14 +116,14 @@ def examined(service: Service) -> Examined:
     findings += _together(service)
     if not refusals:
         # Schemas in files that the service may not read are not read for it.
-        findings += keys_at_odds(service, steps)
+        findings += keys_at_odds(service, known)
     findings.append(found("hot path", lambda: _hot_paths(service)))
     findings.append(_batch(service))
     findings.append(Finding("delivery", True, _delivery(service)))
     if service.control is not None:
         guarded = "" if service.control.token is None else ", metrics only with the token"
         findings.append(Finding("control", True, f"metrics and health on http://{service.control.listen}{guarded}"))
-    return Examined(findings, steps)
+    return Examined(findings, known)
 
 
 def keys_at_odds(service: Service, steps: Mapping[str, StepKeys], *, ask: bool = False) -> list[Finding]:

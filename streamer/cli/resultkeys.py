@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from connectors.codecs.config import CodecConfig, PayloadFields
 from connectors.codecs.registry import codec_config
 from connectors.config import SinkConfig
 from pipelines.definitions.graph import Graph
 from pipelines.definitions.pipeline import Pipeline
+from pipelines.definitions.walk import Part
 from pipelines.errors import nearest
-from pipelines.steps import AnyOf, GraphStep, Merge, Switch, SwitchOutput
+from pipelines.steps import AnyOf, GraphStep, Merge, PipelineStep, Step, Switch, SwitchOutput
 from streamer.definition.service import Service
 from streamer.routing.template import template
 
@@ -50,6 +52,15 @@ class StepKeys:
         if self.gives is None:
             return Keys()
         return before.plus(self.gives) if self.keeps else Keys(self.gives, self.gives)
+
+    def then(self, other: StepKeys) -> StepKeys:
+        """What this step and the other one behind it do together."""
+        own = self.gives or frozenset()
+        later = other.needs - own if self.keeps and self.gives is not None else frozenset()
+        if other.gives is None or (other.keeps and self.gives is None):
+            return StepKeys(self.needs | later, None, False)
+        gives = own | other.gives if other.keeps else other.gives
+        return StepKeys(self.needs | later, gives, self.keeps and other.keeps)
 
 
 def of_input(service: Service, *, ask: bool = False) -> Keys:
@@ -128,6 +139,18 @@ def lacking(needs: frozenset[str], there: Keys) -> str | None:
         return None
     hint = nearest(absent[0], there.possible)
     return f"it needs {_quoted(absent)}, but records have {_listed(there.possible)} here{hint}"
+
+
+def with_inner(parts: Sequence[Part], steps: Mapping[str, StepKeys]) -> dict[str, StepKeys]:
+    """These steps, and PIPELINE steps of whose steps something is known; those inside have names as `outer/inner`."""
+    found = dict(steps)
+    for part in reversed(parts):
+        if not isinstance(part.what, PipelineStep):
+            continue
+        inner = [one for one in parts if one.name.rpartition("/")[0] == part.name]
+        if inner and all(isinstance(one.what, Step) and not one.inputs and one.name in found for one in inner):
+            found[part.name] = reduce(StepKeys.then, (found[one.name] for one in inner))
+    return found
 
 
 def of_results(service: Service, given: Keys, made: Keys) -> Keys:

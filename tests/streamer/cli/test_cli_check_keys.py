@@ -134,6 +134,22 @@ def test_what_a_function_gives_is_not_guessed(checked: Any) -> None:
     assert checked(pipeline=pipeline, sink={"codec": avro("risk")}) == []
 
 
+def test_the_steps_of_a_pipeline_inside_count_too(checked: Any) -> None:
+    features = {"@type": "FEATURES", "fields": ["a", "y"], "output": "x"}
+    inside: dict[str, Any] = {"@type": "PIPELINE", "pipeline": {"steps": DIGITS}}
+    found = dict(checked(pipeline=[inside], sink={"codec": avro("prob", "label")}))
+    assert 'has no field "index", "probabilities"' in found["sink memory"]
+    source = {"type": "memory", "topic": "in", "codec": {"type": "csv", "names": ["a", "b"]}}
+    score = {"@type": "FEATURES", "fields": ["b"], "output": "y"}
+    deep = {
+        "@type": "PIPELINE",
+        "pipeline": {"steps": [{"@type": "PIPELINE", "pipeline": {"steps": [score]}}, features]},
+    }
+    assert checked(source=source, pipeline=[deep], sink={"codec": {"type": "csv", "names": ["a", "b", "x", "y"]}}) == []
+    found = dict(checked(source=source, pipeline=[{"@type": "PIPELINE", "pipeline": {"steps": [features]}}]))
+    assert found["step 0:PIPELINE"].startswith('it needs "y", but records have a, b here')
+
+
 def test_branches_of_a_graph_add_up(checked: Any) -> None:
     pipeline = {
         "outputStep": "both",
