@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -24,7 +24,11 @@ from connectors.sink import Sink, TransactionalSink
 from connectors.source import Source
 from connectors.units import OneOrMore
 from pipelines.errors import DefinitionError, nearest
+from pipelines.harmless import refused_options
 from pipelines.plugins.requirements import Requires, required
+
+if TYPE_CHECKING:
+    from connectors.codecs.config import CodecConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +89,27 @@ class ConnectorConfig(BaseModel, ABC):
     def file_keys(self) -> Mapping[str, Path]:
         """The files, folders and patterns of files that it reads or writes, by the key that names each: all fields that
         hold a path (`LocalPath`), those of the codec included. Under `--no-code` each has to be allowed."""
-        found = _paths(self, "")
+        return {name: path for key, config in self._parts() for name, path in _paths(config, key).items()}
+
+    @property
+    def option_keys(self) -> Mapping[str, str]:
+        """The options of its libraries that may do more than reading and writing records, by the key of each, and why
+        `--no-code` refuses it: all options that its fields, and those of the codec, do not mark as
+        `pipelines.harmless.Harmless`."""
+        return {name: why for key, config in self._parts() for name, why in refused_options(config, key).items()}
+
+    def _parts(self) -> Iterator[tuple[str, BaseModel]]:
+        """Its fields, those of its codec and of the codecs inside that, each with the key that they are below."""
+        yield "", self
         if isinstance(self.codec, dict):
             # The registry needs this module.
             from connectors.codecs.registry import codec_config
 
-            codec, key = codec_config(self.codec), "codec."
-            found |= _paths(codec, key)
-            while codec.wrapped is not None:
-                codec, key = codec.wrapped, f"{key}codec."
-                found |= _paths(codec, key)
-        return found
+            codec: CodecConfig | None = codec_config(self.codec)
+            key = "codec"
+            while codec is not None:
+                yield key, codec
+                codec, key = codec.wrapped, f"{key}.codec"
 
     @property
     def identity_keys(self) -> tuple[str, ...]:
@@ -342,7 +356,7 @@ class SinkConfig(ConnectorConfig):
 
 def _paths(value: object, key: str) -> dict[str, Path]:
     if isinstance(value, Path):
-        return {key.removesuffix("."): value}
+        return {key: value}
     inside: Iterable[tuple[object, object]] = ()
     if isinstance(value, BaseModel):
         inside = ((name, getattr(value, name)) for name in type(value).model_fields)
@@ -350,4 +364,6 @@ def _paths(value: object, key: str) -> dict[str, Path]:
         inside = value.items()
     elif isinstance(value, (list, tuple, set, frozenset)):
         inside = enumerate(value)
-    return {name: path for part, one in inside for name, path in _paths(one, f"{key}{part}.").items()}
+    return {
+        name: path for part, one in inside for name, path in _paths(one, f"{key}.{part}" if key else str(part)).items()
+    }

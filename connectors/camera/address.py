@@ -16,13 +16,11 @@ _GENERATORS: Final = frozenset(
     [
         "allrgb",
         "allyuv",
-        "cellauto",
         "color",
         "colorchart",
         "colorspectrum",
         "gradients",
         "haldclutsrc",
-        "life",
         "mandelbrot",
         "mptestsrc",
         "nullsrc",
@@ -39,7 +37,8 @@ _GENERATORS: Final = frozenset(
         "zoneplate",
     ]
 )
-"""Filters of libavfilter that generate pictures without input. Others, such as `movie`, could read any file."""
+"""Filters of libavfilter that generate pictures without input. Others could read any file: `movie`, and `life` and
+`cellauto`, which may begin with the content of one."""
 _SAID_IN_PATH: Final = re.compile(r"(?i)((?:pass(?:word)?|pwd|token|secret|key)=)([^&/;_]*)")
 """Some cameras take their login in the path: /user=admin&password=1234&channel=1."""
 _MASK: Final = "**********"
@@ -113,6 +112,11 @@ class Address:
     def path(self) -> Path | None:
         """The file or folder that is read; `None` if none is."""
         return None if self.live else Path(self.target)
+
+    @property
+    def place(self) -> Path | None:
+        """The file, folder or device of this machine that is read; `None` if none is."""
+        return Path(self.target) if self.kind is Kind.DEVICE else self.path
 
     @property
     def options(self) -> Mapping[str, str]:

@@ -27,6 +27,7 @@ from pydantic import (
 from connectors.browser import Browser
 from connectors.camera.address import Address, Kind, address
 from connectors.camera.camera import Settings
+from connectors.camera.options import INPUT_FORMATS, INPUT_OPTIONS, check_never_set
 from connectors.camera.picturefolder import pictures
 from connectors.camera.source import COLUMNS, CameraSource
 from connectors.camera.video import Opening
@@ -90,7 +91,7 @@ class CameraFields(BaseModel):
     """The user name, if it is not in the URL."""
     password: SecretStr | None = None
     """The password. It may contain any character, without the escapes that a URL needs. It needs `username`."""
-    format: str | None = None
+    format: Annotated[str | None, INPUT_FORMATS] = None
     """The name of the format in libav, where libav cannot detect it or takes too long: mpjpeg begins a second earlier if a camera gives a picture a second; mjpeg finds the pictures of HTTP cameras whose headers are wrong; avfoundation and dshow are the cameras of other systems."""  # noqa: E501
     transport: Literal["tcp", "udp"] = "tcp"
     """How RTSP sends pictures. UDP loses packets, and so parts of pictures."""
@@ -124,12 +125,26 @@ class CameraFields(BaseModel):
     """How much the camera's clock may differ from this machine's. Beyond that, and with 0, pictures have the time of their receipt."""  # noqa: E501
     max_pixels: PositiveInt = 40_000_000
     """The most pixels of a picture, width times height; larger pictures are refused before they are decoded."""
-    options: dict[
-        str, Annotated[SecretStr, BeforeValidator(_as_text, json_schema_input_type=str | int | float | bool)]
+    options: Annotated[
+        dict[str, Annotated[SecretStr, BeforeValidator(_as_text, json_schema_input_type=str | int | float | bool)]],
+        INPUT_OPTIONS,
     ] = {}
-    """Options of libav that have no field of their own: rtsp_flags, user_agent, headers, framerate of a device, ... They override those that the other fields set. libav ignores unknown names without a word, so check the spelling. Their values are not shown in logs."""  # noqa: E501
+    """Options of libav that have no field of their own: rtsp_flags, user_agent, headers, framerate of a device, ... They override those that the other fields set, but for protocol_whitelist and graph, which nothing overrides. libav ignores unknown names without a word, so check the spelling. Their values are not shown in logs."""  # noqa: E501
 
     _address: Address = PrivateAttr()
+
+    @field_validator("options")
+    @classmethod
+    def _none_that_is_never_set(cls, options: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        check_never_set(options)
+        return options
+
+    @field_validator("format")
+    @classmethod
+    def _no_filters(cls, format: str | None) -> str | None:
+        if format == "lavfi":
+            raise ValueError("lavfi is said by the url alone: lavfi:testsrc2")
+        return format
 
     @model_validator(mode="after")
     def _of_this_kind(self, info: ValidationInfo) -> Self:
@@ -277,8 +292,8 @@ class CameraSourceConfig(SourceConfig):
 
     @property
     def file_keys(self) -> Mapping[str, Path]:
-        """The files and folders among its cameras, besides those of the codec."""
-        paths = {f"cameras.{name}.url": camera.address.path for name, camera in self.cameras.items()}
+        """The files, folders and devices among its cameras, besides those of the codec."""
+        paths = {f"cameras.{name}.url": camera.address.place for name, camera in self.cameras.items()}
         return {**super().file_keys, **{key: path for key, path in paths.items() if path is not None}}
 
     def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:

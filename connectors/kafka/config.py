@@ -23,6 +23,7 @@ from connectors.config import Addressing, ConnectorConfig, SinkConfig, SourceCon
 from connectors.kafka.client.hints import checked_bootstrap
 from connectors.kafka.client.internaltopics import reads
 from connectors.kafka.client.properties import (
+    FREE,
     OF_SINKS,
     OF_SOURCES,
     QUEUE,
@@ -126,7 +127,7 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
     """How long the service keeps partitions that are taken away (a rebalance), to finish their records in flight; at most 20 % of `max.poll.interval.ms`."""  # noqa: E501
     max_fetch: Annotated[Size, Field(ge=1024, le=1_000_000_000)] = 4 << 20
     """The most bytes of one fetch from all partitions of a broker, as they are transferred; a producer's batch that is larger comes alone. Compressed batches grow when they are unpacked: see [bounds](delivery.md#bounds)."""  # noqa: E501
-    client: Client = Field(default={})
+    client: Annotated[Client, FREE] = Field(default={})
     """Any property of librdkafka, such as `security.protocol`; `oauth_cb` may name a function as module:function."""
     reset: Position | None = None
     """Sets the group to this position at each start, before anything is read, whatever it has committed. The service does not start while the group has other members."""  # noqa: E501
@@ -265,7 +266,7 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
     """Largest message, counted before compression with its key and headers; one that is larger is refused alone. The topic's `max.message.bytes` has to allow it too. By default the default limit of topics; for dead letters 16 MiB."""  # noqa: E501
     timeout: Annotated[Duration, Field(gt=0)] = 120.0
     """How long the service waits for a deleted topic before it stops. If the field is set, a message that is unconfirmed for so long counts as lost: its record comes again, even after results of later records. Otherwise messages wait as long as it takes."""  # noqa: E501
-    client: Client = Field(default={})
+    client: Annotated[Client, FREE] = Field(default={})
     """Any property of librdkafka, such as `security.protocol`; `oauth_cb` may name a function as module:function."""
 
     @field_validator("client")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, PositiveInt, SecretStr, ValidationInfo, field_validator, model_validator
 
+from connectors.camera.options import ENCODER_OPTIONS, ENCODERS
 from connectors.config import LocalPath, SinkConfig, SourceConfig
 from connectors.units import Duration, Size
 from connectors.view.board import Board
@@ -110,9 +111,11 @@ class VideoSinkConfig(ShownConfig):
     """The largest width of the video, in pixels."""
     fps: Annotated[float, Field(gt=0, le=240)] = 15.0
     """The rate that the encoder assumes, in pictures a second. Each picture keeps its own time."""
-    encoder: str = "libx264"
+    encoder: Annotated[str, ENCODERS] = "libx264"
     """FFmpeg's name of the encoder."""
-    options: dict[str, str] = Field(default={"preset": "veryfast", "tune": "zerolatency", "crf": "25"})
+    options: Annotated[dict[str, str], ENCODER_OPTIONS] = Field(
+        default={"preset": "veryfast", "tune": "zerolatency", "crf": "25"}
+    )
     """FFmpeg's options of the encoder."""
     queue: Annotated[int, Field(ge=1, le=1000)] = 16
     """The most pictures of a camera that wait for the encoder; beyond that the sink is full."""

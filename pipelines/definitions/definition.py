@@ -20,7 +20,7 @@ from pipelines.definitions.graph import INPUT_KEY, Graph
 from pipelines.definitions.pipeline import Pipeline
 from pipelines.definitions.problems import Problems
 from pipelines.definitions.sequence import Sequence
-from pipelines.definitions.typereader import Reading, kind_of, read_typed, read_typed_of
+from pipelines.definitions.typereader import Reading, Refused, kind_of, none_refused, read_typed, read_typed_of
 from pipelines.definitions.validation import Unknown, nearest_or_known, warn_unknown
 from pipelines.definitions.wiring import Node, WiringError
 from pipelines.errors import DefinitionError, nearest
@@ -41,14 +41,21 @@ CONFIGURATION_KEYS = frozenset((*_CONFIGURATION_FIELDS, *map(to_camel, _CONFIGUR
 """Konduit Serving's keys beside the pipeline in an `InferenceConfiguration`, its file of a server."""
 
 
-def load(path: str | PathLike[str], *, unknown: Unknown = "error", registry: Registry | None = None) -> Pipeline:
+def load(
+    path: str | PathLike[str],
+    *,
+    unknown: Unknown = "error",
+    registry: Registry | None = None,
+    refused: Refused = none_refused,
+) -> Pipeline:
     """The pipeline that a JSON or YAML file defines; relative paths in it start at the file's folder.
 
     Of a Konduit Serving configuration (`InferenceConfiguration`, of any protocol) it is the pipeline inside. With
-    `unknown="warn"` unknown keys are ignored with an `UnknownKeyWarning`. Raises `DefinitionError`.
+    `unknown="warn"` unknown keys are ignored with an `UnknownKeyWarning`. `refused` says of each further file that the
+    definition names as a pipeline why it may not be read (`None`: it may). Raises `DefinitionError`.
     """
     base = Path(path).absolute().parent
-    return read_pipeline(read_document(path), base=base, unknown=unknown, registry=registry)
+    return read_pipeline(read_document(path), base=base, unknown=unknown, registry=registry, refused=refused)
 
 
 def loads(
@@ -68,16 +75,20 @@ def read_pipeline(
     base: str | PathLike[str] | None = None,
     unknown: Unknown = "error",
     registry: Registry | None = None,
+    refused: Refused = none_refused,
 ) -> Pipeline:
-    """The pipeline that a document, or a part of one (`document.at("pipeline")`), defines. Raises `DefinitionError`."""
+    """The pipeline that a document, or a part of one (`document.at("pipeline")`), defines; `refused` as in `load`.
+    Raises `DefinitionError`."""
     folder = None if base is None else Path(base)
-    return _read(document, Reading(registry or default_registry(), unknown, folder, _read_part))
+    return _read(document, Reading(registry or default_registry(), unknown, folder, _read_part, refused=refused))
 
 
 def _read(document: Document, reading: Reading) -> Pipeline:
     data = document.data
     if not isinstance(data, dict):
-        raise document.error((), f'a pipeline is a mapping with "steps", not {kind_of(data)}')
+        # A file that is no definition may hold secrets: its content is not shown.
+        kind = kind_of(data) if document.prefix or data is None or isinstance(data, list) else "a single value"
+        raise document.error((), f'a pipeline is a mapping with "steps", not {kind}')
     if _is_configuration(data):
         return _read(document.at(PIPELINE_KEY), reading)
     _check_kind(document, data)
@@ -100,6 +111,8 @@ def _read_part(document: Document, reading: Reading) -> Pipeline | str:
     path = ((reading.base or Path.cwd()) / document.data).absolute()
     if path in reading.files:
         raise document.error((), "is a file that this pipeline is itself part of")
+    if (why := reading.refused(path)) is not None:
+        raise document.error((), why)
     try:
         _read(read_document(path), replace(reading, base=path.parent, files=(*reading.files, path)))
     except DefinitionError as error:

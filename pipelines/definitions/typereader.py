@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 Kind = TypeVar("Kind", bound=Typed)
 
 
+Refused = Callable[[Path], str | None]
+"""Why a file may not be read; `None` if it may."""
+
+
+def none_refused(file: Path) -> str | None:
+    """Refuses no file."""
+    return None
+
+
 @dataclass(frozen=True)
 class Reading:
     """How definitions are read."""
@@ -36,6 +45,8 @@ class Reading:
     """Reads the pipeline of a step."""
     files: tuple[Path, ...] = ()
     """The files that lead here, from step to pipeline."""
+    refused: Refused = none_refused
+    """Which files may not be read."""
 
 
 def read_typed(document: Document, base: type[Kind], reading: Reading) -> Kind:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pipelines.definitions.asynchronous import TRIGGER_KEY, Async
 from pipelines.definitions.graph import Graph
 from pipelines.definitions.pipeline import Pipeline
+from pipelines.definitions.typereader import Refused, none_refused
+from pipelines.errors import DefinitionError
 from pipelines.steps import Typed
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +27,22 @@ class Part:
     """The names of its inputs, if it is a step of a graph."""
 
 
-def walk(pipeline: Pipeline) -> Iterator[Part]:
+def walk(pipeline: Pipeline, *, refused: Refused = none_refused) -> Iterator[Part]:
     """The parts of a pipeline in their order, each before the parts inside it; definitions in other files are read.
 
-    Raises `DefinitionError` for a file that is wrong.
+    Raises `DefinitionError` for a file that is wrong, or `refused`.
     """
-    yield from _walk(pipeline, Path.cwd(), "")
+    yield from _walk(pipeline, Path.cwd(), "", refused)
 
 
-def _walk(pipeline: Pipeline, base: Path, outer: str) -> Iterator[Part]:
+def _walk(pipeline: Pipeline, base: Path, outer: str, refused: Refused) -> Iterator[Part]:
     base = base if pipeline.base is None else pipeline.base
     if isinstance(pipeline, Async):
         yield Part(outer + TRIGGER_KEY, pipeline.trigger, base)
         pipeline = pipeline.pipeline
     for part in _steps(pipeline, base, outer):
         yield part
-        yield from _inside(part)
+        yield from _inside(part, refused)
 
 
 def _steps(pipeline: Pipeline, base: Path, outer: str) -> list[Part]:
@@ -53,21 +51,23 @@ def _steps(pipeline: Pipeline, base: Path, outer: str) -> list[Part]:
     return [Part(outer + name, step, base) for name, step in pipeline.named_steps()]
 
 
-def _inside(part: Part) -> Iterator[Part]:
+def _inside(part: Part, refused: Refused) -> Iterator[Part]:
     for field, kind in part.what.parts.items():
         found = getattr(part.what, field)
         if kind == "pipeline":
-            yield from _walk(_pipeline(found, part.base), part.base, f"{part.name}/")
+            yield from _walk(_pipeline(found, part, refused), part.base, f"{part.name}/", refused)
         elif isinstance(found, Typed):
             inner = Part(f"{part.name}/{found.type_name}", found, part.base)
             yield inner
-            yield from _inside(inner)
+            yield from _inside(inner, refused)
 
 
-def _pipeline(found: Pipeline | str, base: Path) -> Pipeline:
+def _pipeline(found: Pipeline | str, part: Part, refused: Refused) -> Pipeline:
     if not isinstance(found, str):
         return found
     # Imported here because reading definitions needs the registry, which imports the types of steps.
     from pipelines.definitions.definition import load
 
-    return load(base / found)
+    if (why := refused(part.base / found)) is not None:
+        raise DefinitionError(f"step {part.name}: {why}")
+    return load(part.base / found, refused=refused)

@@ -211,6 +211,9 @@ class Registry:
                 f"the step runs code that its definition holds or names ({', '.join(step.code_keys)}), and that is "
                 "not allowed here; allow it or remove the step"
             )
+        if not context.allow_code and (refused := step.option_keys):
+            key, why = next(iter(refused.items()))
+            raise StreamerError(f"{key} {why}; allow code, or remove it")
         return self.runner_for(step, context.runners.get(step.type_name)).create(step, context)
 
     def check_runners(self, runners: Mapping[str, str]) -> None:

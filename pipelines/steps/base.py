@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import model_validator
 
+from pipelines.harmless import refused_options
 from pipelines.steps.config import EXTENSION, Config, Form
 
 TYPE_KEY = "@type"
@@ -62,6 +63,12 @@ class Typed(Config):
         """The keys whose values name or hold code of the user that it runs. Where code is not allowed, a part that has
         such keys is refused; a type that runs code of the user has to override this."""
         return ()
+
+    @property
+    def option_keys(self) -> Mapping[str, str]:
+        """The keys of options of its libraries that may load code or use files, and why each is refused where code is
+        not allowed: all options that its fields do not mark as `Harmless`."""
+        return refused_options(self)
 
     @property
     def files(self) -> tuple[str, ...]:

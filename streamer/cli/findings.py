@@ -97,7 +97,7 @@ def examined(service: Service) -> Examined:
 
     def tried(part: str, look: Callable[[], str]) -> Finding:
         # A step is refused for the steps inside it, too.
-        whys = (one.why for one in refusals if f"{one.part}/".startswith(f"{part}/"))
+        whys = (f"{one.where}{one.why}" for one in refusals if f"{one.part}/".startswith(f"{part}/"))
         return next((Finding(part, False, why) for why in whys), None) or found(part, look)
 
     context = OpenContext(allow_code=service.allows_code, runners=service.runners)
@@ -112,7 +112,9 @@ def examined(service: Service) -> Examined:
     findings += [tried(f"sink {config.label}", partial(_sink, config, service)) for config in service.sinks]
     dead = "failures" if service.dead_letter is None else f"sink {service.dead_letter.label}"
     findings.append(replace(tried(dead, lambda: _failures(service)), part="failures"))
-    findings += [Finding(one.part, False, one.why) for one in refusals if one.part in ("pipeline", "profile")]
+    findings += [
+        Finding(one.part, False, f"{one.where}{one.why}") for one in refusals if one.part in ("pipeline", "profile")
+    ]
     findings += _together(service)
     if not refusals:
         # Schemas in files that the service may not read are not read for it.

@@ -24,7 +24,7 @@ from pipelines.errors import DefinitionError, StreamerError
 from streamer.definition.interpolate import InterpolationError, interpolate
 from streamer.definition.konduit import from_konduit, is_konduit
 from streamer.definition.naming import default_name
-from streamer.definition.nocode import NoCode, code_allowed
+from streamer.definition.nocode import CODEC, NoCode, code_allowed
 from streamer.definition.service import Service, checks, config_class
 from streamer.observe.shown import masked, remember
 
@@ -102,7 +102,12 @@ class _Given:
         return cls(base, own if environment is None else environment, no_code)
 
     def refused(self, file: Path) -> str | None:
+        """Why a file whose content becomes values may not be read."""
         return None if self.no_code is None else self.no_code.refusal(file)
+
+    def refused_outside(self, file: Path) -> str | None:
+        """Why a definition may not be read."""
+        return None if self.no_code is None else self.no_code.refusal_outside(file)
 
 
 def _service(document: Document, name: str, given: _Given) -> Service:
@@ -128,9 +133,10 @@ def _read_service(document: Document, name: str, given: _Given) -> Service:
         raise document.error((), "this is a single step, not a service: source, pipeline and sink are needed")
     if is_konduit(document.data):
         written = Document({"name": name, **from_konduit(document, given.environment)}, document.file)
-        pipeline = read_pipeline(document.at("pipeline"), base=given.base.absolute())
-        return _validated(written, given.base, {"pipeline": pipeline})
-    return _validated(_named(_interpolated(document, given), name), given.base, {})
+        part = document.at("pipeline")
+        pipeline = read_pipeline(part, base=given.base.absolute(), refused=given.refused_outside)
+        return _validated(written, given, {"pipeline": pipeline})
+    return _validated(_named(_interpolated(document, given), name), given, {})
 
 
 def _interpolated(document: Document, given: _Given) -> Document:
@@ -158,30 +164,30 @@ def _named(document: Document, name: str) -> Document:
     return Document({"name": name, **given}, document.file, document.place)
 
 
-def _validated(document: Document, base: Path, ready: dict[str, Any]) -> Service:
+def _validated(document: Document, given: _Given, ready: dict[str, Any]) -> Service:
     """The service of a document. `ready` are fields that are read already."""
-    problems = Problems()
+    problems, base = Problems(), given.base
     fields = dict(ready)
     readers: dict[str, Callable[[], Any]] = {
-        "source": lambda: _connectors(SOURCES, document, "source", base),
-        "pipeline": lambda: _pipeline(document, base),
-        "sink": lambda: _connectors(SINKS, document, "sink", base, fields.get("source")),
-        "dead_letter": lambda: _connector(SINKS, document.at("dead_letter"), base, fields.get("source")),
+        "source": lambda: _connectors(SOURCES, document, "source", given),
+        "pipeline": lambda: _pipeline(document, given),
+        "sink": lambda: _connectors(SINKS, document, "sink", given, fields.get("source")),
+        "dead_letter": lambda: _connector(SINKS, document.at("dead_letter"), given, fields.get("source")),
     }
     wrong = set()
-    for key, read in readers.items():
+    for key, reader in readers.items():
         if key not in document.data:
             continue
-        found = problems.tried(read)
+        found = problems.tried(reader)
         if found is None:
             wrong.add(key)
         else:
             fields[key] = found
-    given = {key: value for key, value in {**document.data, **fields}.items() if key not in wrong}
-    service = problems.tried(lambda: _of_model(Service, given, document, base, apart=wrong))
+    read = {key: value for key, value in {**document.data, **fields}.items() if key not in wrong}
+    service = problems.tried(lambda: _of_model(Service, read, document, base, apart=wrong))
     problems.check()
     assert service is not None
-    return service
+    return service.written_in(document)
 
 
 def _of_model(model: type[Model], data: object, document: Document, base: Path, apart: Container[object] = ()) -> Model:
@@ -195,15 +201,15 @@ def _connectors(
     registry: Registry[Config],
     document: Document,
     key: str,
-    base: Path,
+    given: _Given,
     sources: Sequence[SourceConfig] | None = None,
 ) -> list[Config]:
     value = document.data[key]
     if not isinstance(value, list):
-        return [_connector(registry, document.at(key), base, sources)]
+        return [_connector(registry, document.at(key), given, sources)]
     problems = Problems()
     found = [
-        problems.tried(partial(_connector, registry, document.at(key, index), base, sources))
+        problems.tried(partial(_connector, registry, document.at(key, index), given, sources))
         for index in range(len(value))
     ]
     problems.check()
@@ -211,9 +217,9 @@ def _connectors(
 
 
 def _connector(
-    registry: Registry[Config], document: Document, base: Path, sources: Sequence[SourceConfig] | None = None
+    registry: Registry[Config], document: Document, given: _Given, sources: Sequence[SourceConfig] | None = None
 ) -> Config:
-    problems = Problems()
+    problems, base = Problems(), given.base
     config = problems.tried(lambda: _read(registry, document, base))
     codec = document.data.get("codec") if isinstance(document.data, dict) else None
     if isinstance(codec, dict):
@@ -225,6 +231,11 @@ def _connector(
     assert config is not None
     if isinstance(config.codec, dict):
         config = config.model_copy(update={"codec": anchored(config.codec, base.absolute())})
+        for key, file in config.file_keys.items():
+            # A codec reads its files whenever it is looked at, and tells what is wrong in them.
+            if key.startswith(CODEC) and (why := given.refused(file)) is not None:
+                problems.add(document.error(tuple(key.split(".")), why))
+        problems.check()
     for field, check in checks(config, sources).items():
         problems.tried(partial(_checked, document, field, check))
     problems.check()
@@ -247,12 +258,14 @@ def _read(registry: Registry[Registered], document: Document, base: Path) -> Reg
     return _of_model(model, document.data, document, base)
 
 
-def _pipeline(document: Document, base: Path) -> pipelines.Pipeline:
-    value = document.data["pipeline"]
+def _pipeline(document: Document, given: _Given) -> pipelines.Pipeline:
+    value, base = document.data["pipeline"], given.base
     if isinstance(value, str):
         file = base / Path(value).expanduser()
+        if (why := given.refused_outside(file)) is not None:
+            raise document.error(("pipeline",), why)
         try:
-            return pipelines.load(file)
+            return pipelines.load(file, refused=given.refused_outside)
         except DefinitionError as error:
             if file.is_file():
                 raise
@@ -261,4 +274,4 @@ def _pipeline(document: Document, base: Path) -> pipelines.Pipeline:
     if isinstance(value, list):
         place = None if part.place is None else Place(part.place.line, {"steps": part.place})
         part = Document({"steps": value}, part.file, place, part.prefix)
-    return read_pipeline(part, base=base.absolute())
+    return read_pipeline(part, base=base.absolute(), refused=given.refused_outside)

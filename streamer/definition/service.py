@@ -6,6 +6,7 @@ It holds data and validation. `run`, `stop` and `with` hand it to an agent, whic
 
 from __future__ import annotations
 
+import dataclasses
 import html
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -205,6 +206,13 @@ def _pipeline(value: object, info: ValidationInfo) -> pipelines.Pipeline:
     return read_pipeline(Document({"steps": value} if isinstance(value, list) else value), base=base)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Written:
+    """Where a service was written, which makes no difference between equal services."""
+
+    document: Document | None = dataclasses.field(default=None, compare=False)
+
+
 class Service(Settings):
     """A service: its sources, its pipeline, its sinks, and its delivery guarantee.
 
@@ -254,6 +262,7 @@ class Service(Settings):
     """Whether results carry a trace of each step in their metadata: all results (`true`), or those of records with the header `streamer-debug` (`records`)."""  # noqa: E501
 
     _no_code: NoCode | None = PrivateAttr(default=None)
+    _written: _Written = PrivateAttr(default_factory=lambda: _Written())
 
     @property
     def sources(self) -> list[SourceConfig]:
@@ -308,6 +317,17 @@ class Service(Settings):
     def no_code(self) -> NoCode | None:
         """The files and variables that it may use although it may not run code; `None`: it may run code."""
         return self._no_code or (None if code_allowed() else NoCode.of())
+
+    @property
+    def written(self) -> Document | None:
+        """The part of a service file that defines it, for messages with file and line; `None`: made in Python."""
+        return self._written.document
+
+    def written_in(self, document: Document) -> Service:
+        """The same service, defined by this part of a file."""
+        copy = self.model_copy()
+        copy._written = _Written(document)
+        return copy
 
     def without_code(self, no_code: NoCode | None = None) -> Service:
         """The same service, which refuses to start, with `DefinitionError`, if it would run code that its files hold or

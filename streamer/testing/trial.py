@@ -11,6 +11,7 @@ from connectors.message import Message
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.errors import DataError, DefinitionError, WireError, nearest
+from streamer.definition.nocode import check_code
 from streamer.definition.service import Service
 from streamer.definition.settings import FailureSettings
 from streamer.routing.template import template
@@ -41,8 +42,10 @@ def tried(service: Service, case: Case, *, timeout: float = 60.0) -> Tried:
 
     Codecs, pipeline, batching and the choice of sinks are the service's; no bus is connected to, and records that fail
     go to a dead letter in memory. Raises `DefinitionError` for a source or sink that the service does not have, and
-    the errors of opening the pipeline.
+    the errors of opening the pipeline, and `DefinitionError` for a service that may run no code and would.
     """
+    # Before records are encoded, for which a codec may ask its registry.
+    check_code(service, connected=False)
     source = _named(case, "source", case.source, [config.label for config in service.sources])
     sink = _named(case, "sink", case.sink, [config.label for config in service.sinks])
     began = time.monotonic()

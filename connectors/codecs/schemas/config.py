@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
@@ -10,12 +10,41 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from connectors.localpath import LocalPath
 from connectors.secrets import wrapped
 from connectors.units import Duration
+from pipelines.harmless import Harmless
 from pipelines.plugins.requirements import Package, all_of
 
 REGISTRY_PACKAGES: Final = all_of(
     *(Package(name, "schemas") for name in ("confluent_kafka", "attrs", "authlib", "cachetools", "certifi"))
 )
 """The packages that the client of schema registries needs."""
+
+CLIENT_OPTIONS: Final = Harmless(
+    frozenset(
+        {
+            "basic.auth.credentials.source",
+            "bearer.auth.client.id",
+            "bearer.auth.client.secret",
+            "bearer.auth.credentials.source",
+            "bearer.auth.identity.pool.id",
+            "bearer.auth.issuer.endpoint.url",
+            "bearer.auth.logical.cluster",
+            "bearer.auth.scope",
+            "cache.capacity",
+            "cache.latest.ttl.sec",
+            "max.retries",
+            "proxy",
+            "retries.max.wait.ms",
+            "retries.wait.ms",
+        }
+    ),
+    "others of the registry's client may call functions, or log in as this machine",
+    {
+        "basic.auth.credentials.source": frozenset({"USER_INFO", "URL"}),
+        # Without a machine's identity, as that which a cloud's metadata service gives.
+        "bearer.auth.credentials.source": frozenset({"STATIC_TOKEN", "OAUTHBEARER"}),
+    },
+)
+"""The properties of a registry's client that any service file may set."""
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
@@ -68,7 +97,7 @@ class RegistryConfig(BaseModel):
     """Whether to register the schema of results if its subject does not have it; else that is an error."""
     timeout: Duration = Field(default=5.0, gt=0)
     """How long an answer may take; after that the request is sent again."""
-    client: dict[str, Any] = Field(default_factory=dict)
+    client: Annotated[dict[str, Any], CLIENT_OPTIONS] = Field(default_factory=dict)
     """Further properties of confluent-kafka's `SchemaRegistryClient`, such as `proxy`."""
 
     @field_validator("url")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pipelines.errors import DefinitionError
 
@@ -17,7 +17,27 @@ def schema_text(given: Given) -> str:
     if not isinstance(given, Path):
         return json.dumps(given)
     try:
-        return given.read_text(encoding="utf-8-sig")
+        text = given.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
         raise DefinitionError(f"the schema {given} cannot be read: {why}") from None
+    _check(given, text)
+    return text
+
+
+def _check(file: Path, text: str) -> None:
+    """Raise `DefinitionError` for a file that is clearly no schema; what it holds, maybe a secret, is not shown."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        line = f" in line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise DefinitionError(f"{file} is no schema: it is no JSON{line}") from None
+    except RecursionError:
+        raise DefinitionError(f"{file} is no schema: it is nested too deeply") from None
+    parts = found if isinstance(found, list) else [found]
+    if not all(isinstance(one, (dict, bool)) or one in _PRIMITIVE for one in parts):
+        raise DefinitionError(f"{file} is no schema: a schema is a JSON object, such as a record with its fields")
+
+
+_PRIMITIVE: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+"""Avro's types without names."""

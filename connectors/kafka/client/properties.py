@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import SecretStr
 
 from connectors.kafka.client.clientlog import client_logger
+from connectors.kafka.client.harmless import HARMLESS
 from connectors.kafka.client.internaltopics import left_out
 from connectors.kafka.client.mismatch import Mismatch
 from connectors.secrets import Scrubber
 from connectors.tokens import token_function
 from pipelines.errors import MissingPackageError
+from pipelines.harmless import Harmless
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -97,6 +99,21 @@ CODE: Final = ("oauth_cb", "plugin.library.paths", "ssl.engine.location", "ssl.p
 _IN_COMMAND: Final = ("sasl.kerberos.service.name", "sasl.kerberos.principal", "sasl.kerberos.keytab")
 """Properties that librdkafka inserts into the command of `sasl.kerberos.kinit.cmd`, which a shell runs."""
 _HARMLESS: Final = re.compile(r"[\w@./:+-]*", re.ASCII)
+_FILES: Final = frozenset(
+    {
+        "sasl.kerberos.keytab",
+        "sasl.oauthbearer.assertion.file",
+        "sasl.oauthbearer.assertion.jwt.template.file",
+        "sasl.oauthbearer.assertion.private.key.file",
+        "ssl.certificate.location",
+        "ssl.key.location",
+        "ssl.keystore.location",
+    }
+)
+"""Files with keys, assertions and passwords."""
+_PUBLIC: Final = frozenset({"ssl.ca.location", "https.ca.location", "ssl.crl.location"})
+"""Files without secrets: trusted and revoked certificates."""
+_IDENTITY: Final = "sasl.oauthbearer.metadata.authentication.type"
 
 
 def code_in(client: Mapping[str, object]) -> tuple[str, ...]:
@@ -110,24 +127,38 @@ def functions_in(client: Mapping[str, object]) -> tuple[str, ...]:
     return (_text(client["oauth_cb"]),) if "oauth_cb" in client else ()
 
 
-_PATHS: Final = (".location", ".file", ".path", ".keytab")
-_PUBLIC: Final = frozenset({"ssl.ca.location", "https.ca.location", "ssl.crl.location"})
-"""Files without secrets: trusted and revoked certificates."""
+FREE: Final = Harmless(
+    HARMLESS
+    | _PUBLIC
+    # Judged by themselves: files have to be listed, the rest runs code, or logs in as the machine.
+    | {*CODE, *_IN_COMMAND, *_FILES, _IDENTITY},
+    "others of librdkafka may run code, read files, or log in as this machine",
+    {
+        name: frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"})
+        for name in ("sasl.mechanism", "sasl.mechanisms")
+    },
+)
+"""The properties that any service file may set."""
 
 
 def files_in(client: Mapping[str, object]) -> dict[str, Path]:
     """The files that librdkafka reads as keys, assertions or passwords, by their keys in a service file:
     `client.ssl.key.location`."""
-    named = (name for name in client if name.endswith(_PATHS) and name not in _PUBLIC)
-    return {f"client.{name}": Path(_text(client[name])) for name in named}
-
-
-_IDENTITY: Final = "sasl.oauthbearer.metadata.authentication.type"
+    return {f"client.{name}": Path(_text(client[name])) for name in client if name in _FILES}
 
 
 def identities_in(client: Mapping[str, object]) -> tuple[str, ...]:
     """The keys of properties by which librdkafka logs in as the machine that it runs on, as a service file has them."""
-    return (f"client.{_IDENTITY}",) if _text(client.get(_IDENTITY, "none")) != "none" else ()
+    found = [_IDENTITY] if _text(client.get(_IDENTITY, "none")) != "none" else []
+    mechanism = next((name for name in ("sasl.mechanisms", "sasl.mechanism") if name in client), None)
+    # librdkafka's own default is GSSAPI. Without a keytab it takes the tickets of whoever runs it.
+    if (
+        _text(client.get("security.protocol", "")).upper().startswith("SASL")
+        and _text("GSSAPI" if mechanism is None else client[mechanism]).upper() == "GSSAPI"
+        and "sasl.kerberos.keytab" not in client
+    ):
+        found.append(mechanism or "security.protocol")
+    return tuple(f"client.{name}" for name in found)
 
 
 def refuse(client: Mapping[str, object], ours: Mapping[str, str]) -> None:

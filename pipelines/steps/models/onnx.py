@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import EXTENSION, Config, Form, Int, Spelling
+from pipelines.steps.models.executionoptions import PROVIDERS, SESSION_OPTIONS
 from pipelines.steps.models.features import FeatureList, written
 from pipelines.steps.models.model import MaxBatch, ModelUri, Names, OutputNames, Place, WarmUp, placed
 
@@ -27,33 +26,8 @@ class SessionOptions(Config):
     """How far the graph is rewritten when the model is loaded."""
     spinning: bool = False
     """Whether idle threads keep a core busy, so that they start sooner."""
-    config: dict[str, str] = Field(default_factory=dict)
+    config: Annotated[dict[str, str], SESSION_OPTIONS] = Field(default_factory=dict)
     """Further session configuration entries by onnxruntime's own names, `{"session.set_denormal_as_zero": "1"}`."""
-
-
-# onnxruntime's `trt_extra_plugin_lib_paths`, `op_packages` and the like; the last two are addresses in memory.
-_CODE_OPTION: Final = re.compile(
-    r"(^|[._])(libs?|library|libraries|plugins?|backend_path|op_packages|so_folder|external_\w+|user_compute_stream)([._]|$)",
-    re.IGNORECASE,
-)
-# A text that may be a path: of a library, or of an engine or another compiled model, which is machine code as well.
-_FILE: Final = re.compile(r"[/\\.]")
-
-
-def runs_code(options: Mapping[str, Any]) -> bool:
-    """Whether options of an execution provider may name machine code: a library, an address, or any file."""
-    return any(
-        _CODE_OPTION.search(name) or (isinstance(value, str) and _FILE.search(value) and not _is_number(value))
-        for name, value in options.items()
-    )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 class Onnx(Step):
@@ -82,7 +56,7 @@ class Onnx(Step):
     inputs: Annotated[dict[str, str | FeatureList] | None, EXTENSION] = None
     """`{model's input: key of the data}`, or the values that are stacked into the input as by FEATURES:
     `{X: [temp, {field: hour, default: 0}]}`, of the input's own element type."""
-    providers: Annotated[tuple[str | dict[str, dict[str, Any]], ...] | None, EXTENSION] = None
+    providers: Annotated[tuple[str | dict[str, dict[str, Any]], ...] | None, EXTENSION, PROVIDERS] = None
     """Execution providers, the preferred first, each a name or `{name: options}`; default: onnxruntime's CPU
     provider."""
     session_options: Annotated[SessionOptions, EXTENSION] = SessionOptions()
@@ -116,14 +90,6 @@ class Onnx(Step):
                 name: taken if isinstance(taken, str) else written(taken, form) for name, taken in self.inputs.items()
             }
         return found
-
-    @property
-    def code_keys(self) -> tuple[str, ...]:
-        """The providers and the session's options, if one of them may name machine code."""
-        named = (provider for provider in self.providers or () if not isinstance(provider, str))
-        found = any(runs_code(options) for provider in named for options in provider.values())
-        keys = (self.key("providers"),) if found else ()
-        return (*keys, self.key("session_options")) if runs_code(self.session_options.config) else keys
 
     def __init__(self, model_uri: Place = None, /, **fields: Any) -> None:
         super().__init__(**placed(model_uri, fields))

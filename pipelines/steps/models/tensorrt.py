@@ -8,8 +8,9 @@ from pydantic import Field, field_validator
 
 from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import EXTENSION, Config, Int
+from pipelines.steps.models.executionoptions import PROVIDER_OPTIONS
 from pipelines.steps.models.model import ModelUri, Names, OutputNames, Place, WarmUp, placed
-from pipelines.steps.models.onnx import SessionOptions, runs_code
+from pipelines.steps.models.onnx import SessionOptions
 
 
 class NamedDimension(Config):
@@ -64,7 +65,7 @@ class TensorRt(Step):
     """No effect here: the model itself declares its outputs."""
     strict: Annotated[bool, EXTENSION] = False
     """Whether opening fails, instead of a warning, if TensorRT is not available."""
-    provider_options: Annotated[dict[str, Any], EXTENSION] = Field(default_factory=dict)
+    provider_options: Annotated[dict[str, Any], EXTENSION, PROVIDER_OPTIONS] = Field(default_factory=dict)
     """Further options of the provider by onnxruntime's names, `{"trt_engine_cache_enable": true}`; they override those
     that the fields above set."""
     session_options: Annotated[SessionOptions, EXTENSION] = SessionOptions()
@@ -75,12 +76,6 @@ class TensorRt(Step):
     cast_inputs: Annotated[bool, EXTENSION] = False
     """Also convert floats to integers (the fraction is cut off) and numbers to bool; otherwise a record that needs this
     fails."""
-
-    @property
-    def code_keys(self) -> tuple[str, ...]:
-        """The options of the provider and of the session, if one of them may name machine code."""
-        keys = (self.key("provider_options"),) if runs_code(self.provider_options) else ()
-        return (*keys, self.key("session_options")) if runs_code(self.session_options.config) else keys
 
     def __init__(self, model_uri: Place = None, /, **fields: Any) -> None:
         super().__init__(**placed(model_uri, fields))
