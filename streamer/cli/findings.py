@@ -16,6 +16,8 @@ from pipelines.errors import DefinitionError, StepError, StreamerError, nearest
 from pipelines.hotpath import HotPathError
 from pipelines.plugins.modelfiles import is_here, is_remote
 from pipelines.plugins.registry import default_registry
+from pipelines.runners.models.fixedbatch import stated_count
+from pipelines.runners.models.model import Model
 from pipelines.runners.models.model import described as shape_of
 from pipelines.runners.models.modelrunner import ModelRunner
 from pipelines.runners.runner import OpenContext, StatefulRunner
@@ -219,7 +221,7 @@ def _step(step: Step, context: OpenContext, service: Service) -> tuple[str, Step
     if isinstance(step, _WITH_MODELS) and step.model_uri and is_remote(step.model_uri) and not is_here(step.model_uri):
         return f"{factory.name}, its model is not in the cache yet: it is fetched when the service starts", None
     if isinstance(step, Onnx):
-        text, does = _onnx(step, context)
+        text, does = _onnx(step, context, service)
         return f"{factory.name}, {text}", does
     try:
         runner = factory.create(step, context)
@@ -229,10 +231,13 @@ def _step(step: Step, context: OpenContext, service: Service) -> tuple[str, Step
     if isinstance(runner, StatefulRunner) and _is_transactional(service):
         raise DefinitionError(STATEFUL)
     does = StepKeys(runner.needs, runner.gives, runner.keeps_keys)
-    return f"{factory.name}, {shape_of(runner.model)}" if isinstance(runner, ModelRunner) else factory.name, does
+    if not isinstance(runner, ModelRunner):
+        return factory.name, does
+    notes = "".join(f"; note: {note}" for note in _filled_calls(runner.model, service))
+    return f"{factory.name}, {shape_of(runner.model)}{notes}", does
 
 
-def _onnx(step: Onnx, context: OpenContext) -> tuple[str, StepKeys]:
+def _onnx(step: Onnx, context: OpenContext, service: Service) -> tuple[str, StepKeys]:
     from pipelines.runners.models.onnx import few_values, needed_keys, output_keys
     from pipelines.runners.models.onnxmodel import OnnxModel
 
@@ -242,7 +247,22 @@ def _onnx(step: Onnx, context: OpenContext) -> tuple[str, StepKeys]:
     does = StepKeys(needed_keys(step, model), frozenset(output_keys(step, model)), False)
     absent = ", ".join(model.passed_over)
     notes = [f"{absent} is not there: {model.providers[0]} runs it"] if absent else []
-    return shape_of(model) + "".join(f"; note: {note}" for note in [*notes, *few_values(step, model)]), does
+    notes += [*few_values(step, model), *_filled_calls(model, service)]
+    return shape_of(model) + "".join(f"; note: {note}" for note in notes), does
+
+
+def _filled_calls(model: Model, service: Service) -> list[str]:
+    """A sentence about a model whose calls have a fixed number of samples, if batches do not divide into them."""
+    count, batch = stated_count(model), service.batch
+    if count is None or (batch.type == "hard" and batch.max_records % count == 0):
+        return []
+    told = f"each call has {count} samples, and the last one of a batch is filled up"
+    if batch.type == "hard" or ("max_records" in batch.model_fields_set and batch.max_records % count):
+        better = max(count, round(batch.max_records / count) * count)
+        return [f"{told}: batch.max_records {batch.max_records} is no multiple of that, {better} is"]
+    if batch.type == "round":
+        return [told]
+    return [f"{told}; with batch: {{type: hard, max_records: {count}}} no call is, but records wait until it is full"]
 
 
 def _hot_paths(service: Service) -> str:

@@ -14,6 +14,7 @@ from pipelines.data.columns import Column, DenseColumn, ObjectColumn, RaggedColu
 from pipelines.data.data import check_key
 from pipelines.data.result import Result
 from pipelines.errors import DataError, ReservedKeyError
+from pipelines.runners.models.fixedbatch import FixedBatch, of_any_count
 from pipelines.runners.models.model import Array, Model, Port
 from pipelines.runners.models.modelinput import ModelInput
 from pipelines.runners.models.modelinputs import Feed, ModelInputs
@@ -32,6 +33,9 @@ class ModelRunner(Runner):
     *Samples.* The first axis of all inputs and outputs is the batch. A record with an array of the model's rank brings
     k samples and gets `[k, ...]` back, one of a rank less brings one and gets `[...]`; `ModelInput` has the details.
     Inputs of one record must bring equally many.
+
+    *A fixed batch.* If all inputs and outputs state the same first length N above 1, calls have N samples, the last one
+    filled up (`fixedbatch.of_any_count`).
 
     *One by one.* Records run alone, and an output is theirs as it is, if the model has no batch axis: the first length
     of an input or output is fixed, an input's rank is not known, or a trial with two samples of zeros fails where one
@@ -56,20 +60,26 @@ class ModelRunner(Runner):
         cast_inputs: bool = False,
     ) -> None:
         self.model = model
+        self._called = of_any_count(model)
         self._max_batch = max_batch
         self._most_records: int | None = None
         for key in output_keys:
             _check_output(key)
         self._keys = output_keys
-        named = zip(model.inputs, input_keys, strict=True)
+        named = zip(self._called.inputs, input_keys, strict=True)
         self._inputs = ModelInputs([ModelInput(port, key, cast_freely=cast_inputs) for port, key in named])
-        self._batched = _states_batch_axis(model)
+        self._batched = _states_batch_axis(self._called)
         self._tried = False
         inner = [shape for one in self._inputs.inputs if (shape := one.inner) is not None]
         if len(inner) == len(model.inputs):
             if self._batched:
                 self._try_batch(inner)
             self._warm_up(warm_up, inner)
+
+    @property
+    def fixed_batch(self) -> int | None:
+        """How many samples each call of the model has, where it states that; the last call is filled up."""
+        return self._called.count if isinstance(self._called, FixedBatch) else None
 
     @property
     def reads(self) -> frozenset[str] | None:
@@ -127,7 +137,7 @@ class ModelRunner(Runner):
         # A batch of no samples is one call too: outputs have types and shapes.
         for start in range(0, feed.total, most) if feed.total else (0,):
             arrays = feed.arrays if most >= feed.total else [array[start : start + most] for array in feed.arrays]
-            outputs = self.model.run(arrays)
+            outputs = self._called.run(arrays)
             # Of every call, so that lengths which only add up by chance are not taken for the batch.
             if not self._as_long(len(arrays[0]), outputs):
                 return None
@@ -142,7 +152,7 @@ class ModelRunner(Runner):
         return min(most, self._most_records * max(1, -(-feed.total // feed.records)))
 
     def _as_long(self, count: int, outputs: list[Array]) -> bool:
-        for port, output in zip(self.model.outputs, outputs, strict=True):
+        for port, output in zip(self._called.outputs, outputs, strict=True):
             if not output.ndim or len(output) != count:
                 self._go_alone(f'{count} samples gave an output "{port.name}" of the shape {list(output.shape)}')
                 return False
@@ -156,13 +166,13 @@ class ModelRunner(Runner):
             try:
                 if isinstance(parts, DataError):
                     raise parts
-                outputs = self.model.run([part.array for part in parts])
+                outputs = self._called.run([part.array for part in parts])
             except Exception as error:  # noqa: BLE001 - one record runs, so it is that record's failure
                 failed.update(dict.fromkeys(batch.parents(row).tolist(), error))
                 continue
             done.append(row)
             lead = self._inputs.lead(parts)
-            for listed, port, output in zip(found, self.model.outputs, outputs, strict=True):
+            for listed, port, output in zip(found, self._called.outputs, outputs, strict=True):
                 listed.append(_native(output if lead else self._less_batch_axis(output, port)))
         columns = {key: Column.of(listed) for key, listed in zip(self._keys, found, strict=True)}
         if not failed:
@@ -172,13 +182,13 @@ class ModelRunner(Runner):
     def _less_batch_axis(self, output: Array, port: Port) -> Array:
         if not output.ndim or len(output) != 1 or not port.shape:
             return output
-        symbols = {one.shape[0] for one in self.model.inputs if one.shape and isinstance(one.shape[0], str)}
+        symbols = {one.shape[0] for one in self._called.inputs if one.shape and isinstance(one.shape[0], str)}
         return output[0, ...] if port.shape[0] == 1 or port.shape[0] in symbols else output
 
     def _try_batch(self, inner: Sequence[tuple[int, ...]]) -> None:
         self._tried = True
         try:
-            outputs = self.model.run(self._zeros(2, inner))
+            outputs = self._called.run(self._zeros(2, inner))
         except Exception as error:  # noqa: BLE001 - zeros may be no input for this model
             if self._runs_one(inner):
                 self._go_alone(f"it takes one sample, not two ({error})")
@@ -187,7 +197,7 @@ class ModelRunner(Runner):
 
     def _runs_one(self, inner: Sequence[tuple[int, ...]]) -> bool:
         try:
-            self.model.run(self._zeros(1, inner))
+            self._called.run(self._zeros(1, inner))
         except Exception:  # noqa: BLE001 - then zeros tell nothing about two samples
             return False
         return True
@@ -203,7 +213,7 @@ class ModelRunner(Runner):
         if not count:
             return
         try:
-            self.model.run(self._zeros(count if self._batched else 1, inner))
+            self._called.run(self._zeros(count if self._batched else 1, inner))
         except Exception as error:  # noqa: BLE001 - zeros may be no input for this model
             _log.info("%s: warming up with zeros failed: %s", self.model.path, error)
 

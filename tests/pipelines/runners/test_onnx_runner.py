@@ -439,10 +439,62 @@ def test_one_by_one_a_bad_record_fails_alone(opened: Made) -> None:
     assert "axis 0 must have the length 1" in str(result.failed[6])
 
 
-def test_a_fixed_batch_of_more_takes_exactly_so_many(opened: Made) -> None:
-    executor = opened(total(2, 2))
-    assert one(executor, x=f4([1, 2, 3], [1, 1, 1]))["y"].tolist() == [6.0, 3.0]
-    assert "axis 0 must have the length 2" in failure(executor, x=f4(1, 2, 3))
+def test_a_fixed_batch_of_more_takes_any_number_of_records(opened: Made) -> None:
+    executor = opened(total(4, 4))
+    assert runner(executor).fixed_batch == 4
+    for count in (1, 4, 7, 8):
+        found = results_of(executor.run_many([Data({"x": f4(row, 1, 1)}) for row in range(count)]))
+        assert [float(data["y"]) for data in found] == [row + 2.0 for row in range(count)]
+
+
+def test_a_fixed_batch_takes_records_of_any_number_of_samples(opened: Made) -> None:
+    executor = opened(total(4, 4))
+    assert one(executor, x=f4([1, 2, 3]))["y"].tolist() == [6.0]
+    assert one(executor, x=f4(*([row, 0, 0] for row in range(4))))["y"].tolist() == [0.0, 1.0, 2.0, 3.0]
+    lengths = (5, 1, 0, 4)
+    found = results_of(executor.run_many([Data({"x": np.full((k, 3), k, np.float32)}) for k in lengths]))
+    assert [data["y"].tolist() for data in found] == [[3.0 * k] * k for k in lengths]
+
+
+def test_a_fixed_batch_may_have_several_inputs_and_a_limit_of_its_own(opened: Made) -> None:
+    nodes = [helper.make_node("Add", ["a", "b"], ["s"])]
+    inputs = [("a", T.FLOAT, [4, 2]), ("b", T.FLOAT, [4, 2])]
+    # An output whose length is open, as exporters often leave it.
+    executor = opened(model(nodes, inputs, [("s", T.FLOAT, ["M", 2])]), max_batch=3, warm_up=True)
+    found = results_of(executor.run_many([Data({"a": f4(row, 1), "b": f4(1, 1)}) for row in range(6)]))
+    assert [data["s"].tolist() for data in found] == [[row + 1.0, 2.0] for row in range(6)]
+
+
+def test_a_fixed_batch_of_strings_is_filled_up_too(opened: Made) -> None:
+    found = results_of(
+        opened(same(T.STRING, [2, 1])).run_many([Data({"x": ["a"]}), Data({"x": ["b"]}), Data({"x": ["c"]})])
+    )
+    assert [data["y"] for data in found] == [["a"], ["b"], ["c"]]
+
+
+def test_a_record_of_a_fixed_batch_that_has_another_shape_fails_alone(opened: Made) -> None:
+    executor = opened(total(4, 4))
+    good, bad = executor.run_many([Data({"x": f4(1, 2, 3)}), Data({"x": f4(1, 2)})])
+    assert isinstance(good, Data)
+    assert float(good["y"]) == 6.0
+    assert isinstance(bad, StepError)
+
+
+def test_equal_first_lengths_of_a_matrix_are_no_batch(opened: Made) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "x"], ["y"])]
+    executor = opened(model(nodes, [("x", T.FLOAT, [4, 4])], [("y", T.FLOAT, [4, 4])]))
+    assert runner(executor).fixed_batch is None
+    state = 2 * np.eye(4, dtype=np.float32)
+    found = results_of(executor.run_many([Data({"x": state}), Data({"x": 2 * state})]))
+    assert [data["y"].tolist() for data in found] == [(4 * np.eye(4)).tolist(), (16 * np.eye(4)).tolist()]
+    assert "axis 0 must have the length 4" in failure(executor, x=f4(1, 2, 3, 4))
+
+
+def test_a_model_of_rank_one_and_a_fixed_length_takes_whole_records(opened: Made) -> None:
+    softmax = model([helper.make_node("Softmax", ["x"], ["y"])], [("x", T.FLOAT, [3])], [("y", T.FLOAT, [3])])
+    for made in (softmax, same(shape=[3])):
+        found = results_of(opened(made).run_many([Data({"x": f4(1, 1, 1)}), Data({"x": f4(2, 2, 2)})]))
+        assert [data["y"].shape for data in found] == [(3,), (3,)]
 
 
 @pytest.mark.parametrize("out", [[], None])

@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 from onnx import TensorProto, helper, save
 
+import streamer
+import streamer.testing
+
 ROOT = Path(__file__).parents[3]
 
 SERVICE = """
+%s
 source: {type: memory, topic: in}
 sink: {type: memory, topic: out}
 on_error: drop
@@ -28,9 +32,9 @@ def checked(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("STREAMER_CACHE", str(tmp_path / "cache"))
     shutil.copy(ROOT / "examples" / "digits" / "digits.onnx", tmp_path)
 
-    def check(step: dict[str, Any]) -> tuple[bool, str]:
+    def check(step: dict[str, Any], more: str = "") -> tuple[bool, str]:
         file = tmp_path / "service.yaml"
-        file.write_text(SERVICE % json.dumps(step))
+        file.write_text(SERVICE % (more, json.dumps(step)))
         ended = cli("check", file, "--json")
         (service,) = json.loads(ended.out)["services"]
         (found,) = [one for one in service["findings"] if one["part"].startswith("step 0:")]
@@ -38,6 +42,14 @@ def checked(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         return found["ok"], found["text"]
 
     return check
+
+
+def save_same(path: Path, shape: list[Any]) -> None:
+    """A model y = x."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "same", [x], [y])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
 @pytest.mark.parametrize("step", ["ONNX", "TENSORRT"])
@@ -54,10 +66,7 @@ def test_a_model_whose_device_is_not_there_is_told_where_it_runs_instead(checked
 
 
 def test_an_input_that_takes_more_numbers_than_values_are_named_for_it_is_wrong(checked: Any, tmp_path: Path) -> None:
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 3])
-    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "same", [x], [y])
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "same.onnx")
+    save_same(tmp_path / "same.onnx", ["N", 3])
     step = {"@type": "ONNX", "modelUri": "same.onnx"}
     ok, text = checked({**step, "inputs": {"x": ["temp", "vib"]}})
     assert not ok
@@ -118,3 +127,37 @@ def test_an_input_that_the_model_lacks_is_wrong(checked: Any) -> None:
     ok, text = checked({"@type": "ONNX", "modelUri": "digits.onnx", "outputNames": ["probs"]})
     assert not ok
     assert 'the model has no output "probs"; it has probabilities' in text
+
+
+@pytest.mark.parametrize("step", ["ONNX", "TENSORRT"])
+@pytest.mark.parametrize(
+    ("batch", "note"),
+    [
+        ("", "; with batch: {type: hard, max_records: 4} no call is, but records wait until it is full"),
+        ("batch: {max_records: 10}", ": batch.max_records 10 is no multiple of that, 8 is"),
+        ("batch: {type: hard, max_records: 3}", ": batch.max_records 3 is no multiple of that, 4 is"),
+        ("batch: {type: hard, max_records: 8}", None),
+    ],
+)
+def test_a_fixed_batch_size_of_a_model_is_held_against_the_batches(
+    checked: Any, tmp_path: Path, step: str, batch: str, note: str | None
+) -> None:
+    save_same(tmp_path / "same.onnx", [4, 3])
+    ok, text = checked({"@type": step, "modelUri": "same.onnx"}, batch)
+    assert ok
+    told = f"; note: each call has 4 samples, and the last one of a batch is filled up{note}"
+    assert text == "onnxruntime, same.onnx: x float32 [4, 3] -> y float32 [4, 3]" + (told if note else "")
+
+
+@pytest.mark.parametrize("hot_path", ["native", "python"])
+@pytest.mark.parametrize("type", ["hard", "soft"])
+def test_a_service_runs_any_number_of_records_on_a_model_with_a_fixed_batch(
+    tmp_path: Path, type: str, hot_path: str
+) -> None:
+    save_same(tmp_path / "same.onnx", [4, 3])
+    file = tmp_path / "service.yaml"
+    batch = f"hot_path: {hot_path}\nbatch: {{type: {type}, max_records: 4}}"
+    file.write_text(SERVICE % (batch, json.dumps({"@type": "ONNX", "modelUri": "same.onnx"})))
+    report = streamer.testing.run(streamer.load(file), [{"x": [row, 0, 1]} for row in range(7)])
+    assert report.dead == []
+    assert [data["y"].tolist() for data in report.results if data is not None] == [[row, 0, 1] for row in range(7)]
