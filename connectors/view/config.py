@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
@@ -11,6 +10,7 @@ from pydantic import AfterValidator, Field, PositiveInt, SecretStr, ValidationIn
 
 from connectors.camera.options import ENCODER_OPTIONS, ENCODERS
 from connectors.config import LocalPath, SinkConfig, SourceConfig
+from connectors.http.hosts import is_loopback
 from connectors.units import Duration, Size
 from connectors.view.board import Board
 from connectors.view.clipfolder import ClipFolder
@@ -76,7 +76,7 @@ class ViewSinkConfig(ShownConfig):
     @classmethod
     def _needed_off_this_machine(cls, token: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         listen = info.data.get("listen")
-        if token is None and listen is not None and not _is_local(listen):
+        if token is None and listen is not None and not is_loopback(listen.rpartition(":")[0].strip("[]")):
             raise ValueError(
                 f"a token is needed where others can see the page (listen: {listen}); give 8 characters or more, or "
                 "listen on 127.0.0.1"
@@ -221,13 +221,3 @@ class ClipSinkConfig(SinkConfig):
         """The sink, not yet open."""
         folder = ClipFolder(self.directory, self.file_name, self.format, self.max_files, self.max_size)
         return ClipSink(folder, Span(self.before, self.after, self.longest), self.memory, self.label)
-
-
-def _is_local(listen: str) -> bool:
-    host = listen.rpartition(":")[0].strip("[]")
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

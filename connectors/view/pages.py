@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Final
 from urllib.parse import parse_qs
 
+from connectors.http.hosts import host_of, is_loopback
 from connectors.http.server import Answer, Request
 from connectors.view.board import Board
 
@@ -30,8 +31,6 @@ _SAFE: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'self'; img-src 'self' blob: data:; frame-ancestors 'none'",
 }
-LOCAL_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-"""The host names that a browser on this machine uses for it."""
 
 
 class Pages:
@@ -49,7 +48,7 @@ class Pages:
         return Answer(found.status, found.body, found.kind, {**_SAFE, **found.headers}, found.stream)
 
     def _answer(self, request: Request) -> Answer:
-        if self._token is None and not _is_local(request):
+        if self._token is None and ((host := host_of(request)) is None or not is_loopback(host)):
             # DNS rebinding: another site, whose name now points to this address, must not read the pictures.
             return _refused(403, "this page is for this machine only: open it as http://localhost")
         name = request.path.removeprefix("/")
@@ -115,12 +114,6 @@ def _status(board: Board, title: str) -> bytes:
 
 def _piece(facts: bytes, jpeg: bytes = b"") -> bytes:
     return b"".join((len(facts).to_bytes(4), facts, len(jpeg).to_bytes(4), jpeg))
-
-
-def _is_local(request: Request) -> bool:
-    host = str(request.headers.get("Host", "")).strip().lower()
-    name = host if host.endswith("]") else host.rpartition(":")[0] or host
-    return name in LOCAL_HOSTS
 
 
 def _refused(status: int, why: str) -> Answer:

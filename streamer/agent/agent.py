@@ -181,7 +181,7 @@ class Agent:
     def _open(self) -> None:
         if self.service.control is not None:
             control = self.service.control
-            self._endpoint = Endpoint.join(control.listen, self.service.name, self, control.token)
+            self._endpoint = Endpoint.join(control.listen, self.service.name, self, control.token, control.hosts)
             self._log.info("control", listen=url_of(self._endpoint.address))
         self._loop.open()
 

@@ -126,7 +126,8 @@ def examined(service: Service) -> Examined:
     findings.append(Finding("delivery", True, _delivery(service)))
     if service.control is not None:
         guarded = "" if service.control.token is None else ", metrics only with the token"
-        findings.append(Finding("control", True, f"metrics and health on http://{service.control.listen}{guarded}"))
+        text = f"metrics and health on http://{service.control.listen}{guarded}"
+        findings.append(Finding("control", True, "; ".join(filter(None, (text, service.control.note)))))
     return Examined(findings, known)
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
 from connectors.config import LocalPath
-from connectors.units import Duration, Size
+from connectors.http.hosts import is_loopback
+from connectors.units import Duration, OneOrMore, Size
 
 if TYPE_CHECKING:
     from streamer.batching.batcher import Batcher
@@ -144,6 +145,21 @@ class Control(Settings):
     """The address of the server, `host:port`. With host 127.0.0.1 only this machine can reach it, with 0.0.0.0 every machine. Port 0 is any free one, which the log names."""  # noqa: E501
     token: Annotated[SecretStr, Field(min_length=1)] | None = None
     """A secret. If it is set, metrics, `/cameras` and the reasons behind `/live` and `/ready` are shown only to requests with the header `Authorization: Bearer TOKEN`; by default to all."""  # noqa: E501
+    hosts: OneOrMore = ()
+    """Names by which others reach it, `[digits.example.com]`, where it has no token. IP addresses and names without a dot need not be listed. Requests that name another host, as a web page of a stranger can have a browser do, get health without reasons only."""  # noqa: E501
+
+    @field_validator("hosts")
+    @classmethod
+    def _lower(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(host.lower() for host in hosts)
+
+    @property
+    def note(self) -> str:
+        """What others can read there, for `streamer check`; empty if that is nothing."""
+        host = self.listen.rpartition(":")[0].strip("[]")
+        if self.token is not None or is_loopback(host):
+            return ""
+        return "note: every machine that reaches it can read them; add a token, or listen on 127.0.0.1"
 
 
 class Profile(Settings):

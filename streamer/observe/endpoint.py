@@ -6,16 +6,19 @@ import hmac
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from prometheus_client import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 from pydantic import SecretStr
 
+from connectors.http.hosts import cannot_be_rebound, host_of
 from connectors.http.server import Answer, HttpServer, Request
 from pipelines.errors import StreamerError
 from streamer.observe.shown import masked
+
+_SAFE: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 class Observed(Protocol):
@@ -49,6 +52,7 @@ class Endpoint:
 
     def __init__(self, listen: str, token: SecretStr | None = None) -> None:
         host, _, port = listen.rpartition(":")
+        self._hosts: dict[str, frozenset[str]] = {}
         self._observed: dict[str, Observed] = {}
         self._metrics = _TogetherCollector(self._observed)
         self._token = token
@@ -64,8 +68,11 @@ class Endpoint:
         return self._server.address
 
     @classmethod
-    def join(cls, listen: str, name: str, observed: Observed, token: SecretStr | None = None) -> Endpoint:
-        """The endpoint at this address, opened if there is none yet, now also serving this service.
+    def join(
+        cls, listen: str, name: str, observed: Observed, token: SecretStr | None = None, hosts: Iterable[str] = ()
+    ) -> Endpoint:
+        """The endpoint at this address, opened if there is none yet, now also serving this service, also to requests
+        that name one of these `hosts`.
 
         Raises `StreamerError` for an address that cannot be had, one that is open with another token, and one where a
         service of this name is.
@@ -88,17 +95,23 @@ class Endpoint:
                     "metrics could not be told apart; give each a name of its own"
                 )
             endpoint._observed[name] = observed
+            endpoint._hosts[name] = frozenset(hosts)
             return endpoint
 
     def leave(self, name: str) -> None:
         """This service is over; the last one closes the port."""
         with self._guard:
             self._observed.pop(name, None)
+            self._hosts.pop(name, None)
             if not self._observed:
                 self._open.pop(self.listen, None)
                 self._server.close()
 
     def _answer(self, request: Request) -> Answer:
+        found = self._found(request)
+        return Answer(found.status, found.body, found.kind, {**_SAFE, **found.headers})
+
+    def _found(self, request: Request) -> Answer:
         trusted = self._is_trusted(request)
         if request.path in ("/live", "/health"):
             return self._health(lambda one: one.live(), trusted)
@@ -108,6 +121,9 @@ class Endpoint:
         if request.path != "/metrics" and request.path not in pages:
             there = ", ".join(["/metrics", *sorted(pages)])
             return Answer(404, json.dumps({"error": f"there are {there}, /live (also /health) and /ready"}).encode())
+        if not trusted and self._token is None:
+            wrong = b'{"error": "this host is not listed: use an IP address, or add the name to control.hosts"}'
+            return Answer(403, wrong)
         if not trusted:
             missing = b'{"error": "the token of the control port is missing: Authorization: Bearer TOKEN"}'
             return Answer(401, missing, headers={"WWW-Authenticate": "Bearer"})
@@ -125,7 +141,9 @@ class Endpoint:
 
     def _is_trusted(self, request: Request) -> bool:
         if self._token is None:
-            return True
+            host = host_of(request)
+            listed = any(host in hosts for hosts in list(self._hosts.values()))
+            return host is not None and (listed or cannot_be_rebound(host))
         scheme, _, given = str(request.headers.get("Authorization", "")).partition(" ")
         # Compared in constant time. Headers are read as Latin-1.
         right = hmac.compare_digest(given.strip().encode("latin-1", "replace"), self._token.get_secret_value().encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 import subprocess
@@ -327,3 +328,33 @@ def test_without_descriptors_it_waits_rather_than_spins_and_answers_when_there_a
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:9464", 200),
+        ("10.1.2.3:9464", 200),
+        ("digits:9464", 200),
+        ("digits.ml.svc:9464", 200),
+        ("evil.example", 403),
+        ("localhost:80@evil.example", 403),
+    ],
+)
+def test_a_page_of_a_stranger_reads_nothing_where_there_is_no_token(host: str, status: int) -> None:
+    endpoint = Endpoint.join("127.0.0.1:0", "one", Service(), hosts=["digits.ml.svc"])
+    try:
+        found = {}
+        for path in ("/metrics", "/live"):
+            connection = http.client.HTTPConnection(*endpoint.address, timeout=30)
+            connection.request("GET", path, headers={"Host": host})
+            found[path] = connection.getresponse()
+            body = found[path].read()
+            connection.close()
+        assert found["/metrics"].status == status
+        # Probes get their status by any name.
+        assert (found["/live"].status, b"one" in body) == (200, status == 200)
+        assert found["/metrics"].headers["X-Content-Type-Options"] == "nosniff"
+        assert found["/metrics"].headers["Cache-Control"] == "no-store"
+    finally:
+        endpoint.leave("one")
