@@ -58,7 +58,11 @@ def _opened(service: Service) -> str:
 def _names(config: SourceConfig | SinkConfig) -> tuple[str, ...]:
     if isinstance(config, SourceConfig):
         return config.topic_names
-    return () if config.addressing is None else (config.addressing.topic,)
+    addressing = config.addressing
+    if addressing is None:
+        return ()
+    # One that is made from values leads to these, or to those that match.
+    return (addressing.topic, *addressing.topics) if "{" in addressing.topic else (addressing.topic,)
 
 
 def _topics(browser: Browser, wanted: tuple[str, ...], silent: dict[str, ConnectorError]) -> str:

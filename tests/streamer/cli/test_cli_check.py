@@ -196,6 +196,22 @@ def test_connecting_tells_which_topics_are_there(cli: Any, digits: Path, kafka: 
     assert "opens" in ended.out
 
 
+def test_connecting_looks_for_the_topics_that_values_may_lead_to(
+    cli: Any, digits: Path, kafka: Broker, topics: Any
+) -> None:
+    there = topics(partitions=3)
+    change(digits, "${KAFKA_BOOTSTRAP_SERVERS:-localhost:9092}", kafka.bootstrap)
+    change(digits, "topics: [digits.images]", f"topics: [{there}]")
+    change(digits, "topic: digits.predictions", f'topic: "{{label}}"\n  topics: [{there}, "^{there}"]')
+    text = digits.read_text()
+    ended = cli("check", digits, "--connect")
+    assert f"{{label}} is made from values, {there} has 3 partitions, 1 topics match ^{there}" in ended.out
+    digits.write_text(text.replace(f'[{there}, "^', f'[{there}, {there}x, "^'))
+    ended = cli("check", digits, "--connect")
+    assert ended.code == 1
+    assert f'has no topic "{there}x"; did you mean "{there}"?' in ended.out
+
+
 def test_steps_tells_what_runs_each_step(cli: Any) -> None:
     ended = cli("steps", "--json")
     assert ended.code == 0
