@@ -25,6 +25,7 @@ from pipelines.data.describing import described
 from pipelines.errors import WireError, nearest
 from pipelines.steps.config import Key
 from pipelines.values.native import INT64_MAX, INT64_MIN
+from pipelines.wire.nul import nul_found
 from pipelines.wire.plainvalues import PlainForm
 
 Type = Literal["text", "integer", "number", "boolean"]
@@ -155,6 +156,8 @@ class Csv(Codec):
                 try:
                     row[name] = read(self._pointed(field) if read is _number else field)
                 except ValueError as error:
+                    if (nul := nul_found(field, field.find("\0"))) is not None:
+                        raise WireError(f'the field "{name}" has {nul}') from None
                     hint = _hint(field, self._config.decimal) if read is _number else ""
                     raise WireError(f'the field "{name}" is {field[:60]!r}, {error}{hint}') from None
         return row

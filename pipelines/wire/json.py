@@ -24,6 +24,7 @@ from pipelines.values.native import native
 from pipelines.values.ndarray import Array, ByteOrder, NDArrayType, array_type, from_buffer, to_buffer
 from pipelines.values.valuetype import ValueType, type_of
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
+from pipelines.wire.nul import nul_found
 
 Nulls: TypeAlias = Literal["error", "drop"]
 """How to treat a key whose value is null: refuse the message, or leave the key out."""
@@ -65,7 +66,9 @@ def loads(
         limits.check_depth(limits.max_depth + 1)
         raise
     except ValueError as error:
-        raise WireError(f"Error deserializing Data from JSON: {error}") from None
+        nul = nul_found(error.doc, error.pos) if isinstance(error, json.JSONDecodeError) else None
+        told = error if nul is None else f"it has {nul}"
+        raise WireError(f"Error deserializing Data from JSON: {told}") from None
     if not isinstance(plain, Mapping):
         raise WireError(f"a Data is a JSON object, not {_json_name(plain)}")
     return _Reader(byte_order, limits, nulls, parsed=True).data(plain, 0)

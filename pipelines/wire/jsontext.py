@@ -12,6 +12,7 @@ import msgspec
 
 from pipelines.errors import WireError
 from pipelines.wire.limits import Limits
+from pipelines.wire.nul import nul_found
 
 quickly_parsed: Final = msgspec.json.Decoder().decode
 """Parses a text, `str` or bytes in UTF-8, several times as fast as `json`, with the same result.
@@ -89,7 +90,7 @@ def documents(text: str) -> Iterator[tuple[Any, str]]:
             yield value, text[at:end]
             at = _space(text, end)
             if at < len(text) and "\n" not in text[end:at]:
-                raise WireError(f"the payload is no JSON: a second value in one line, at character {at}")
+                raise _more(text, at, f"a second value in one line, at character {at}")
     except json.JSONDecodeError as error:
         raise _no_json(error) from None
     except RecursionError:
@@ -224,8 +225,8 @@ def _elements_of(text: str, at: int) -> Iterator[tuple[Any, str]]:
             if text[at : at + 1] != ",":
                 raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
             at = _space(text, at + 1)
-    if _space(text, at + 1) != len(text):
-        raise WireError(f"the payload is no JSON: more follows its array at character {at + 1}")
+    if (rest := _space(text, at + 1)) != len(text):
+        raise _more(text, rest, f"more follows its array at character {at + 1}")
 
 
 def _value(text: str, at: int) -> tuple[Any, int]:
@@ -243,9 +244,16 @@ def _space(text: str, at: int) -> int:
     return at if found is None else found.end()
 
 
+def _more(text: str, at: int, otherwise: str) -> WireError:
+    nul = nul_found(text, at)
+    return WireError(f"the payload is no JSON: {otherwise if nul is None else f'it has {nul}'}")
+
+
 def _no_json(error: json.JSONDecodeError) -> WireError:
     if not error.doc.strip():
         return WireError("the payload is no JSON: it is empty")
+    if (nul := nul_found(error.doc, error.pos)) is not None:
+        return WireError(f"the payload is no JSON: it has {nul}")
     if error.msg == "Extra data":
         hint = "; each: true in the codec makes a row of every line" if error.lineno > 1 else ""
         return WireError(f"the payload is no JSON: more follows its value at character {error.pos}{hint}")
