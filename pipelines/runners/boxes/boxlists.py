@@ -88,3 +88,13 @@ def label_of(labels: Sequence[str], index: int, first: int) -> str:
             + (f", for {first} and up" if index < first else "")
         )
     return labels[place]
+
+
+def fail_beyond_one(values: Array, told: str, *, slack: float = 0.01) -> None:
+    """Raise `RowsFailed` with the text `told` for rows, the first axis, with a value outside 0..1 or none.
+
+    Values may be beyond by `slack`, as those that float16 cannot hold are.
+    """
+    rows = np.flatnonzero(~((values >= -slack) & (values <= 1 + slack)).reshape(len(values), -1).all(axis=1))
+    if len(rows):
+        raise RowsFailed(dict.fromkeys(rows.tolist(), DataError(told)))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pipelines.data.batch import Batch
 from pipelines.data.result import Result
 from pipelines.errors import DataError, RowsFailed, WrongTypeError
-from pipelines.runners.boxes.boxlists import BoxLists, float_array, label_of
+from pipelines.runners.boxes.boxlists import BoxLists, fail_beyond_one, float_array, label_of
 from pipelines.runners.models.arrays import array_column
 from pipelines.runners.runner import OpenContext, Runner
 from pipelines.steps.boxes.boxes import SsdToBoundingBox
@@ -75,6 +75,11 @@ class SsdToBoundingBoxRunner(Runner):
             raise WrongTypeError(
                 f"the arrays {', '.join(self._keys)} do not belong together: [1, n, 4], [1, n] and [1, n] are needed"
             )
+        fail_beyond_one(
+            scores,
+            f'"{SCORES}" has values outside 0..1, which are no probabilities: does the model give logits, or its '
+            "outputs in another order? outputNames of the step before it renames them",
+        )
         rows, places = np.nonzero(scores >= self._step.threshold)
         corners = self._adjusted(boxes[rows, places]).tolist()
         labels = self._labels(rows, classes[rows, places] if classes is not None else None)

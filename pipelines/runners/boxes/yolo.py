@@ -11,7 +11,7 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import Column
 from pipelines.data.result import Result
 from pipelines.errors import DataError, DefinitionError, RowsFailed, WrongTypeError
-from pipelines.runners.boxes.boxlists import BoxLists, float_array, label_of
+from pipelines.runners.boxes.boxlists import BoxLists, fail_beyond_one, float_array, label_of
 from pipelines.runners.boxes.suppression import survivors
 from pipelines.runners.models.arrays import array_column, array_named
 from pipelines.runners.runner import OpenContext, Runner
@@ -73,11 +73,13 @@ class YoloToBoundingBoxRunner(Runner):
 
     def _cells(self, array: npt.NDArray[Any]) -> tuple[Floats, int]:
         """`(M * n, W, H, B, 5 + C)` in the order of the boxes, and n, the images of a row."""
+        shape = array.shape[1:]
         if array.ndim == 4:
             array = array[:, np.newaxis]
         if array.ndim != 5:
             raise WrongTypeError(
                 f"{self._named} has the shape {list(array.shape[1:])}; [n, B * (5 + C), H, W] is needed"
+                f"{_other_layout(shape)}"
             )
         if not self._step.nchw:
             array = np.moveaxis(array, -1, 2)
@@ -86,12 +88,21 @@ class YoloToBoundingBoxRunner(Runner):
         if priors == 0 or channels % priors:
             raise WrongTypeError(
                 f"{self._named} has {channels} channels; {self._classes} classes need a multiple of {self._classes + 5}"
+                f"{_other_layout(shape)}"
             )
         single, misfits = cast(array, np.dtype(np.float32))
         if misfits is not None:
             error = DataError(f"{self._named} has values that float32 cannot hold")
             raise RowsFailed(dict.fromkeys(np.flatnonzero(misfits).tolist(), error))
         split = single.reshape(rows * images, priors, channels // priors, height, width)
+        by_row = split.reshape(rows, images, *split.shape[1:])
+        told = (
+            f"{self._named} {list(shape)} has values outside 0..1 where positions in a cell and probabilities of YOLO "
+            f"version 2, with its activations applied, are expected{_other_layout(shape)}"
+        )
+        fail_beyond_one(by_row[:, :, :, 4:], told)
+        # Networks that scale their positions reach a little into the next cell.
+        fail_beyond_one(by_row[:, :, :, :2], told, slack=0.1)
         return split.transpose(0, 4, 3, 1, 2), images
 
     def _boxes(self, cells: Floats, images: int) -> tuple[npt.NDArray[np.int64], list[BoundingBox]]:
@@ -132,3 +143,19 @@ class YoloToBoundingBoxRunner(Runner):
         if failures:
             raise RowsFailed(failures)
         return found
+
+
+def _other_layout(shape: tuple[int, ...]) -> str:
+    """What an array that is none of version 2 may be instead, by the shape that a record has."""
+    if len(shape) not in (2, 3):
+        return ""
+    lines, columns = shape[-2:]
+    if columns == 6:
+        layout = "boxes after suppression (x1, y1, x2, y2, score, class), as models exported end-to-end give"
+    elif lines < columns:
+        layout = "the layout of YOLOv8 or 11 ([1, 4 + C, boxes])"
+    elif lines > columns > 5:
+        layout = "the layout of YOLOv5 or 7 ([1, boxes, 5 + C])"
+    else:
+        return ""
+    return f"; this may be {layout}, which YOLO_BBOX does not read: make boxes of it in a FUNCTION step"

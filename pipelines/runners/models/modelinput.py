@@ -232,8 +232,13 @@ class ModelInput:
         if dtype.kind in "Ob":
             array = np.array(values, object)
             wanted: type = str if dtype.kind == "O" else bool
+            if self._freely and wanted is bool and not any(type(one) is bool for one in array.flat):
+                return list_to_array(values, self.key)
             if any(type(one) is not wanted for one in array.flat):
-                raise self._refused("a list", f"lists of equal lengths with {wanted.__name__} elements are needed")
+                hint = ", or set castInputs for numbers" if wanted is bool else ""
+                raise self._refused(
+                    "a list", f"lists of equal lengths with {wanted.__name__} elements are needed{hint}"
+                )
             return array.astype(dtype)
         # Konduit Serving makes float32 of lists. Here the model's type decides: a wider one gets all digits, and a
         # narrower one refuses what it cannot hold.

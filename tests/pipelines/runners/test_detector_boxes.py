@@ -168,7 +168,7 @@ def test_yolo_boxes_come_by_column_line_and_prior() -> None:
 
 
 def test_a_cell_without_a_probable_class_is_class_zero_with_probability_zero() -> None:
-    found = run(YoloToBoundingBox(num_classes=2), Data({"in": cell(0, 0, (0, 0, 1, 1), 0.9, [-2.0, -1.0])}))
+    found = run(YoloToBoundingBox(num_classes=2), Data({"in": cell(0, 0, (0, 0, 1, 1), 0.9, [0.0, 0.0])}))
 
     assert [(box.label, box.probability) for box in found["bounding_boxes"]] == [("0", 0.0)]
 
@@ -186,6 +186,49 @@ def test_numbers_beyond_float32_fail_their_record_alone() -> None:
     assert found[0] == found[2] != found[1]
 
 
+@pytest.mark.parametrize(
+    ("shape", "layout"),
+    [((1, 8, 84), "YOLOv8 or 11"), ((1, 84, 8), "YOLOv5 or 7"), ((1, 300, 6), "end-to-end"), ((1, 8, 2, 2), "")],
+)
+def test_pixels_where_fractions_of_a_cell_belong_fail_their_record_alone(shape: tuple[int, ...], layout: str) -> None:
+    classes = {84: 79, 8: 3, 6: 1}.get(shape[-1], 3)
+    good, bad = (Data({"out": np.full(shape, value, "f4")}) for value in (0.25, 448))
+    with Sequence([YoloToBoundingBox(num_classes=classes, nchw=len(shape) == 4)]).open() as executor:
+        right, wrong = executor.run_many([good, bad])
+    assert isinstance(right, Data)
+    assert isinstance(wrong, StepError)
+    assert "has values outside 0..1" in str(wrong)
+    assert layout in str(wrong)
+
+
+def test_the_output_of_another_yolo_whose_channels_do_not_divide_is_named() -> None:
+    with Sequence([YoloToBoundingBox(num_classes=80)]).open() as executor:
+        (found,) = executor.run_many([Data({"out": np.zeros((1, 84, 8400), "f4")})])
+    assert isinstance(found, StepError)
+    assert "this may be the layout of YOLOv8 or 11" in str(found)
+
+
+@pytest.mark.parametrize("channel", [0, 1, 4, 5])
+@pytest.mark.parametrize("value", [1.5, -0.5, np.nan])
+def test_a_position_or_probability_of_a_cell_that_cannot_be_fails(channel: int, value: float) -> None:
+    array = cell(1, 1, (0.5, 0.5, 1, 1), 0.9, [0.9, 0.1])
+    array[0, channel, 0, 3] = value
+    with Sequence([YoloToBoundingBox(num_classes=2)]).open() as executor:
+        (found,) = executor.run_many([Data({"out": array})])
+    assert isinstance(found, StepError)
+    assert "has values outside 0..1" in str(found)
+
+
+@pytest.mark.parametrize("score", [1.5, -3.0, 97.0, np.nan])
+def test_scores_of_a_detector_that_are_no_probabilities_fail_their_record_alone(score: float) -> None:
+    good, bad = detections([[0, 0, 1, 1]], [0.9], [1]), detections([[0, 0, 1, 1]], [score], [1])
+    with Sequence([SsdToBoundingBox()]).open() as executor:
+        right, wrong = executor.run_many([good, bad])
+    assert isinstance(right, Data)
+    assert isinstance(wrong, StepError)
+    assert "values outside 0..1, which are no probabilities" in str(wrong)
+
+
 def test_all_images_of_an_array_go_into_one_list() -> None:
     array = np.concatenate([cell(x, 0, (0, 0, 1, 1), 0.9, [1.0]) for x in (2, 1)])
 
@@ -195,7 +238,7 @@ def test_all_images_of_an_array_go_into_one_list() -> None:
 
 
 def test_overlapping_boxes_stay_unless_suppression_is_asked_for() -> None:
-    array = cell(0, 0, (0.5, 0.5, 2, 2), 0.9, [0.8]) + cell(1, 0, (-0.4, 0.5, 2, 2), 0.6, [0.9])
+    array = cell(0, 0, (1.0, 0.5, 2, 2), 0.9, [0.8]) + cell(1, 0, (0.1, 0.5, 2, 2), 0.6, [0.9])
 
     plain = run(YoloToBoundingBox(num_classes=1), Data({"in": array}))
     suppressed = run(YoloToBoundingBox(num_classes=1, nms=True), Data({"in": array}))
@@ -207,7 +250,7 @@ def test_overlapping_boxes_stay_unless_suppression_is_asked_for() -> None:
 
 def test_suppression_leaves_other_classes_and_other_images_alone() -> None:
     two_images = np.concatenate([cell(0, 0, (0.5, 0.5, 2, 2), 0.9, [0.8, 0])] * 2)
-    other_class = cell(0, 0, (0.5, 0.5, 2, 2), 0.9, [0.8, 0]) + cell(1, 0, (-0.5, 0.5, 2, 2), 0.9, [0, 0.8])
+    other_class = cell(0, 0, (1.0, 0.5, 2, 2), 0.9, [0.8, 0]) + cell(1, 0, (0.0, 0.5, 2, 2), 0.9, [0, 0.8])
 
     for array in (two_images, other_class):
         found = run(YoloToBoundingBox(num_classes=2, nms=True), Data({"in": array}))

@@ -847,3 +847,9 @@ def test_a_list_is_the_same_array_alone_and_beside_any_other(opened: Made, codec
         assert together[::2] == [f"{dtype} {np.array(one, dtype).tolist()}" for one in ([1, 2, 3], [4, 5, 6])]
         if odd == '{"x": []}':
             assert 'Key "x" holds an empty list' in together[1]
+
+
+def test_numbers_for_a_bool_input_need_cast_inputs_and_the_error_says_so(opened: Made) -> None:
+    assert "set castInputs" in failure(opened(same(T.BOOL)), x=[0, 1, 1])
+    assert one(opened(same(T.BOOL), cast_inputs=True), x=[0, 1, 1])["y"].tolist() == [False, True, True]
+    assert one(opened(same(T.BOOL), cast_inputs=True), x=[False, True, True])["y"].tolist() == [False, True, True]
