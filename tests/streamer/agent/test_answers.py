@@ -140,6 +140,23 @@ def test_a_client_that_does_not_acknowledge_its_answer_holds_up_no_other(file: b
         silent.acknowledge(unacknowledged)
 
 
+def test_a_client_that_takes_no_answers_leaves_room_for_those_of_others() -> None:
+    """Its records fill limits.in_flight until it is disconnected, long before the timeout of its answers."""
+    service = service_of(
+        source=ENDPOINT,
+        sink={**ANSWERS, "timeout": "1h"},
+        limits={"in_flight": "1MiB"},
+        batch={"max_bytes": "256KiB"},
+    )
+    large = json.dumps({"x": "x" * 100_000}).encode()
+    with service, device(service, "silent", manual=True) as silent, device(service) as client:
+        for _ in range(30):
+            silent.publish("ask/silent", large, 0)
+        client.publish("ask/me", large, 1)
+        client.take(1)
+        assert "Quota" in str(silent.ended.get(timeout=30))
+
+
 def test_the_log_of_a_service_stays_short_however_often_clients_connect(caplog: pytest.LogCaptureFixture) -> None:
     service = service_of(source=ENDPOINT, sink=ANSWERS)
     with service:
