@@ -68,12 +68,19 @@ function drawBoxes(pen, facts, width, height) {
   }
 }
 
+// Milliseconds since 1970, from 2001 on, in a value that is called a time.
+function valueText(name, value) {
+  if (typeof value !== "number") return value;
+  const isTime = /time|^ts$|_at$|stamp/i.test(name) && value > 1e12 && value < 1e13;
+  return isTime ? new Date(value).toLocaleString() : Number(value.toFixed(3));
+}
+
 function tellValues(card, facts) {
   const shown = byId("values").checked ? Object.entries(facts.values) : [];
   card.values.replaceChildren(...shown.map(([name, value]) => {
     const pair = document.createElement("div");
     element("dt", pair).textContent = name;
-    element("dd", pair).textContent = typeof value === "number" ? Number(value.toFixed(3)) : value;
+    element("dd", pair).textContent = valueText(name, value);
     return pair;
   }));
 }
