@@ -29,7 +29,8 @@ Client = Annotated[
         "--client",
         "-X",
         help="A property of the client as NAME=VALUE: for Kafka those of librdkafka, for MQTT fields of a source, as "
-        "username and tls.ca; may be repeated.",
+        "username and tls.ca; may be repeated. NAME=@FILE takes the value from a file, so that no list of processes "
+        "shows a password; @@ begins a value with @.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="For machines: JSON on standard output.")]
@@ -117,14 +118,27 @@ def no_code_given(no_code: bool, env: list[str] | None, files: list[Path] | None
 
 
 def client_properties(given: list[str] | None) -> dict[str, str]:
-    """`["security.protocol=SSL"]` as a mapping. Raises `typer.BadParameter` for one without a name."""
+    """`["security.protocol=SSL", "sasl.password=@password.txt"]` as a mapping. Raises `typer.BadParameter` for one
+    without a name, and for a file that cannot be read."""
     found = {}
     for one in given or ():
         name, separator, value = one.partition("=")
         if not name or not separator:
             raise typer.BadParameter(f"--client takes NAME=VALUE, not {one!r}")
-        found[name] = value
+        found[name] = _value_of(name, value)
     return found
+
+
+def _value_of(name: str, value: str) -> str:
+    if not value.startswith("@") or value.startswith("@@"):
+        return value.removeprefix("@")
+    try:
+        return Path(value[1:]).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise typer.BadParameter(
+            f"--client {name}: the file {value[1:]} cannot be read: {why}; a value that begins with @ is written @@"
+        ) from None
 
 
 _TYPES = {"mqtts": "mqtt", "ws": "mqtt", "wss": "mqtt"}
