@@ -248,6 +248,11 @@ def _onnx(step: Onnx, context: OpenContext, service: Service) -> tuple[str, Step
     does = StepKeys(needed_keys(step, model), frozenset(output_keys(step, model)), False)
     absent = ", ".join(model.passed_over)
     notes = [f"{absent} is not there: {model.providers[0]} runs it"] if absent else []
+    unfed = [name for name in model.optional if name not in {port.name for port in model.inputs}]
+    # Old exporters list every weight as an input.
+    if unfed:
+        named = ", ".join(unfed[:5]) + (f" and {len(unfed) - 5} more" if len(unfed) > 5 else "")
+        notes.append(f"inputs with values of their own, fed only if inputs or inputNames names them: {named}")
     notes += [*few_values(step, model), *_filled_calls(model, service)]
     return shape_of(model) + "".join(f"; note: {note}" for note in notes), does
 

@@ -68,9 +68,8 @@ def input_keys(step: Onnx, model: OnnxModel) -> list[str]:
     keys.update({name: taken if isinstance(taken, str) else name for name, taken in (step.inputs or {}).items()})
     for name in keys:
         if name not in names:
-            raise StreamerError(
-                f'{model.path}: the model has no input "{name}"{nearest(name, names)}; it has {", ".join(names)}'
-            )
+            near = nearest(name, [*names, *model.optional])
+            raise StreamerError(f'{model.path}: the model has no input "{name}"{near}; it has {", ".join(names)}')
     return [keys.get(name, name) for name in names]
 
 

@@ -79,7 +79,12 @@ class OnnxModel:
         """The execution providers in use: each runs the operators that those before it cannot."""
         self.passed_over = [name for name in _asked(step).values() if name not in self.providers]
         """Providers that it was to run on and that are not there, or did not start."""
-        self.inputs = [self._port(node) for node in self.session.get_inputs()]
+        optional = {node.name: node for node in self.session.get_overridable_initializers()}
+        self.optional = list(optional)
+        """Inputs with a value of their own, which is used unless the step names them."""
+        named = [*(step.inputs or ()), *(step.input_names if isinstance(step.input_names, dict) else ())]
+        fed = [*self.session.get_inputs(), *(node for name, node in optional.items() if name in named)]
+        self.inputs = [self._port(node) for node in fed]
         nodes = {node.name: node for node in self.session.get_outputs()}
         wanted = nodes if step.output_names is None else dict.fromkeys(step.output_names)
         self.outputs = [self._port(self._named(name, nodes)) for name in wanted]

@@ -853,3 +853,14 @@ def test_numbers_for_a_bool_input_need_cast_inputs_and_the_error_says_so(opened:
     assert "set castInputs" in failure(opened(same(T.BOOL)), x=[0, 1, 1])
     assert one(opened(same(T.BOOL), cast_inputs=True), x=[0, 1, 1])["y"].tolist() == [False, True, True]
     assert one(opened(same(T.BOOL), cast_inputs=True), x=[False, True, True])["y"].tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("named", [{"inputs": {"scale": "s"}}, {"input_names": {"x": "x", "scale": "s"}}])
+def test_an_optional_input_is_fed_where_it_is_named_and_else_keeps_its_own_value(
+    opened: Made, named: dict[str, Any]
+) -> None:
+    inputs = [("x", T.FLOAT, ["N", 2]), ("scale", T.FLOAT, [1])]
+    node = helper.make_node("Mul", ["x", "scale"], ["y"])
+    made = model([node], inputs, [("y", T.FLOAT, ["N", 2])], {"scale": np.array([10], "f4")})
+    assert one(opened(made), x=f4(1, 2), s=3.0)["y"].tolist() == [10.0, 20.0]
+    assert one(opened(made, **named), x=f4([1, 2]), s=f4(3))["y"].tolist() == [[3.0, 6.0]]

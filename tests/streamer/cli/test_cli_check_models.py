@@ -161,3 +161,15 @@ def test_a_service_runs_any_number_of_records_on_a_model_with_a_fixed_batch(
     report = streamer.testing.run(streamer.load(file), [{"x": [row, 0, 1]} for row in range(7)])
     assert report.dead == []
     assert [data["y"].tolist() for data in report.results if data is not None] == [[row, 0, 1] for row in range(7)]
+
+
+def test_an_optional_input_of_a_model_is_told_until_it_is_named(checked: Any, tmp_path: Path) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 2])
+    scale = helper.make_tensor_value_info("scale", TensorProto.FLOAT, [1])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 2])
+    ten = helper.make_tensor("scale", TensorProto.FLOAT, [1], [10.0])
+    graph = helper.make_graph([helper.make_node("Mul", ["x", "scale"], ["y"])], "g", [x, scale], [y], [ten])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "opt.onnx")
+    step = {"@type": "ONNX", "modelUri": "opt.onnx"}
+    assert checked(step)[1].endswith("fed only if inputs or inputNames names them: scale")
+    assert "scale float32 [1]" in checked({**step, "inputs": {"scale": "s"}})[1]
