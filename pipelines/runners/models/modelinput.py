@@ -180,8 +180,7 @@ class ModelInput:
 
     def _planned(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Plan:
         if not castable(dtype, self.port.dtype, freely=self._freely):
-            texts = "O" in (dtype.kind, self.port.dtype.kind)
-            raise self._refused(_named(dtype, shape), f"send that type{'' if texts else ', or set castInputs'}")
+            raise self._refused(_named(dtype, shape), f"send that type{self._conversion(dtype)}")
         convert = dtype != self.port.dtype
         if self.port.shape is None:
             return _Plan(True, 1, shape, convert)
@@ -200,6 +199,16 @@ class ModelInput:
             if isinstance(wanted, int) and length != wanted:
                 raise self._refused(_named(dtype, shape), f"axis {axis} must have the length {wanted}")
         return _Plan(lead, full[0], full[1:], convert)
+
+    def _conversion(self, dtype: np.dtype[Any]) -> str:
+        """How an array of this type can become the input's, for an error."""
+        if "O" in (dtype.kind, self.port.dtype.kind):
+            return ""
+        if self.port.dtype != np.uint8 or self.port.shape is None or len(self.port.shape) != 4:
+            return ", or set castInputs"
+        # Pixels as fractions would all be 0 or 1 after castInputs.
+        last = ", format: CHANNELS_LAST" if self.port.shape[3] in (1, 3, 4) else ""
+        return f": for pictures, IMAGE_TO_NDARRAY with dataType: UINT8, normalization: {{type: NONE}}{last}"
 
     def _converted(self, array: Array, plan: _Plan) -> tuple[Array, Mask | None]:
         return cast(array, self.port.dtype) if plan.convert else (array, None)

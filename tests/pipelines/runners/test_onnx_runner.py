@@ -864,3 +864,11 @@ def test_an_optional_input_is_fed_where_it_is_named_and_else_keeps_its_own_value
     made = model([node], inputs, [("y", T.FLOAT, ["N", 2])], {"scale": np.array([10], "f4")})
     assert one(opened(made), x=f4(1, 2), s=3.0)["y"].tolist() == [10.0, 20.0]
     assert one(opened(made, **named), x=f4([1, 2]), s=f4(3))["y"].tolist() == [[3.0, 6.0]]
+
+
+def test_fractions_for_a_model_that_takes_bytes_of_pictures_are_answered_with_the_settings_of_the_image_step(
+    opened: Made,
+) -> None:
+    told = failure(opened(same(T.UINT8, ["N", 2, 2, 3])), x=np.zeros((1, 2, 2, 3), "f4"))
+    assert told.endswith("IMAGE_TO_NDARRAY with dataType: UINT8, normalization: {type: NONE}, format: CHANNELS_LAST")
+    assert "castInputs" not in told
