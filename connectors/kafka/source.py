@@ -335,8 +335,19 @@ class KafkaSource(Source):
             return None
         if first < progress.delivered and self._config.out_of_range != "stop":
             # The topic was created again or truncated, and `out_of_range` says to go on: a new lane.
+            _log.warning(
+                "source %s: %s, partition %d goes on at offset %d instead of %d: the topic was deleted and created "
+                "again, or its records are gone (out_of_range: %s)",
+                self.name,
+                *place,
+                first,
+                progress.delivered,
+                self._config.out_of_range,
+            )
             self._lanes.next_epoch()
-            progress = self._begin(place, first, -1, progress.metadata)
+            # These records may be of a new topic, so that the id of the former one would have them read again.
+            progress = self._begin(place, first, -1, CommitMetadata())
+            self._queries.ask_ids(topic for topic, _ in self._lanes.places)
         return progress.lane
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -505,6 +516,13 @@ class KafkaSource(Source):
             return
         self._lanes.next_epoch()
         for place, position in found.items():
+            _log.warning(
+                "source %s: %s, partition %d goes on at offset %d: the topic was deleted and created again; records "
+                "of the new one that were read before this was noticed come again",
+                self.name,
+                *place,
+                position,
+            )
             self._reading.forget([place])
             self._seek(place, position)
             self._begin(place, position, -1, CommitMetadata(ids[place[0]]))

@@ -252,6 +252,27 @@ def test_a_topic_that_is_created_again_while_it_is_read_is_found_out(
         assert values(reader.take(30)) == numbers(0, 30)
 
 
+def test_a_topic_that_is_created_again_with_fewer_records_is_read_once_and_told_of(
+    kafka: Broker,
+    topics: Topics,
+    source: MakeSource,
+    write: Write,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("connectors.kafka.source._IDS_AFTER", 3.0)
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 10))
+    with Reader(source(kafka.bootstrap, topic, topic, out_of_range="earliest")) as reader:
+        reader.take(10)
+        make_anew(kafka.bootstrap, topic)
+        write(kafka.bootstrap, topic, numbers(20, 25))
+        # The client goes back by itself, before the new id of the topic is known.
+        assert values(reader.take(5)) == numbers(20, 25)
+        assert reader.listen(6) == []
+    assert f"{topic}, partition 0 goes on at offset 0 instead of 10" in caplog.text
+
+
 @pytest.mark.parametrize(("position", "first"), [("earliest", 0), ("latest", 9), ("2023-11-14T22:13:20Z", 5)])
 def test_a_group_can_be_put_back(
     kafka: Broker, topics: Topics, position: str, first: int, source: MakeSource, write: Write
