@@ -101,6 +101,7 @@ class RunLoop:
         self._meters.oldest = self._delivery.ledger.oldest
         self._stateful = self._assembly.executor.stateful
         self._runs.sizer.any_size = self._assembly.executor.limit(self._batch.max_records)
+        self._runs.sizer.warmed_up = self._assembly.executor.warmed_up
         self._assembly.executor.observer = self._meters.run
         self._meters.step_metrics = self._assembly.executor.metrics
         if self._assembly.profiler is not None:
