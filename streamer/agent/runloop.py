@@ -101,7 +101,6 @@ class RunLoop:
         self._meters.oldest = self._delivery.ledger.oldest
         self._stateful = self._assembly.executor.stateful
         self._runs.sizer.any_size = self._assembly.executor.limit(self._batch.max_records)
-        self._runs.sizer.warmed_up = self._assembly.executor.warmed_up
         self._assembly.executor.observer = self._meters.run
         self._meters.step_metrics = self._assembly.executor.metrics
         if self._assembly.profiler is not None:
@@ -161,6 +160,11 @@ class RunLoop:
                 break
         if self._source_error is not None:
             raise self._source_error
+
+    @property
+    def waiting(self) -> tuple[float, str] | None:
+        """See `Confirming.waiting`. From any thread."""
+        return None if self._delivery is None else self._delivery.waiting
 
     def end(self, failed: bool) -> None:
         """Acknowledge complete records, and close everything, also after a failure."""

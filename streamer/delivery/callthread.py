@@ -13,7 +13,8 @@ class CallThread:
 
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[tuple[Future[None], Callable[[], None]] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
 
     def submit(self, call: Callable[[], None]) -> Future[None]:
         """Queue a call; the future is done when it has returned, or holds its exception."""
@@ -21,9 +22,10 @@ class CallThread:
         self._calls.put((future, call))
         return future
 
-    def close(self) -> None:
-        """End when the calls so far have returned. Does not wait."""
+    def close(self, seconds: float) -> None:
+        """End when the calls so far have returned, which is waited for so long at most."""
         self._calls.put(None)
+        self._thread.join(seconds)
 
     def _run(self) -> None:
         while (found := self._calls.get()) is not None:

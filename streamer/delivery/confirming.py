@@ -26,6 +26,12 @@ class Confirming(ABC):
     """Whether dead letters of rows that were run are held back, so that their transaction may not be committed."""
 
     @property
+    def waiting(self) -> tuple[float, str] | None:
+        """Since when, on `time.monotonic`, it has waited for one outcome without which nothing goes on, and for what;
+        `None` if it does not. From any thread."""
+        return None
+
+    @property
     @abstractmethod
     def unconfirmed(self) -> bool:
         """Whether there are sent messages that are neither confirmed nor lost yet."""
@@ -97,4 +103,4 @@ class Confirming(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release resources; called last. Does not wait."""
+        """Release resources; called last. Waits for a few seconds at most."""

@@ -224,6 +224,11 @@ class Delivery:
         finally:
             self.collect()
 
+    @property
+    def waiting(self) -> tuple[float, str] | None:
+        """See `Confirming.waiting`."""
+        return self._confirming.waiting
+
     def close(self) -> None:
         """Release resources; called last."""
         for told in (self._letters, self._shortened, self._lost):

@@ -47,6 +47,8 @@ CALL = 5.0
 """Seconds of one call at most, by its deadline; it is made again until its outcome is known."""
 LEAST_CALL = 0.5
 """Seconds of one call when there is no time left: enough for a bus that answers."""
+_TOLD_EVERY = 12
+"""Attempts of a call between two lines of the log that say that it waits: a minute, by the longest pause."""
 SLICE = 0.05
 """Seconds of one wait, between which messages of the intake threads are served."""
 
@@ -103,6 +105,10 @@ class Transactions(Confirming):
         self._call: Callable[[float], None] | None = None
         self._future: Future[None] | None = None
         self._tries = 0
+        self._turned_at = 0.0
+        """When the state changed last, on `time.monotonic`."""
+        self._trouble = ""
+        """Why the last call has to be made again; empty if it has not."""
         self._again_at = 0.0
         """When the next call is made: after a pause, where the one before it failed, or the transaction was aborted."""
         self._positions: dict[Lane, int] = {}
@@ -126,6 +132,13 @@ class Transactions(Confirming):
         self._losses: list[tuple[SinkRoute, Lost]] = []
         self._ending = False
         self._confirmed: list[Ints] = []
+
+    @property
+    def waiting(self) -> tuple[float, str] | None:
+        state = self._state
+        if state in (_State.IDLE, _State.OPEN):
+            return None
+        return self._turned_at, f"a transaction is {state.value}{f': {self._trouble}' if self._trouble else ''}"
 
     @property
     def unconfirmed(self) -> bool:
@@ -237,8 +250,8 @@ class Transactions(Confirming):
             self._rest(deadline)
 
     def close(self) -> None:
-        """End the thread of calls, when the last one has returned."""
-        self._calls.close()
+        """End the thread of calls, when the last one has returned: sinks are closed by another thread then."""
+        self._calls.close(CALL + LEAST_CALL)
 
     def _with_convicted(self, decoded: DecodedBatch, result: Result) -> tuple[DecodedBatch, Result]:
         """The batch; its records whose results were refused when they were tried alone have failed."""
@@ -373,6 +386,7 @@ class Transactions(Confirming):
 
     def _turn(self, state: _State, call: Callable[[float], None]) -> None:
         self._state, self._call, self._tries, self._again_at = state, call, 0, 0.0
+        self._turned_at, self._trouble = time.monotonic(), ""
         self._advance()
 
     def _advance(self) -> None:
@@ -394,8 +408,10 @@ class Transactions(Confirming):
         except ConnectorError as error:
             if not error.retriable:
                 raise
-            if self._tries == 0:
+            # A minute lies between two lines after the first few.
+            if self._trouble != str(error) or self._tries % _TOLD_EVERY == 0:
                 self._log.warning("a transaction waits", state=self._state.value, reason=str(error))
+            self._trouble = str(error)
             self._again_at = time.monotonic() + pause(self._tries)
             self._tries += 1
         else:

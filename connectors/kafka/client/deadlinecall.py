@@ -30,18 +30,24 @@ class DeadlineCalls:
                 before.join()
             return call()
 
-        future, self._last = _started(work, "kafka deadline")
+        future, self._last = _prepared(work, "kafka deadline")
+        self._last.start()
         return future.result(timeout)
+
+
+class Abandoned(Exception):
+    """A call was given up while it ran: its object serves others now, and the call must not change it."""
 
 
 class ResumableCalls:
     """Runs blocking calls of one client in a thread, one after the other. One that is late goes on, and is waited for
-    again by `run` with the same name.
+    again by `run` with the same name. Used by one thread.
     """
 
     def __init__(self) -> None:
         self._name = ""
         self._running: Future[Any] | None = None
+        self._thread: threading.Thread | None = None
 
     @property
     def running(self) -> bool:
@@ -62,7 +68,8 @@ class ResumableCalls:
             self._running = None
         if self._running is None:
             self._name = name
-            self._running, _ = _started(call, f"kafka {name}")
+            self._running, self._thread = _prepared(call, f"kafka {name}")
+            self._thread.start()
         running = self._running
         wait([running], max(0.0, deadline - time.monotonic()))
         if not running.done():
@@ -71,8 +78,19 @@ class ResumableCalls:
         result: Result = running.result()
         return result
 
+    def give_up(self) -> threading.Thread | None:
+        """Do not wait for the running call any more. Returns its thread; `None` if there is none."""
+        late = None if self._running is None else self._thread
+        self._running = self._thread = None
+        return late
 
-def _started(call: Callable[[], Result], name: str) -> tuple[Future[Result], threading.Thread]:
+    def check(self) -> None:
+        """For a running call itself: raise `Abandoned` if it was given up."""
+        if threading.current_thread() is not self._thread:
+            raise Abandoned
+
+
+def _prepared(call: Callable[[], Result], name: str) -> tuple[Future[Result], threading.Thread]:
     future: Future[Result] = Future()
 
     def work() -> None:
@@ -81,6 +99,4 @@ def _started(call: Callable[[], Result], name: str) -> tuple[Future[Result], thr
         except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
             future.set_exception(error)
 
-    thread = threading.Thread(target=work, name=name, daemon=True)
-    thread.start()
-    return future, thread
+    return future, threading.Thread(target=work, name=name, daemon=True)

@@ -32,7 +32,9 @@ _log = logging.getLogger(__name__)
 _OPEN_WAIT = 5.0
 _CLOSE_WAIT = 5.0
 HUNG = 10.0
-"""Seconds after which a client is given up that hangs while it adds positions to a transaction."""
+"""Seconds after which a client is given up whose call does not succeed, although the brokers answer others."""
+_ANSWER_WAIT = 2.0
+"""Seconds to wait for that answer."""
 _MARGIN = 0.25
 """Seconds by which the client may be later than the timeout that it was given."""
 _LEAST = 0.05
@@ -53,7 +55,10 @@ class Transactions(ProducerClient):
     """A producer with a `transactional.id`, and the transaction that is open.
 
     `begin`, `commit` and `abort` run the client's calls, which may block for much longer than their timeout, in a
-    thread of their own: a call that is late goes on, and the next call waits for it.
+    thread of their own: a call that is late goes on, and the next call waits for it. A client whose call does not
+    succeed for `HUNG` seconds is given up if the brokers answer others meanwhile: librdkafka can lose the coordinator
+    of a transaction, or that of the group, for good (its issues 5456 and 5511). It is replaced by the next `begin` or
+    `abort`.
 
     A client that was fenced, or that the brokers gave up waiting for, is replaced by one with the same id, which has
     the brokers abort the open transaction of the first one. A client is replaced, too, if brokers refused messages of
@@ -83,13 +88,14 @@ class Transactions(ProducerClient):
         self._admitted = False
         self._has_offsets = False
         self._running = ResumableCalls()
-        self._adding_since: float | None = None
-        """When the client began to add positions to the transaction, on `time.monotonic`; `None`: it does not add
-        any."""
-        self._given_up: Producer | None = None
-        """The client that hung and was given up, until it is replaced; `None` if there is none."""
-        self._hangs = False
-        """Whether that client hangs still, so that it cannot be closed yet."""
+        self._trying = ""
+        """The last call, if it has not succeeded; a commit includes the adding of its positions."""
+        self._trying_since = 0.0
+        """Since when it has been tried with brokers that answer, on `time.monotonic`."""
+        self._given_up = False
+        """Whether the client was given up, and is to be replaced."""
+        self._hanging: threading.Thread | None = None
+        """The thread of the call in which that client hangs: until it ends the client cannot be closed."""
         self._fenced: deque[float] = deque(maxlen=_MOST_FENCED)
 
     def limits(self, topic: str) -> TopicLimits | None:
@@ -128,12 +134,12 @@ class Transactions(ProducerClient):
     def add_positions(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
         """See `TransactionalSink.add_positions`: the brokers take positions while messages are on their way to them."""
         offsets, member = self._offsets(positions, token)
-        self._committing(lambda until: self._add_offsets(offsets, member.group, until), "add positions", deadline)
+        self._within("add positions", deadline, lambda until: self._add_offsets(offsets, member.group, until))
 
     def commit(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
         """See `TransactionalSink.commit`."""
         offsets, member = self._offsets(positions, token)
-        self._committing(lambda until: self._commit(offsets, member.group, until), "commit", deadline)
+        self._within("commit", deadline, lambda until: self._commit(offsets, member.group, until))
 
     def abort(self, deadline: float) -> None:
         """See `TransactionalSink.abort`."""
@@ -208,30 +214,56 @@ class Transactions(ProducerClient):
             offsets.append(TopicPartition(topic, partition, position, metadata))
         return offsets, member
 
-    def _committing(self, call: Callable[[float], object], name: str, deadline: float) -> None:
-        """Run a call that is part of a commit."""
-        try:
-            self._within(name, deadline, call)
-        except Voided:
-            raise
-        except ConnectorError as error:
-            if error.retriable and self._gives_up():
-                raise Voided(f"{self.label}: the client hangs where it adds positions to the transaction") from error
-            raise
-
     def _within(self, name: str, deadline: float, call: Callable[[float], object]) -> None:
         """Run one of the client's calls. Raises its error, or a retriable one if the call has not ended at
-        `deadline`."""
+        `deadline`; `Voided` if the client was given up during a commit."""
+        operation = "commit" if name == "add positions" else name
+        if self._trying != operation:
+            self._trying, self._trying_since = operation, time.monotonic()
         until = max(deadline, time.monotonic() + _LEAST)
         try:
             self._running.run(name, lambda: call(until), until - time.monotonic() + _MARGIN)
         except TimeoutError:
             away = self.reach.reason
-            raise ConnectorError(
+            error = ConnectorError(
                 f"{self.label}: {name}: the brokers do not answer" + (f": {away}" if away else ""), retriable=True
-            ) from None
+            )
         except KafkaException as exception:
-            raise self._outcome(error_of(exception), name) from exception
+            error = self._outcome(error_of(exception), name)
+            error.__cause__ = exception
+        else:
+            self._trying = ""
+            return
+        if isinstance(error, Voided) or not error.retriable:
+            self._trying = ""
+        elif self._gives_up():
+            text = f"{self.label}: {name}: the client hangs, while the brokers answer others"
+            _log.warning("%s; it is replaced (%s)", text, error)
+            raise Voided(text) if operation == "commit" else ConnectorError(text, retriable=True)
+        raise error
+
+    def _gives_up(self) -> bool:
+        """Whether the last call has not succeeded for too long. The client is abandoned then: a new one fences it, and
+        learns from the brokers what became of its transaction."""
+        if time.monotonic() - self._trying_since < HUNG:
+            return False
+        try:
+            AdminClient(admin_properties(self._config)).list_topics(timeout=_ANSWER_WAIT)
+        except KafkaException:
+            # Brokers that were away get as long again, once they are back.
+            self._trying_since = time.monotonic()
+            return False
+        with self.lock:
+            self._given_up, self._hanging = True, self._running.give_up()
+        self._trying = ""
+        return True
+
+    def _call(self, method: Callable[..., object], *arguments: object) -> None:
+        """One call of the client that may block. Raises its error, and `Abandoned` if it was given up meanwhile."""
+        try:
+            method(*arguments)
+        finally:
+            self._running.check()
 
     def _quietly(self, name: str, deadline: float, call: Callable[[float], None]) -> None:
         try:
@@ -268,63 +300,34 @@ class Transactions(ProducerClient):
 
     def _begin(self, until: float) -> None:
         self.raise_fatal()
+        if self._given_up:
+            self._replace()
         self._admit(until)
-        self.producer.begin_transaction()
+        self._call(self.producer.begin_transaction)
         self.is_active = True
 
     def _commit(self, offsets: list[TopicPartition], group: object, until: float) -> None:
-        producer = self.producer
-        if not self._add_offsets(offsets, group, until):
-            return
-        producer.commit_transaction(_left(until))
+        self._add_offsets(offsets, group, until)
+        self._call(self.producer.commit_transaction, _left(until))
         self.is_active = self._has_offsets = False
 
-    def _add_offsets(self, offsets: list[TopicPartition], group: object, until: float) -> bool:
-        """Add positions to the transaction, unless it has them; returns whether it still is the client's to commit."""
+    def _add_offsets(self, offsets: list[TopicPartition], group: object, until: float) -> None:
+        """Add positions to the transaction, unless it has them."""
         self.raise_fatal()
         if not offsets or self._has_offsets:
-            return True
-        producer = self.producer
-        self._adding_since = time.monotonic()
-        added = False
-        try:
-            producer.send_offsets_to_transaction(offsets, group, _left(until))
-            added = True
-        finally:
-            with self.lock:
-                # A client that was given up is served until it is replaced, and closed then: here only if that has
-                # happened.
-                replaced = producer is not self.producer
-                given_up = replaced or producer is self._given_up
-                if not given_up:
-                    self._has_offsets, self._adding_since = added, None
-                elif not replaced:
-                    self._hangs = False
-            if replaced:
-                close(producer)
-        return not given_up
-
-    def _gives_up(self) -> bool:
-        """Whether the client has hung for too long while it adds positions. It is abandoned then: a new client fences
-        it, and no part of its transaction was committed.
-
-        librdkafka may wait there for ever when the group's coordinator goes away, ignoring the timeout (its issues 5456
-        and 5511).
-        """
+            return
+        self._call(self.producer.send_offsets_to_transaction, offsets, group, _left(until))
         with self.lock:
-            if self._adding_since is None or time.monotonic() - self._adding_since < HUNG:
-                return False
-            self._given_up, self._adding_since, self._hangs = self.producer, None, True
-        self._running = ResumableCalls()
-        return True
+            self._running.check()
+            self._has_offsets = True
 
     def _abort(self, until: float) -> None:
         active, self.is_active = self.is_active, False
         for sink in self.sinks:
             sink.look()
         try:
-            if self.fatal is None and not self.has_gap and self._given_up is None and active:
-                self.producer.abort_transaction(_left(until))
+            if self.fatal is None and not self.has_gap and not self._given_up and active:
+                self._call(self.producer.abort_transaction, _left(until))
         except KafkaException as exception:
             error = error_of(exception)
             if not error.fatal():
@@ -337,7 +340,7 @@ class Transactions(ProducerClient):
             # The limits may have been lowered.
             self._limits = None
             self._learn_limits(until)
-        if self.fatal is not None or self.has_gap or self._given_up is not None:
+        if self.fatal is not None or self.has_gap or self._given_up:
             self._replace()
         # A new client has the brokers abort the transaction of the old one. Only then are the committed positions
         # known.
@@ -366,15 +369,18 @@ class Transactions(ProducerClient):
         _log.warning("%s; the client is replaced", failure)
 
     def _replace(self) -> None:
+        self._running.check()
         self._stop_watching()
         with self.lock:
-            old, hangs = self.producer, self._hangs
+            self._running.check()
+            old, given_up, hanging = self.producer, self._given_up, self._hanging
             self._make()
-            self._admitted = self.has_gap = self._has_offsets = False
-            self.fatal = self._given_up = None
-            self._hangs = False
+            self._admitted = self.has_gap = self._has_offsets = self._given_up = False
+            self.fatal = self._hanging = None
         self._watch()
-        if not hangs:
+        if given_up:
+            threading.Thread(target=_close_at_last, args=(old, hanging), daemon=True).start()
+        else:
             close(old)
 
     def _admit(self, until: float) -> None:
@@ -386,7 +392,7 @@ class Transactions(ProducerClient):
         if any(limits.batch < self._batch_size for limits in (self._limits or {}).values()):
             # The brokers would refuse batches of the size that the old client was made for.
             self._replace()
-        self.producer.init_transactions(_left(until))
+        self._call(self.producer.init_transactions, _left(until))
         self.met = self._admitted = True
 
     def _learn_limits(self, until: float) -> None:
@@ -403,6 +409,13 @@ class Transactions(ProducerClient):
             if time.monotonic() >= until:
                 raise ConnectorError(f"{self.label}: abort: messages are still on their way", retriable=True)
             time.sleep(_IDLE_SLICE)
+
+
+def _close_at_last(producer: Producer, hanging: threading.Thread | None) -> None:
+    """Close a client that was given up: not during a call of it, and without anybody waiting."""
+    if hanging is not None:
+        hanging.join()
+    close(producer)
 
 
 def _left(until: float) -> float:

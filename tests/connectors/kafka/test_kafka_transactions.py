@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -286,6 +286,103 @@ def test_positions_that_were_added_ahead_are_added_once(place: Place, write: Wri
     assert counting.added == 1
     assert place.read(4) == numbers(0, 4)
     assert place.committed() == 4
+
+
+class Stuck:
+    """A producer of which one call never succeeds, as when librdkafka has lost a coordinator: it hangs until it is told
+    to go on, or it times out each time."""
+
+    def __init__(self, producer: Producer, call: str, *, hangs: bool) -> None:
+        self._producer, self._call, self._hangs = producer, call, hangs
+        self.goes_on, self.is_closed = threading.Event(), threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return self._fails if name == self._call else getattr(self._producer, name)
+
+    def __len__(self) -> int:
+        return len(self._producer)
+
+    def close(self) -> None:
+        try:
+            self._producer.close()
+        finally:
+            self.is_closed.set()
+
+    def _fails(self, *_: Any) -> None:
+        if self._hangs:
+            self.goes_on.wait()
+        time.sleep(0.05)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "Timed out", retriable=True))
+
+
+@pytest.mark.parametrize("hangs", [True, False], ids=["hangs", "times-out"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "init_transactions",
+        "begin_transaction",
+        "send_offsets_to_transaction",
+        "commit_transaction",
+        "abort_transaction",
+    ],
+)
+def test_a_client_of_which_a_call_does_not_succeed_is_replaced_and_no_result_is_lost_or_twice(
+    place: Place, write: Write, monkeypatch: pytest.MonkeyPatch, call: str, hangs: bool
+) -> None:
+    monkeypatch.setattr("connectors.kafka.producer.transactions.HUNG", 1.0)
+    write(place.bootstrap, place.records, numbers(0, 4))
+    sink = place.sink()
+    sink.open()
+    stuck = Stuck(sink._transactions.producer, call, hangs=hangs)
+    sink._transactions.producer = stuck  # type: ignore[assignment]
+    sink._transactions._admitted = call != "init_transactions"
+    with Reader(place.source().build(), PATIENCE, commits=False) as reader:
+        received = reader.take(4)
+        next_call, aborts = "begin", call == "abort_transaction"
+        deadline = time.monotonic() + 2 * PATIENCE
+        while next_call != "end":
+            assert time.monotonic() < deadline, f"it does not get beyond {next_call}"
+            try:
+                if next_call == "begin":
+                    sink.begin(soon(0.3))
+                    send(sink, received)
+                    next_call = "abort" if aborts else "commit"
+                elif next_call == "commit":
+                    commit(sink, received, reader, soon(0.3), ahead=True)
+                    next_call = "end"
+                else:
+                    sink.abort(soon(0.3))
+                    received, next_call, aborts = rewound(reader, received), "begin", False
+            except Voided:
+                next_call = "abort"
+            except ConnectorError as error:
+                if not error.retriable:
+                    raise
+        stuck.goes_on.set()
+        assert stuck.is_closed.wait(PATIENCE)
+    sink.close()
+    assert place.read(4) == numbers(0, 4)
+    assert place.committed() == 4
+
+
+def test_a_client_is_not_given_up_while_the_brokers_are_away(
+    own_place: Place, cuttable_kafka: CuttableKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.kafka.producer.transactions.HUNG", 0.5)
+    sink = own_place.sink()
+    sink.open()
+    sink.begin(soon())
+    assert sink.send(block_of([Message(b"x")]), soon()) == {}
+    assert sink.barrier(soon()) == {}
+    client = sink._transactions.producer
+    cuttable_kafka.cut()
+    for _ in range(6):
+        with pytest.raises(ConnectorError, match="abort"):
+            sink.abort(soon(0.3))
+    assert sink._transactions.producer is client
+    cuttable_kafka.mend()
+    eventually(lambda: sink.abort(soon()))
+    sink.close()
 
 
 class Counting:
