@@ -115,6 +115,10 @@ class Source(ABC):
     Then a service polls only when it can run the records at once, so that it gets the newest.
     """
 
+    waits: str | None = None
+    """What it waits for that is somebody else's to end, such as another program's open transaction; `None`: nothing.
+    From any thread."""
+
     @property
     def hot_path(self) -> HotPathReport:
         """Which hot path it takes, and why it is plain Python if it is. Known from the start, without `open`."""

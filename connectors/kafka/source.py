@@ -487,11 +487,24 @@ class KafkaSource(Source):
             self._tell_reachability()
         self._joining.check(answering=not self._reach.suspected)
         self._lag.look()
+        self._tell_open_transactions()
         if ids := self._queries.ids():
             self._check_ids(ids)
         if (now := time.monotonic()) >= self._ask_at:
             self._ask_at = now + _IDS_AFTER
             self._queries.ask_ids(topic for topic, _ in self._lanes.places)
+
+    def _tell_open_transactions(self) -> None:
+        places = self._lag.open_transactions()
+        waits = None
+        if places:
+            more = f" and {len(places) - 1} more partitions" if len(places) > 1 else ""
+            waits = (
+                f"{places[0][0]}[{places[0][1]}]{more}: a producer's transaction is open, its records cannot be read"
+            )
+        if waits is not None and self.waits is None:
+            _log.info("source %s: %s", self.name, waits)
+        self.waits = waits
 
     def _check_ids(self, ids: Mapping[str, str]) -> None:
         """Find topics that were deleted and created again while they were read, and begin new lanes for them."""

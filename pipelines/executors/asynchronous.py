@@ -68,11 +68,6 @@ class AsyncExecutor:
         """Whether a step may look at the pixels of the images of a record."""
         return self._trigger.uses_input and self._executor.opens_images
 
-    @property
-    def warmed_up(self) -> bool:
-        """As for the pipeline that the trigger runs."""
-        return self._executor.warmed_up
-
     def limit(self, records: int) -> bool:
         """Changes nothing, and returns `False`: the trigger decides when the steps run, one record at a time."""
         return False

@@ -41,10 +41,6 @@ class Executor(Protocol):
     def opens_images(self) -> bool:
         """Whether a step may look at the pixels of images."""
 
-    @property
-    def warmed_up(self) -> bool:
-        """Whether opening has run a model of its steps already: what takes long at a first call is done."""
-
     def limit(self, records: int) -> bool:
         """Have models work on at most `records` records at a time. Returns whether batches may be larger than that."""
 

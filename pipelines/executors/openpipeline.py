@@ -88,11 +88,6 @@ class OpenPipeline(ABC):
         """Whether a step may look at the pixels of images."""
         return any(step.runner.opens_images for step in self._steps)
 
-    @property
-    def warmed_up(self) -> bool:
-        """Whether opening has run a model of its steps already: what takes long at a first call is done."""
-        return any(step.runner.warmed_up for step in self._steps)
-
     def limit(self, records: int) -> bool:
         """Have models work on at most `records` records at a time. Returns whether batches may be larger than that,
         as every runner splits them itself.

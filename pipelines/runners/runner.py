@@ -118,11 +118,6 @@ class Runner(ABC):
         (`pipelines.executors.isolation`). A runner that is not pure raises before it changes its state.
         """
 
-    @property
-    def warmed_up(self) -> bool:
-        """Whether opening has run it already, so that its first call takes no longer than others."""
-        return False
-
     def limit(self, records: int) -> bool:
         """Work on at most so many records at a time, however many a batch has; whether the runner sees to that itself.
 

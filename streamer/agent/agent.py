@@ -120,7 +120,25 @@ class Agent:
         for intake in self._loop.intakes:
             if reason := intake.stuck():
                 return reason
-        return None
+        return self._stands_still()
+
+    def _stands_still(self) -> str | None:
+        """What has waited for its outcome for too long, though no sink says that its bus is away."""
+        waiting = self._loop.waiting
+        if waiting is None or time.monotonic() - waiting[0] <= self.service.limits.stuck:
+            return None
+        if any(route.down() for route in self._assembly.all_routes):
+            return None
+        return f"{waiting[1]}, for {time.monotonic() - waiting[0]:.0f} s"
+
+    def note(self) -> str | None:
+        """What the service waits for that nothing on this machine can change; `None`: nothing."""
+        waits = [
+            f"source {intake.source.name}: {intake.source.waits}"
+            for intake in self._loop.intakes
+            if intake.source.waits is not None
+        ]
+        return "; ".join(waits) or None
 
     def pages(self) -> Mapping[str, Mapping[str, Callable[[], Any]]]:
         """The pages of its sources on the control port, by page and source."""

@@ -14,7 +14,7 @@ from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.draintime import DrainTime
 from streamer.batching.portions import run_in_portions, whole_records
 from streamer.batching.roundsizer import RoundSizer
-from streamer.batching.sizer import UNMEASURED, BatchSizer
+from streamer.batching.sizer import BatchSizer
 from streamer.definition.settings import BatchSettings
 
 
@@ -28,7 +28,6 @@ class BatchRuns:
         self.rounds = RoundSizer() if batch.learns_size else None
         self._whole = batch.type == "hard"
         """Whether a batch is run whole or not at all, as the model accepts no other number of rows."""
-        self._unmeasured = batch.max_records if "max_records" in batch.model_fields_set else UNMEASURED
         self._drain = drain
         self._debug = debug
         self._log = log
@@ -76,7 +75,5 @@ class BatchRuns:
         left = self._drain.run_until - time.monotonic()
         if self._whole:
             return size if self.sizer.takes(size) < left else 0
-        if not (self.sizer.measured or self._drain.begun):
-            return min(size, self._unmeasured)
         fitting = self.sizer.fitting(min(left, self._drain.longest_portion))
         return min(size, fitting if self._drain.begun else max(1, fitting))

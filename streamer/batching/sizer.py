@@ -8,10 +8,7 @@ All three follow from the time that rows took so far.
 - *Run in one call*: models and functions still get `batch.max_records` rows at a time, or any number if all of them
   limit their calls themselves (`Runner.limit`).
 - *In the time left*: a call of a model or a function cannot be cut short. A service that is told to stop keeps to its
-  time only if no call takes long: so it runs a batch whose rows take long in portions. As long as nothing is known, a
-  call gets a whole batch of the size that was written down, or `UNMEASURED` rows. That goes for two calls: the first
-  one may load libraries or build an engine, and tells nothing about later ones, unless models were warmed up when they
-  were opened.
+  time only if no call takes long: so it runs a batch whose rows take long in portions, from the first batch on.
 """
 
 from __future__ import annotations
@@ -25,8 +22,6 @@ TOGETHER_BYTES: Final = 4 * 2**20
 """About how many bytes are gathered together at most, if that is more than `batch.max_records` records have."""
 LONGEST_TOGETHER: Final = 0.004
 """Seconds that the pipeline may take for all batches that are gathered together."""
-UNMEASURED: Final = 64
-"""Rows of a call before it is known how long rows take, if `batch.max_records` was not written down."""
 GROWTH: Final = 8
 """A call in the time left has at most this many times the rows of the largest call so far, unless it would be in time
 even if each row took this many times as long."""
@@ -46,10 +41,6 @@ class BatchSizer:
         self.max_records = max_records
         self.any_size = False
         """Whether one call may get any number of rows, as all runners limit their calls themselves."""
-        self.warmed_up = False
-        """Whether the first call takes no longer than others, as models were warmed up when they were opened."""
-        self._first: float | None = None
-        """Seconds for each row of the first call."""
         self._together = 1
         self._batches: deque[float] = deque(maxlen=_LAST)
         self._calls: deque[float] = deque(maxlen=_LAST)
@@ -58,10 +49,7 @@ class BatchSizer:
 
     def ran(self, rows: int, seconds: float, *, last: bool) -> None:
         """Note that these rows took `seconds`. `last`: they are the last of the records that were gathered together."""
-        if self._first is None and not self.warmed_up:
-            self._first = seconds / rows
-        else:
-            self._calls.append(seconds / rows)
+        self._calls.append(seconds / rows)
         self._most = max(self._most, rows)
         self._batch_rows += rows
         self._batch_seconds += seconds
@@ -83,18 +71,13 @@ class BatchSizer:
 
     def takes(self, rows: int) -> float:
         """Seconds that these rows will take, by the last measurements; 0 before any were run."""
-        return rows * max(self._calls, default=self._first or 0.0)
-
-    @property
-    def measured(self) -> bool:
-        """Whether it is known how long rows take."""
-        return bool(self._calls)
+        return rows * max(self._calls, default=0.0)
 
     def fitting(self, seconds: float) -> int:
         """How many rows can be run in `seconds`, by the last measurements; 1 before any were run, 0 in no time."""
         if seconds <= 0:
             return 0
-        if not self._most:
+        if not self._calls:
             return 1
         fitting = int(seconds / max(self.takes(1), 1e-9))
         return min(fitting, max(GROWTH * self._most, fitting // GROWTH))

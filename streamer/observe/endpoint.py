@@ -31,6 +31,9 @@ class Observed(Protocol):
     def live(self) -> str | None:
         """Why it should be restarted; `None` while it makes progress."""
 
+    def note(self) -> str | None:
+        """What it waits for though it is ready; `None`: nothing."""
+
     def ready(self) -> str | None:
         """Why it is not doing its work at present; `None` while it is."""
 
@@ -116,7 +119,7 @@ class Endpoint:
         if request.path in ("/live", "/health"):
             return self._health(lambda one: one.live(), trusted)
         if request.path == "/ready":
-            return self._health(lambda one: one.ready(), trusted)
+            return self._health(lambda one: one.ready(), trusted, lambda one: one.note())
         pages = self._pages()
         if request.path != "/metrics" and request.path not in pages:
             there = ", ".join(["/metrics", *sorted(pages)])
@@ -149,10 +152,17 @@ class Endpoint:
         right = hmac.compare_digest(given.strip().encode("latin-1", "replace"), self._token.get_secret_value().encode())
         return right and scheme.lower() == "bearer"
 
-    def _health(self, ask: Callable[[Observed], str | None], trusted: bool) -> Answer:
-        troubles = {name: ask(observed) for name, observed in list(self._observed.items())}
+    def _health(
+        self,
+        ask: Callable[[Observed], str | None],
+        trusted: bool,
+        note: Callable[[Observed], str | None] = lambda one: None,
+    ) -> Answer:
+        observed = dict(self._observed)
+        troubles = {name: ask(one) for name, one in observed.items()}
         bad = any(trouble is not None for trouble in troubles.values())
-        told = {name: masked(text or "ok") for name, text in troubles.items()} if trusted else {"ok": not bad}
+        notes = {name: f"ok; {said}" if (said := note(one)) else "ok" for name, one in observed.items()}
+        told = {name: masked(text or notes[name]) for name, text in troubles.items()} if trusted else {"ok": not bad}
         return Answer(503 if bad else 200, json.dumps(told).encode())
 
 

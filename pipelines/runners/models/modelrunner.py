@@ -70,7 +70,6 @@ class ModelRunner(Runner):
         self._inputs = ModelInputs([ModelInput(port, key, cast_freely=cast_inputs) for port, key in named])
         self._batched = _states_batch_axis(self._called)
         self._tried = False
-        self._warmed_up = False
         inner = [shape for one in self._inputs.inputs if (shape := one.inner) is not None]
         if len(inner) == len(model.inputs):
             if self._batched:
@@ -210,17 +209,11 @@ class ModelRunner(Runner):
         _log.info("%s: records run one by one: %s", self.model.path, reason)
         self._batched = False
 
-    @property
-    def warmed_up(self) -> bool:
-        """As `Runner.warmed_up`: with `warmUp`, unless zeros are no input for the model."""
-        return self._warmed_up
-
     def _warm_up(self, count: int, inner: Sequence[tuple[int, ...]]) -> None:
         if not count:
             return
         try:
             self._called.run(self._zeros(count if self._batched else 1, inner))
-            self._warmed_up = True
         except Exception as error:  # noqa: BLE001 - zeros may be no input for this model
             _log.info("%s: warming up with zeros failed: %s", self.model.path, error)
 

@@ -280,3 +280,26 @@ def test_the_source_also_reads_from_the_clients_own_mock_cluster(
         reader.acknowledge(received)
     assert values(received) == numbers(0, 10)
     assert committed(mock_kafka.bootstrap, topic, topic) == 10
+
+
+def test_an_open_transaction_of_another_program_is_waited_for_and_no_lag(
+    kafka: Broker, topics: Topics, source: MakeSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = topics(1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"done")
+    producer.commit_transaction()
+    with caplog.at_level("INFO"), Reader(source(kafka.bootstrap, topic, topic)) as reader:
+        assert values(reader.take(1)) == [b"done"]
+        producer.begin_transaction()
+        producer.produce(topic, b"open")
+        producer.flush()
+        reader.until(lambda r: r.source.waits is not None)
+        assert f"{topic}[0]: a producer's transaction is open" in str(reader.source.waits)
+        assert reader.source.lag() == {(topic, 0): 0}
+        assert "a producer's transaction is open" in caplog.text
+        producer.commit_transaction()
+        assert values(reader.take(1)) == [b"open"]
+        reader.until(lambda r: r.source.waits is None)

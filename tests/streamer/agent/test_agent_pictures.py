@@ -108,7 +108,8 @@ def test_pictures_are_counted_wherever_a_record_has_them(
     watched = Watched()
     report = testing.run(define(watched.rows(), limits=limits(4.5)), records("protodata", *[data] * 12))
     assert len(report.results) == 12
-    assert watched.sizes == [parts] * (12 // parts)
+    # The first record of all is run by itself, to learn how long records take.
+    assert watched.sizes == [1, parts - 1, *[parts] * (12 // parts - 1)]
 
 
 def test_a_picture_beyond_the_limit_is_run_by_itself(define: Callable[..., Service]) -> None:
@@ -116,7 +117,7 @@ def test_a_picture_beyond_the_limit_is_run_by_itself(define: Callable[..., Servi
     datas = [Data({"n": row}) for row in range(3)] + [Data({"image": picture(1)})] * 2 + [Data({"n": 9})]
     report = testing.run(define(watched.rows(), limits=limits(0.5)), records("protodata", *datas))
     assert report.results == datas
-    assert watched.sizes in ([3, 1, 1, 1], [3, 1, 2])
+    assert watched.sizes == [1, 2, 1, 1, 1] or watched.sizes == [1, 2, 1, 2]
 
 
 def test_a_record_of_too_many_pictures_fails_alone(

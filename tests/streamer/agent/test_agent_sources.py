@@ -338,11 +338,11 @@ class Remembering(MemorySource):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.asked: list[tuple[str, Any]] = []
-        self.waits: list[bool] = []
+        self.waited: list[bool] = []
 
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
         self.asked.append(("acknowledge", sorted(positions.values())))
-        self.waits.append(wait)
+        self.waited.append(wait)
         super().acknowledge(positions, wait=wait)
 
     def rewind(self, lanes: Iterable[Lane]) -> None:
@@ -357,9 +357,9 @@ def test_the_end_waits_until_the_bus_has_all_positions_even_if_none_is_new(
     serving = serve(define(), {"memory": source})
     serving.feed(1)
     eventually(lambda: source.acknowledged == [1])
-    assert source.waits == [False]
+    assert source.waited == [False]
     serving.stop()
-    assert source.waits == [False, True]
+    assert source.waited == [False, True]
 
 
 def test_only_a_record_whose_result_was_lost_and_those_after_it_come_again(

@@ -62,7 +62,8 @@ def test_only_the_record_that_asks_for_a_trace_gets_one_and_results_are_the_same
     trace = debugged.results[1].metadata["trace"]  # type: ignore[index,union-attr]
     assert trace["steps"][0]["in"] == trace["steps"][0]["out"] == "x INT64 2"
     assert trace["steps"][2]["out"] == "y INT64 2"
-    assert trace["steps"][0]["rows"] == 4
+    # The first record of all is run by itself.
+    assert trace["steps"][0]["rows"] == 3
     assert "1:PIPELINE/0:FUNCTION (FunctionRunner)" in trace["text"]
     assert trace["seconds"] > 0
 
@@ -111,9 +112,11 @@ def test_a_service_with_debug_traces_all_and_logs_the_first_record_of_each_batch
         report = testing.run(service(debug=True, batch={"max_records": 5}), [plain(x) for x in range(5)])
     assert traces(report) == [STEPS] * 5
     lines = [one.message for one in caplog.records if one.message.startswith("trace ")]
-    assert len(lines) == 3
+    # The first record of all is run by itself.
+    assert len(lines) == 6
     assert "step='1:PIPELINE/0:FUNCTION'" in lines[1]
     assert "@0'" in lines[0]
+    assert "@1'" in lines[3]
     assert "given='x INT64 0'" in lines[0]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -150,45 +149,3 @@ def test_the_metrics_count_the_batches_that_the_pipeline_gets() -> None:
     assert meters.batch_records.total == 180
     assert dict(meters.closed) == {"wait": 1, "records": 3}
     assert meters.polled_rows == 180
-
-
-def calls_of(batch: dict[str, Any], records: int, slow: float = 0.0) -> list[int]:
-    """The sizes of the calls of a model whose first call takes `slow` seconds longer than others."""
-    sizes: list[int] = []
-
-    @pipelines.batched
-    def model(rows: Batch) -> Batch:
-        if not sizes:
-            time.sleep(slow)
-        sizes.append(rows.size)
-        return rows
-
-    service = Service(
-        source={"type": "memory", "topic": "in"},
-        pipeline=pipelines.Sequence([model]),
-        sink={"type": "memory", "topic": "out"},
-        batch=batch,
-        limits={"drain": "400ms"},
-    )
-    testing.run(service, [Data({"x": row}) for row in range(records)])
-    return sizes
-
-
-@pytest.mark.parametrize("size", [4, 100])
-def test_the_first_batch_is_whole_like_all_others(size: int) -> None:
-    assert calls_of({"max_records": size}, 3 * size) == [size] * 3
-
-
-def test_a_slow_first_call_sets_no_later_sizes() -> None:
-    # By the first call, a quarter of the time to drain would be enough for 10 of the 64 rows.
-    assert calls_of({"max_records": 64}, 320, slow=0.6) == [64] * 5
-
-
-def test_a_first_call_counts_where_models_were_warmed_up() -> None:
-    cold, warm = BatchSizer(64), BatchSizer(64)
-    warm.warmed_up = True
-    for sizer in (cold, warm):
-        sizer.ran(64, 6.4, last=True)
-    assert (cold.measured, warm.measured) == (False, True)
-    # All the same a service that has to end goes by it.
-    assert cold.fitting(1.0) == warm.fitting(1.0) == 10

@@ -47,6 +47,11 @@ class Service:
         self.meters = Meters(help_bytes)
         self.trouble: str | None = None
         self.told: Mapping[str, Mapping[str, Callable[[], Any]]] = {}
+        self.waits: str | None = None
+
+    def note(self) -> str | None:
+        """What it waits for."""
+        return self.waits
 
     def live(self) -> str | None:
         """Its trouble."""
@@ -358,3 +363,13 @@ def test_a_page_of_a_stranger_reads_nothing_where_there_is_no_token(host: str, s
         assert found["/metrics"].headers["Cache-Control"] == "no-store"
     finally:
         endpoint.leave("one")
+
+
+def test_ready_tells_what_a_service_waits_for_though_it_is_ready(served: Any) -> None:
+    service = Service()
+    service.waits = "source a: t[0]: a producer's transaction is open"
+    endpoint = served(service)
+    assert get(endpoint, "/ready") == (200, json.dumps({"one": f"ok; {service.waits}"}))
+    assert get(endpoint, "/live") == (200, '{"one": "ok"}')
+    service.trouble = "sink b: full"
+    assert get(endpoint, "/ready") == (503, '{"one": "sink b: full"}')

@@ -140,6 +140,9 @@ class StandIn:
     def live(self) -> str | None:
         return self.trouble
 
+    def note(self) -> str | None:
+        return None
+
     def ready(self) -> str | None:
         return self.trouble
 
