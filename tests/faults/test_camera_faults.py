@@ -189,7 +189,7 @@ def test_a_process_that_is_told_to_stop_ends_in_time_and_knows_of_every_frame(tm
         # The counter is of corrupt packets, not of pictures.
         dropped.pop("corrupt", None)
         assert pictures == run + sum(dropped.values()), f"{name}: {said}"
-    assert sum(run for _, run, _ in said.values()) == summary["ok"] + summary["dropped"]
+    assert sum(run for _, run, _ in said.values()) == summary["ok"] + summary["dropped"] + summary["failed"]
     results = [json.loads(line)["camera"] for line in seen.read_text().splitlines()] if summary["ok"] else []
     assert len(results) == summary["ok"]
     if moment == "while connecting":
