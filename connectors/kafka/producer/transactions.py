@@ -88,10 +88,9 @@ class Transactions(ProducerClient):
         self._admitted = False
         self._has_offsets = False
         self._running = ResumableCalls()
-        self._trying = ""
-        """The last call, if it has not succeeded; a commit includes the adding of its positions."""
-        self._trying_since = 0.0
-        """Since when it has been tried with brokers that answer, on `time.monotonic`."""
+        self._since: dict[str, float] = {}
+        """Since when calls that have not succeeded yet have been tried with brokers that answer, on `time.monotonic`,
+        by name."""
         self._given_up = False
         """Whether the client was given up, and is to be replaced."""
         self._hanging: threading.Thread | None = None
@@ -217,9 +216,7 @@ class Transactions(ProducerClient):
     def _within(self, name: str, deadline: float, call: Callable[[float], object]) -> None:
         """Run one of the client's calls. Raises its error, or a retriable one if the call has not ended at
         `deadline`; `Voided` if the client was given up during a commit."""
-        operation = "commit" if name == "add positions" else name
-        if self._trying != operation:
-            self._trying, self._trying_since = operation, time.monotonic()
+        self._since.setdefault(name, time.monotonic())
         until = max(deadline, time.monotonic() + _LEAST)
         try:
             self._running.run(name, lambda: call(until), until - time.monotonic() + _MARGIN)
@@ -232,30 +229,32 @@ class Transactions(ProducerClient):
             error = self._outcome(error_of(exception), name)
             error.__cause__ = exception
         else:
-            self._trying = ""
+            del self._since[name]
             return
         if isinstance(error, Voided) or not error.retriable:
-            self._trying = ""
-        elif self._gives_up():
+            self._since.clear()
+        elif self._gives_up(name):
             text = f"{self.label}: {name}: the client hangs, while the brokers answer others"
             _log.warning("%s; it is replaced (%s)", text, error)
-            raise Voided(text) if operation == "commit" else ConnectorError(text, retriable=True)
+            if name in ("add positions", "commit"):
+                raise Voided(text)
+            raise ConnectorError(text, retriable=True)
         raise error
 
-    def _gives_up(self) -> bool:
-        """Whether the last call has not succeeded for too long. The client is abandoned then: a new one fences it, and
+    def _gives_up(self, name: str) -> bool:
+        """Whether this call has not succeeded for too long. The client is abandoned then: a new one fences it, and
         learns from the brokers what became of its transaction."""
-        if time.monotonic() - self._trying_since < HUNG:
+        if time.monotonic() - self._since[name] < HUNG:
             return False
         try:
             AdminClient(admin_properties(self._config)).list_topics(timeout=_ANSWER_WAIT)
         except KafkaException:
             # Brokers that were away get as long again, once they are back.
-            self._trying_since = time.monotonic()
+            self._since[name] = time.monotonic()
             return False
         with self.lock:
             self._given_up, self._hanging = True, self._running.give_up()
-        self._trying = ""
+        self._since.clear()
         return True
 
     def _call(self, method: Callable[..., object], *arguments: object) -> None:
