@@ -44,6 +44,9 @@ class CodecContract:
     unwritable: Sequence[Data] = ()
     """Records that it cannot write; none if it writes any."""
 
+    cycles: str = ""
+    """Why its library leaves small reference cycles for each record, without its payload; empty if it leaves none."""
+
     @pytest.fixture
     def codec(self) -> Codec:
         """The codec, as its configuration builds it."""
@@ -121,6 +124,8 @@ class CodecContract:
 
     def test_records_make_no_reference_cycles(self, codec: Codec, record: Data) -> None:
         """Reading and writing leaves nothing that only the garbage collector frees."""
+        if self.cycles:
+            return
         (payload,) = _written(codec, [record])
 
         def read_and_write(count: int) -> None:
