@@ -94,8 +94,9 @@ def examined(service: Service) -> Examined:
     Of a service that may not run code, parts that would are not tried, and are wrong.
     """
     steps: dict[str, StepKeys] = {}
-    parts = list(walk(service.sequence()))
+    # First: it refuses files outside of the service's folder before they are read.
     refusals = refused(service)
+    parts = list(walk(service.sequence()))
 
     def tried(part: str, look: Callable[[], str]) -> Finding:
         # A step is refused for the steps inside it, too.

@@ -210,13 +210,18 @@ def test_the_latest_schema_of_a_sources_topic_tells_what_records_lack_once_the_r
 
 
 def test_a_schema_that_the_service_may_not_read_is_not_read_for_the_check(
-    checked: Any, tmp_path_factory: pytest.TempPathFactory
+    cli: Any, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "secret.avsc"
     elsewhere.write_text(json.dumps(avro("prob", "hush")["schema"]))
-    found = checked("--no-code", sink={"codec": {"type": "avro", "schema": str(elsewhere)}})
-    assert [part for part, _ in found] == ["sink memory"]
-    assert "hush" not in str(found)
+    file = tmp_path / "service.yaml"
+    file.write_text(
+        "source: {type: memory, topic: in}\npipeline: []\n"
+        f"sink: {{type: memory, topic: out, codec: {{type: avro, schema: '{elsewhere}'}}}}\n"
+    )
+    ended = cli("check", file, "--no-code")
+    assert ended.code == 2
+    assert "hush" not in ended.out + ended.err
 
 
 def test_a_value_with_a_default_is_not_needed(checked: Any) -> None:
