@@ -44,6 +44,9 @@ _SLOW = (
 _REAL = {"kafka", "start_kafka"}
 _REAL_MQTT = {"mqtt_broker", "start_mosquitto", "start_mqtt"}
 
+# Programs that tests start would ignore hangups, too, where the tests run in the background of a closed terminal.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 # How long an example takes says nothing on a machine that does other things too.
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("fast", hypothesis.settings.get_profile("patient"), max_examples=10)
