@@ -85,6 +85,8 @@ class Runner(ABC):
     """Whether each row that goes in comes out once, in the same order, unless it failed."""
     keeps_keys: ClassVar[bool] = False
     """Whether the keys that the runner does not write pass through it."""
+    needs_all: ClassVar[bool] = False
+    """Whether a record that lacks one of the keys in `reads` is sure to fail."""
     pure: ClassVar[bool] = True
     """Whether running rows again, alone or beside other rows, gives the same results: only then a failing batch is
     searched by halves for the rows to blame."""
@@ -102,7 +104,7 @@ class Runner(ABC):
     @property
     def needs(self) -> frozenset[str]:
         """Keys, of those that it reads, without which a record is sure to fail."""
-        return frozenset()
+        return (self.reads or frozenset()) if self.needs_all else frozenset()
 
     @property
     def gives(self) -> frozenset[str] | None:

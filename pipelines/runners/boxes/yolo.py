@@ -35,6 +35,7 @@ class YoloToBoundingBoxRunner(Runner):
 
     opens_images: ClassVar[bool] = False
     keeps_rows: ClassVar[bool] = True
+    needs_all: ClassVar[bool] = True
 
     def __init__(self, step: YoloToBoundingBox, context: OpenContext) -> None:
         classes = step.num_classes or len(step.class_labels or ())
@@ -48,10 +49,6 @@ class YoloToBoundingBoxRunner(Runner):
     @property
     def reads(self) -> frozenset[str] | None:
         return None if self._step.input is None else frozenset([self._step.input])
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return self.reads or frozenset()
 
     @property
     def gives(self) -> frozenset[str] | None:

@@ -22,6 +22,7 @@ class GrayScaleRunner(Runner):
 
     keeps_rows: ClassVar[bool] = True
     keeps_keys: ClassVar[bool] = True
+    needs_all: ClassVar[bool] = True
 
     def __init__(self, step: GrayScale, context: OpenContext) -> None:
         self._key = step.image_name
@@ -30,10 +31,6 @@ class GrayScaleRunner(Runner):
     @property
     def reads(self) -> frozenset[str] | None:
         return None if self._key is None else frozenset([self._key])
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return self.reads or frozenset()
 
     @property
     def gives(self) -> frozenset[str] | None:

@@ -33,6 +33,7 @@ class ImageCropRunner(Runner):
 
     keeps_rows: ClassVar[bool] = True
     keeps_keys: ClassVar[bool] = True
+    needs_all: ClassVar[bool] = True
 
     def __init__(self, step: ImageCrop, context: OpenContext) -> None:
         self._step = step
@@ -46,10 +47,6 @@ class ImageCropRunner(Runner):
             return None
         crop = {self._step.crop_name} if self._corners is None and self._step.crop_name is not None else set()
         return frozenset({self._step.image_name, *crop})
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return self.reads or frozenset()
 
     @property
     def gives(self) -> frozenset[str] | None:

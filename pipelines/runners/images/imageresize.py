@@ -25,6 +25,7 @@ class ImageResizeRunner(Runner):
 
     keeps_rows: ClassVar[bool] = True
     keeps_keys: ClassVar[bool] = True
+    needs_all: ClassVar[bool] = True
 
     def __init__(self, step: ImageResize, context: OpenContext) -> None:
         if step.height is None and step.width is None:
@@ -34,10 +35,6 @@ class ImageResizeRunner(Runner):
     @property
     def reads(self) -> frozenset[str] | None:
         return frozenset(self._step.input_names) if self._step.input_names else None
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return self.reads or frozenset()
 
     @property
     def gives(self) -> frozenset[str] | None:

@@ -31,6 +31,7 @@ class ImageToNDArrayRunner(Runner):
     """
 
     keeps_rows: ClassVar[bool] = True
+    needs_all: ClassVar[bool] = True
 
     def __init__(self, step: ImageToNDArray, context: OpenContext) -> None:
         self._step = step
@@ -48,10 +49,6 @@ class ImageToNDArrayRunner(Runner):
     @property
     def reads(self) -> frozenset[str] | None:
         return None if self._keys is None else frozenset(self._keys)
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return self.reads or frozenset()
 
     @property
     def gives(self) -> frozenset[str] | None:

@@ -37,6 +37,7 @@ class ClassifierOutputRunner(Runner):
     opens_images: ClassVar[bool] = False
     keeps_rows: ClassVar[bool] = True
     keeps_keys: ClassVar[bool] = True
+    needs_all: ClassVar[bool] = True
 
     def __init__(self, step: ClassifierOutput, context: OpenContext) -> None:
         self._step = step
@@ -46,10 +47,6 @@ class ClassifierOutputRunner(Runner):
     @property
     def reads(self) -> frozenset[str] | None:
         return None if self._step.input_name is None else frozenset([self._step.input_name])
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return self.reads or frozenset()
 
     @property
     def gives(self) -> frozenset[str] | None:

@@ -28,6 +28,7 @@ class RegressionOutputRunner(Runner):
     opens_images: ClassVar[bool] = False
     keeps_rows: ClassVar[bool] = True
     keeps_keys: ClassVar[bool] = True
+    needs_all: ClassVar[bool] = True
 
     def __init__(self, step: RegressionOutput, context: OpenContext) -> None:
         if not step.names:
@@ -39,10 +40,6 @@ class RegressionOutputRunner(Runner):
     @property
     def reads(self) -> frozenset[str] | None:
         return None if self._input is None else frozenset([self._input])
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return self.reads or frozenset()
 
     @property
     def gives(self) -> frozenset[str] | None:

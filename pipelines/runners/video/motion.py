@@ -36,6 +36,7 @@ class MotionRunner(LaneRunner[Scene]):
     """
 
     keeps_keys: ClassVar[bool] = True
+    needs_all: ClassVar[bool] = True
 
     def __init__(self, step: Motion, context: OpenContext) -> None:
         super().__init__(step.frame_rate, by_key=step.by_key)
@@ -45,10 +46,6 @@ class MotionRunner(LaneRunner[Scene]):
     @property
     def reads(self) -> frozenset[str] | None:
         return None if self._step.image_name is None else frozenset([self._step.image_name])
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return self.reads or frozenset()
 
     @property
     def gives(self) -> frozenset[str] | None:

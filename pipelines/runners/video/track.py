@@ -33,6 +33,7 @@ class TrackRunner(LaneRunner[Tracker]):
     opens_images: ClassVar[bool] = False
     keeps_rows: ClassVar[bool] = True
     keeps_keys: ClassVar[bool] = True
+    needs_all: ClassVar[bool] = True
 
     def __init__(self, step: Track, context: OpenContext) -> None:
         super().__init__(step.frame_rate, by_key=step.by_key)
@@ -51,10 +52,6 @@ class TrackRunner(LaneRunner[Tracker]):
     @property
     def reads(self) -> frozenset[str] | None:
         return None if self._step.bbox_name is None else frozenset([self._step.bbox_name])
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return self.reads or frozenset()
 
     @property
     def gives(self) -> frozenset[str] | None:
