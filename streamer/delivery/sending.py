@@ -41,13 +41,13 @@ def messages_of(
             left = patience()
             if left <= 0:
                 raise ServiceStopped(f"the sink {route.name} cannot write its results: {error}") from error
-            route.unwritable = str(error)
+            route.blocked = str(error)
             if tries == 0:
-                log.warning("results cannot be written yet, waiting", sink=route.name, reason=route.unwritable)
+                log.warning("results cannot be written yet, waiting", sink=route.name, reason=route.blocked)
             time.sleep(min(pause(tries), left))
             tries += 1
         else:
-            route.unwritable = None
+            route.blocked = None
             return messages
 
 
@@ -56,7 +56,8 @@ def send_all(
 ) -> dict[int, ConnectorError]:
     """Send all messages, waiting while the sink is full. Returns the errors of those refused for good, by index.
 
-    `patience` gives the seconds that this may take from now on. Raises `ServiceStopped` when there are none left.
+    While the sink accepts none of them the route is down, even if the sink itself does not say so. `patience` gives the
+    seconds that this may take from now on. Raises `ServiceStopped` when there are none left.
     """
     final: dict[int, ConnectorError] = {}
     if not len(messages):
@@ -68,17 +69,20 @@ def send_all(
         final.update((int(index[at]), error) for at, error in refused.items() if not error.retriable)
         again = np.array(sorted(at for at, error in refused.items() if error.retriable), np.int64)
         if not len(again):
-            return final
+            break
         left = patience()
+        reason = str(refused[int(again[0])])
         if left <= 0:
-            raise ServiceStopped(f"the sink {route.name} accepts no messages: {refused[int(again[0])]}")
+            raise ServiceStopped(f"the sink {route.name} accepts no messages: {reason}")
+        # A sink that takes some of them is slow, but works.
+        route.blocked = reason if len(again) == len(messages) else None
         if tries == 0:
-            reason = str(refused[int(again[0])])
             log.warning("the sink accepts no messages, waiting", sink=route.name, messages=len(again), reason=reason)
         time.sleep(min(pause(tries), left))
         tries += 1
         messages, index = messages.take(again), index[again]
         refused = route.sink.send(messages, time.monotonic() + min(SEND_TRY, max(patience(), LEAST_TRY)))
+    route.blocked = None
     return final
 
 

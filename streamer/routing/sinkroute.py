@@ -38,8 +38,9 @@ class SinkRoute:
     """Whether its messages go back to the clients that sent the records: the service waits for none of them."""
     drops: bool = False
     """Whether messages are dropped while the sink is full; otherwise the service waits."""
-    unwritable: str | None = None
-    """Why the codec can write no result at present, such as a schema registry that is away; `None` if it can."""
+    blocked: str | None = None
+    """Why the messages of this sink wait: its codec can write none (a schema registry is away), or the sink accepts
+    none (its disk is full); `None` while they leave."""
 
     @classmethod
     def of(
@@ -69,7 +70,7 @@ class SinkRoute:
 
     def down(self) -> str | None:
         """Why no result gets to the sink at present; `None` if they do."""
-        return self.unwritable or self.sink.down()
+        return self.blocked or self.sink.down()
 
     def messages(self, selected: Selected) -> tuple[Messages, Failed]:
         """One message for each selected row, and the rows whose values the codec cannot write, which have none."""

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import resource
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+
+from connectors.file import FileSink, ImageSink
 from connectors.memory import MemorySink
 from connectors.message import Message
 from pipelines import Data
@@ -154,3 +160,52 @@ def test_a_dead_letter_that_is_lost_comes_again_with_its_record(define: Any, ser
     eventually(lambda: serving.source.acknowledged == [10])
     assert serving.buried() == [3]
     assert set(serving.results()) == set(range(10)) - {3}
+
+
+@pytest.mark.parametrize("kind", [FileSink, ImageSink])
+def test_a_service_whose_sink_finds_no_room_on_the_disk_is_not_ready_until_there_is_some(
+    kind: type[FileSink | ImageSink], define: Any, serve: Any, eventually: Any, tmp_path: Path
+) -> None:
+    def large(data: Data) -> Data:
+        return Data({"y": bytes(200_000)})
+
+    serving = serve(define(large), sinks={"memory": kind(tmp_path / "out")})
+    eventually(lambda: serving.agent.ready() is None)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        serving.feed(1, key=b"one")
+        eventually(lambda: serving.agent.ready() is not None)
+        assert serving.agent.ready().startswith("sink memory: ")
+        assert "File too large" in serving.agent.ready()
+        assert str(tmp_path / "out") in serving.agent.ready()
+        assert serving.agent.live() is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    eventually(lambda: serving.source.acknowledged == [1])
+    assert serving.agent.ready() is None
+    assert serving.stop().ok == 1
+
+
+class Full(MemorySink):
+    """Takes one message at each attempt, or none."""
+
+    takes = 0
+
+    def send(self, messages: Any, deadline: float) -> Any:
+        super().send(messages.take(np.arange(self.takes)), deadline)
+        return dict.fromkeys(range(self.takes, len(messages)), ConnectorError("no room here", retriable=True))
+
+
+def test_a_sink_that_accepts_nothing_makes_the_service_unready_though_it_reaches_its_peer(
+    define: Any, serve: Any, eventually: Any
+) -> None:
+    sink = Full(name="memory")
+    serving = serve(define(batch={"max_records": 5}), sinks={"memory": sink})
+    serving.feed(1, 2, 3, 4, 5)
+    eventually(lambda: serving.agent.ready() == "sink memory: no room here")
+    assert serving.agent.live() is None
+    sink.takes = 1
+    eventually(lambda: serving.agent.ready() is None)
+    eventually(lambda: serving.source.acknowledged == [5])
+    assert serving.results() == [2, 4, 6, 8, 10]
