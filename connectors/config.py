@@ -155,6 +155,11 @@ class ConnectorConfig(BaseModel, ABC):
         return self
 
     @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that it reads in place of fields that are not given."""
+        return ()
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Effects of its fields that their author may not expect, in a few words each, for `streamer check`."""
         return ()

@@ -7,6 +7,7 @@ from typing import Any
 
 from connectors.browser import Browser, TopicReader
 from connectors.kafka.client.answers import topics_of
+from connectors.kafka.client.brokers import Brokers
 from connectors.kafka.client.internaltopics import reads
 from connectors.kafka.client.properties import require_client
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
@@ -17,16 +18,16 @@ class KafkaBrowser(Browser):
     """The cluster of a connector, or of an address with librdkafka's properties."""
 
     def __init__(
-        self, bootstrap: str, client: Mapping[str, Any], config: KafkaSourceConfig | KafkaSinkConfig | None = None
+        self, brokers: Brokers, client: Mapping[str, Any], config: KafkaSourceConfig | KafkaSinkConfig | None = None
     ) -> None:
         """`config`: the connector whose properties `topics` uses; `None`: those of `client`."""
-        self._bootstrap = bootstrap
+        self._brokers = brokers
         self._client = dict(client)
         self._config = config
 
     @property
     def address(self) -> str:
-        return self._bootstrap
+        return self._brokers.address
 
     def topics(self) -> dict[str, int]:
         return topics_of(self._config or self._sink("", "topics"))
@@ -38,10 +39,11 @@ class KafkaBrowser(Browser):
         require_client()
         from connectors.kafka.consumer.topicreader import KafkaTopicReader
 
-        return KafkaTopicReader(self._bootstrap, topic, self._client, group=group)
+        return KafkaTopicReader(self._brokers, topic, self._client, group=group)
 
     def sink(self, topic: str, name: str) -> Sink:
         return self._sink(topic, name).build()
 
     def _sink(self, topic: str, name: str) -> KafkaSinkConfig:
-        return KafkaSinkConfig(name=name, bootstrap=self._bootstrap, topic=topic or "none", client=self._client)
+        config = KafkaSinkConfig(name=name, topic=topic or "none", client=self._client)
+        return config.with_brokers(self._brokers)

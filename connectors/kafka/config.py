@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -11,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     InstanceOf,
+    PrivateAttr,
     SecretStr,
     field_validator,
     model_validator,
@@ -20,6 +23,7 @@ from connectors import units
 from connectors.browser import Browser
 from connectors.compiledform import HasCompiledForm
 from connectors.config import Addressing, ConnectorConfig, SinkConfig, SourceConfig
+from connectors.kafka.client.brokers import VARIABLE, Brokers
 from connectors.kafka.client.hints import checked_bootstrap
 from connectors.kafka.client.internaltopics import reads
 from connectors.kafka.client.properties import (
@@ -52,8 +56,8 @@ Client = dict[str, InstanceOf[SecretStr] | bool | int | float | str]
 """Properties of librdkafka by name; those whose name tells a secret are masked wherever they are shown."""
 
 
-_OF_PRODUCER = ("bootstrap", "compression", "linger", "partitioner", "client", "timeout", "hot_path")
-"""Fields of sinks that are settings of the producer."""
+_OF_PRODUCER = ("brokers", "compression", "linger", "partitioner", "client", "timeout", "hot_path")
+"""Settings of sinks that are those of the producer."""
 _OTHERWISE = "use a sink of type kafka on the source's cluster, or at_least_once"
 
 
@@ -64,8 +68,42 @@ class _KafkaClientConfig(HasCompiledForm, ConnectorConfig):
     requires: ClassVar[Requires] = Package("confluent_kafka", "kafka")
 
     if TYPE_CHECKING:
-        # A field of both; here it would stand before all others.
+        # Fields of both; here they would stand before all others.
+        bootstrap: str | None
         client: Client
+
+    _unnamed: Brokers = PrivateAttr()
+    """The brokers if `bootstrap` names none."""
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Note what the environment says about brokers: the one in the validation's context, else the process's."""
+        super().model_post_init(context)
+        given = context.get("environment") if isinstance(context, Mapping) else None
+        self._unnamed = Brokers.unnamed(os.environ if given is None else given)
+        if self.bootstrap is None:
+            _checked(self._unnamed)
+
+    @property
+    def brokers(self) -> Brokers:
+        """Its brokers: of `bootstrap`, else of the environment."""
+        return self._unnamed if self.bootstrap is None else Brokers(self.bootstrap)
+
+    def with_brokers(self, brokers: Brokers) -> Self:
+        """The same connector on these brokers, in place of those of `bootstrap`."""
+        copy = self.model_copy(update={"bootstrap": None})
+        copy._unnamed = brokers
+        return copy
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Where its brokers are, if the file does not say it."""
+        brokers = self.brokers
+        return (*super().notes, *((f"the brokers are {brokers}",) if brokers.origin and not brokers.of_source else ()))
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variable with the brokers, if the file does not say them."""
+        return (*super().variables, *((VARIABLE,) if self.brokers.origin else ()))
 
     @model_validator(mode="before")
     @classmethod
@@ -107,8 +145,8 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
 
     type: Literal["kafka"] = "kafka"
     """The type of connector."""
-    bootstrap: str = "localhost:9092"
-    """`host:port` of some of the brokers, separated by commas."""
+    bootstrap: str | None = None
+    """`host:port` of some of the brokers, separated by commas; by default those of the environment variable `KAFKA_BOOTSTRAP_SERVERS`, else `localhost:9092`."""  # noqa: E501
     topics: OneOrMore = Field(min_length=1)
     """Names of topics; one text instead of a list is one name. One that begins with ^ is a regular expression: topics that match are found as they appear, within `topic.metadata.refresh.interval.ms` (5 min). It leaves out the brokers' internal topics, such as `__consumer_offsets`, which have to be named."""  # noqa: E501
     group: str | None = Field(default=None, min_length=1)
@@ -196,18 +234,21 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
 
     def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
         """Its cluster, reached with its login."""
-        return _browser(self, self.bootstrap, client)
+        return _browser(self, client)
 
     @classmethod
-    def browser_at(cls, address: str, client: Mapping[str, Any]) -> Browser:
-        """The cluster of these brokers, `host:port` separated by commas; `client` are librdkafka's properties.
+    def browser_at(cls, address: str | None, client: Mapping[str, Any]) -> Browser:
+        """The cluster of these brokers, `host:port` separated by commas, or of those that a connector has that names
+        none; `client` are librdkafka's properties.
 
         Raises `DefinitionError` for an address that is none.
         """
         from connectors.kafka.browser import KafkaBrowser
 
         try:
-            return KafkaBrowser(checked_bootstrap(address), client)
+            if address is None:
+                return KafkaBrowser(_checked(Brokers.unnamed(os.environ)), client)
+            return KafkaBrowser(Brokers(checked_bootstrap(address)), client)
         except ValueError as error:
             raise DefinitionError(str(error)) from None
 
@@ -242,7 +283,7 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
     type: Literal["kafka"] = "kafka"
     """The type of connector."""
     bootstrap: str | None = None
-    """`host:port` of some of the brokers, separated by commas; by default those of the service's Kafka source, with its security properties."""  # noqa: E501
+    """`host:port` of some of the brokers, separated by commas; by default those of the service's Kafka source, with its security properties; without such a source those of `KAFKA_BOOTSTRAP_SERVERS`, else `localhost:9092`."""  # noqa: E501
     topic: str = Field(min_length=1)
     """The topic; may be made from values: `results.{label}`, `{record.topic}.out`. Then `topics` says which are allowed."""  # noqa: E501
     topics: OneOrMore = ()
@@ -317,8 +358,9 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
             return f'it cannot send in the transactions of the sink "{first.label}" ({first.type}); {_OTHERWISE}'
         different = [name for name in _OF_PRODUCER if getattr(self, name) != getattr(first, name)]
         if different:
+            told = " and ".join(different).replace("brokers", "bootstrap")
             return (
-                f'{" and ".join(different)} must be the same as of the sink "{first.label}", as one producer sends in '
+                f'{told} must be the same as of the sink "{first.label}", as one producer sends in '
                 f"a transaction; make them equal, or use at_least_once"
             )
         return None
@@ -331,17 +373,16 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
 
     def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
         """Its cluster, reached with its login."""
-        if self.bootstrap is None:
-            raise DefinitionError(f'sink "{self.label}": bootstrap is missing; name the brokers, as in localhost:9092')
-        return _browser(self, self.bootstrap, client)
+        return _browser(self, client)
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
-        """The same sink; where it names no brokers, those of the first Kafka source, and how to log in to them."""
+        """The same sink; where it names no brokers, those of the first Kafka source are its own, and its login too."""
         source = next((config for config in sources if isinstance(config, KafkaSourceConfig)), None)
         if self.bootstrap is not None or source is None:
             return self
         security = {name: value for name, value in source.client.items() if is_security(name)}
-        return self.model_copy(update={"bootstrap": source.bootstrap, "client": {**security, **self.client}})
+        found = self.model_copy(update={"client": {**security, **self.client}})
+        return found.with_brokers(replace(source.brokers, of_source=True))
 
     def for_dead_letters(self) -> Self:
         """The same sink; without a `max_message` of its own, letters may have up to 16 MiB, so the topic's limit
@@ -353,8 +394,6 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
         reason = self.outside_transactions(source, self)
         if reason is not None or not isinstance(source, KafkaSourceConfig):
             raise DefinitionError(f'sink "{self.label}": {reason}')
-        if self.bootstrap is None:
-            raise DefinitionError(f'sink "{self.label}": bootstrap is missing; name the brokers, as in localhost:9092')
         require_client()
         from connectors.kafka.producer.transactions import Transactions
         from connectors.kafka.transactionalsink import KafkaTransactionalSink
@@ -365,17 +404,23 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
         return KafkaTransactionalSink(self, Transactions(self, identity, timeout))
 
     def build(self) -> KafkaSink:
-        """The sink, not yet open. Raises `DefinitionError` if it has no brokers, `MissingPackageError`."""
-        if self.bootstrap is None:
-            raise DefinitionError(f'sink "{self.label}": bootstrap is missing; name the brokers, as in localhost:9092')
+        """The sink, not yet open. Raises `MissingPackageError`."""
         require_client()
         from connectors.kafka.sink import KafkaSink
 
         return KafkaSink(self)
 
 
-def _browser(config: KafkaSourceConfig | KafkaSinkConfig, bootstrap: str, client: Mapping[str, Any] | None) -> Browser:
+def _checked(unnamed: Brokers) -> Brokers:
+    try:
+        checked_bootstrap(unnamed.address)
+    except ValueError as error:
+        raise ValueError(f"the environment variable {unnamed.setting}: {error}; or set bootstrap") from None
+    return unnamed
+
+
+def _browser(config: KafkaSourceConfig | KafkaSinkConfig, client: Mapping[str, Any] | None) -> Browser:
     from connectors.kafka.browser import KafkaBrowser
 
     login = {name: value for name, value in config.client.items() if is_security(name)}
-    return KafkaBrowser(bootstrap, {**login, **(client or {})}, config)
+    return KafkaBrowser(config.brokers, {**login, **(client or {})}, config)

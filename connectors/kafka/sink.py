@@ -312,7 +312,7 @@ class KafkaSink(Sink):
             self._client.foresee(self._plain_topic, partitions)
             return
         self._raise_fatal()
-        self._client.reach.suspect(f"{self._config.bootstrap} does not answer")
+        self._client.reach.suspect(f"{self._config.brokers} does not answer")
 
     def _is_hopeless(self) -> bool:
         return self._client.fatal is not None or self._client.reach.suspected

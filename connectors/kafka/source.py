@@ -553,7 +553,7 @@ class KafkaSource(Source):
                 continue
             if self._failure is not None:
                 raise self._failure
-            self._reach.suspect(f"{self._config.bootstrap} does not answer")
+            self._reach.suspect(f"{self._config.brokers} does not answer")
             return
 
     def _is_hopeless(self) -> bool:
@@ -589,7 +589,7 @@ class KafkaSource(Source):
         if error.fatal() or (error.code() in REFUSED_LOGIN and not self._met):
             self._fail(explained(error, f"source {self.name}", self._scrub))
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self._reach.suspect(f"{self._config.bootstrap}: {text}")
+            self._reach.suspect(f"{self._config.brokers}: {text}")
         else:
             # The client logs this error itself.
             self._reach.heard(text)

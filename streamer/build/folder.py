@@ -38,7 +38,7 @@ class Built:
     wheels: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     environment: list[str] = field(default_factory=list)
-    """Environment variables that the service file reads."""
+    """Environment variables that the service reads."""
     notes: list[str] = field(default_factory=list)
     """Files that are not in the folder, each with a hint what to do."""
 
@@ -85,7 +85,7 @@ def build(
         why,
         wheels,
         [f"{SERVICE}/{name}" for name in files],
-        *_surroundings(documents, layout, modules),
+        *_surroundings(documents, services, layout, modules),
     )
 
 
@@ -147,9 +147,12 @@ def _ports(services: Iterable[Service]) -> list[int]:
     return [port for port in ports if port]
 
 
-def _surroundings(documents: Iterable[Document], layout: Layout, modules: Modules) -> tuple[list[str], list[str]]:
+def _surroundings(
+    documents: Iterable[Document], services: Iterable[Service], layout: Layout, modules: Modules
+) -> tuple[list[str], list[str]]:
     """Environment variables that are read, and notes."""
-    variables: set[str] = set()
+    connectors = [one for service in services for one in (*service.sources, *service.sinks, service.dead_letter)]
+    variables = {name for one in connectors if one is not None for name in one.variables}
     secrets: set[str] = set()
     for document in documents:
         for text in _texts({key: value for key, value in document.data.items() if key != "pipeline"}):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,16 +11,14 @@ if TYPE_CHECKING:
     from connectors.browser import Browser
     from streamer.definition.nocode import NoCode
 
-LOCAL: Final = "localhost:9092"
-"""The address of the broker, by default."""
-
 Bootstrap = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--bootstrap",
         "-b",
-        envvar="KAFKA_BOOTSTRAP_SERVERS",
-        help="Kafka brokers as host:port, separated by commas; others by their URL, as mqtt://host.",
+        help="Kafka brokers as host:port, separated by commas; others by their URL, as mqtt://host. By default "
+        "those of the environment variable KAFKA_BOOTSTRAP_SERVERS, else localhost:9092.",
+        show_default=False,
     ),
 ]
 Client = Annotated[
@@ -145,18 +143,20 @@ _TYPES = {"mqtts": "mqtt", "ws": "mqtt", "wss": "mqtt"}
 """Types of sources by the schemes of addresses that have another name."""
 
 
-def bus(address: str, client: list[str] | None) -> Browser:
-    """The bus at `address`: Kafka brokers, or `TYPE://...` for a source of another type, such as `mqtt://host:1883`.
+def bus(address: str | None, client: list[str] | None) -> Browser:
+    """The bus at `address`: Kafka brokers, or `TYPE://...` for a source of another type, such as `mqtt://host:1883`;
+    `None`: the Kafka of services that name none.
 
     Raises `DefinitionError`.
     """
+    from connectors.kafka.config import KafkaSourceConfig
     from connectors.registry import SOURCES
 
-    scheme, separator, rest = address.partition("://")
+    scheme, separator, rest = (address or "").partition("://")
     properties = client_properties(client)
     if not separator or scheme == "kafka":
-        return SOURCES.get("kafka").browser_at(rest or address, properties)
-    return SOURCES.get(_TYPES.get(scheme, scheme)).browser_at(address, properties)
+        return KafkaSourceConfig.browser_at(rest or address, properties)
+    return SOURCES.get(_TYPES.get(scheme, scheme)).browser_at(str(address), properties)
 
 
 def codec_setting(given: str) -> str | dict[str, object]:

@@ -40,7 +40,7 @@ def place_named(
     name: str | None,
     options: Mapping[str, str | None],
     codec: str | None,
-    bootstrap: str,
+    bootstrap: str | None,
     client: list[str] | None,
 ) -> TopicPlace:
     """The place of a command's argument: a topic on the bus at `bootstrap`, or the one that `take` finds in a file.

@@ -13,7 +13,7 @@ def circle(config: SinkConfig, service: Service) -> str | None:
     topics = config.addressing.topics if "{" in config.addressing.topic else (config.addressing.topic,)
     for source in service.sources:
         # A sink without an address has that of the source.
-        same = all(getattr(config, name, None) in (None, getattr(source, name, None)) for name in ("bootstrap", "url"))
+        same = all(getattr(config, name, None) in (None, getattr(source, name, None)) for name in ("brokers", "url"))
         both = [topic for topic in topics if not topic.startswith("^") and source.reads(topic)]
         if source.type == config.type and same and both:
             dead = config is service.dead_letter

@@ -90,6 +90,9 @@ class _Given:
     base: Path
     environment: Mapping[str, str]
     no_code: NoCode | None
+    defaults: Mapping[str, str]
+    """The environment in which connectors look for fields that are not given, as for KAFKA_BOOTSTRAP_SERVERS. A file
+    cannot choose these variables, and they do not become values of records: also with `no_code` they are not listed."""
 
     @classmethod
     def of(cls, base: Path, environment: Mapping[str, str] | None, no_code: NoCode | None) -> _Given:
@@ -99,7 +102,12 @@ class _Given:
             no_code = replace(no_code, folder=base.absolute())
         # Variables that the caller passes were chosen by the caller: all of them may be used.
         own = os.environ if no_code is None else no_code.environment()
-        return cls(base, own if environment is None else environment, no_code)
+        return cls(
+            base,
+            own if environment is None else environment,
+            no_code,
+            os.environ if environment is None else environment,
+        )
 
     def refused(self, file: Path) -> str | None:
         """Why a file whose content becomes values may not be read."""
@@ -166,7 +174,7 @@ def _named(document: Document, name: str) -> Document:
 
 def _validated(document: Document, given: _Given, ready: dict[str, Any]) -> Service:
     """The service of a document. `ready` are fields that are read already."""
-    problems, base = Problems(), given.base
+    problems = Problems()
     fields = dict(ready)
     readers: dict[str, Callable[[], Any]] = {
         "source": lambda: _connectors(SOURCES, document, "source", given),
@@ -184,15 +192,18 @@ def _validated(document: Document, given: _Given, ready: dict[str, Any]) -> Serv
         else:
             fields[key] = found
     read = {key: value for key, value in {**document.data, **fields}.items() if key not in wrong}
-    service = problems.tried(lambda: _of_model(Service, read, document, base, apart=wrong))
+    service = problems.tried(lambda: _of_model(Service, read, document, given, apart=wrong))
     problems.check()
     assert service is not None
     return service.written_in(document)
 
 
-def _of_model(model: type[Model], data: object, document: Document, base: Path, apart: Container[object] = ()) -> Model:
+def _of_model(
+    model: type[Model], data: object, document: Document, given: _Given, apart: Container[object] = ()
+) -> Model:
+    context = {"base": given.base.absolute(), "environment": given.defaults}
     try:
-        return model.model_validate(data, context={"base": base.absolute()})
+        return model.model_validate(data, context=context)
     except ValidationError as error:
         raise definition_error(error, document, model, apart=apart) from error
 
@@ -220,10 +231,10 @@ def _connector(
     registry: Registry[Config], document: Document, given: _Given, sources: Sequence[SourceConfig] | None = None
 ) -> Config:
     problems, base = Problems(), given.base
-    config = problems.tried(lambda: _read(registry, document, base))
+    config = problems.tried(lambda: _read(registry, document, given))
     codec = document.data.get("codec") if isinstance(document.data, dict) else None
     if isinstance(codec, dict):
-        problems.tried(lambda: _read(CODECS, document.at("codec"), base))
+        problems.tried(lambda: _read(CODECS, document.at("codec"), given))
     elif isinstance(codec, str) and config is None:
         # Otherwise it is among the checks.
         problems.tried(lambda: _checked(document, "codec", lambda: CODECS.get(codec)))
@@ -249,13 +260,13 @@ def _checked(document: Document, field: str, check: Callable[[], object]) -> Non
         raise document.error((field,) if field in document.data else (), str(error)) from error
 
 
-def _read(registry: Registry[Registered], document: Document, base: Path) -> Registered:
+def _read(registry: Registry[Registered], document: Document, given: _Given) -> Registered:
     try:
         model = config_class(registry, document.data)
     except DefinitionError as error:
         typed = isinstance(document.data, dict) and "type" in document.data
         raise document.error(("type",) if typed else (), str(error)) from None
-    return _of_model(model, document.data, document, base)
+    return _of_model(model, document.data, document, given)
 
 
 def _pipeline(document: Document, given: _Given) -> pipelines.Pipeline:

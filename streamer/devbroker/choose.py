@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
+from connectors.kafka.client.brokers import VARIABLE as VARIABLE
 from pipelines.errors import MissingPackageError
 from streamer.devbroker.container import IMAGE, kafka_container
 from streamer.devbroker.errors import BrokerError
@@ -17,9 +18,6 @@ from streamer.devbroker.mock import MockKafka
 from streamer.devbroker.settings import SLOW_LOSS
 
 Kind = Literal["environment", "docker", "jars", "mock"]
-
-VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
-"""The environment variable that names a broker which runs already."""
 
 _ANSWER_TIMEOUT = 10.0
 

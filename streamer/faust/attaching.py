@@ -61,7 +61,7 @@ def app(
 ) -> faust.App:
     """A Faust app with the service in it, for `faust -A module worker`; its id is the service's consumer group.
 
-    `broker` is that of the app (`kafka://host:9092`), by default the source's `bootstrap`. TLS and login are as the
+    `broker` is that of the app (`kafka://host:9092`), by default the source's. TLS and login are as the
     source's `client` says, which here may hold `security.protocol`, `sasl.*` and `ssl.*`. `settings` are any of Faust's
     and override those chosen here: tables in memory, no web server, no leader, commits once a second. Otherwise as
     `attach`.

@@ -168,10 +168,11 @@ def sinks_of(service: Service, written: Written) -> list[tuple[SinkConfig, KeyPa
     return sinks
 
 
-def brokers_of(source: SourceConfig) -> list[str]:
-    """`host:port` of each broker that a Kafka source names."""
-    bootstrap: str = source.bootstrap  # type: ignore[attr-defined]
-    return [one if ":" in one else f"{one}:9092" for one in map(str.strip, bootstrap.split(",")) if one]
+def brokers_of(connector: SourceConfig | SinkConfig) -> list[str]:
+    """`host:port` of each broker of a Kafka source or sink."""
+    assert isinstance(connector, KafkaSourceConfig | KafkaSinkConfig)
+    address = connector.brokers.address
+    return [one if ":" in one else f"{one}:9092" for one in map(str.strip, address.split(",")) if one]
 
 
 def _check_source(source: SourceConfig, written: Written, skipped: Set[str]) -> None:
@@ -200,8 +201,8 @@ def _check_sink(sink: SinkConfig, path: KeyPath, source: SourceConfig, written: 
             continue
         if field not in skipped and written.says(path, sink, field):
             raise written.error((*path, field), f"inside Faust the producer is Faust's: {instead}")
-    if not set(str(sink.bootstrap).split(",")) & set(str(source.bootstrap).split(",")):  # type: ignore[attr-defined]
+    if not set(brokers_of(sink)) & set(brokers_of(source)):
         raise written.error(
             (*path, "bootstrap"),
-            f"{sink.bootstrap} is another bus than the source's, and a Faust app has one; leave it out",
+            f"{sink.brokers} is another bus than the source's, and a Faust app has one; leave it out",
         )

@@ -97,16 +97,17 @@ def unanswered(
     from connectors.kafka.client.errors import NO_LEADER, error_of, explained, is_passing
 
     assert isinstance(error, KafkaException)
-    scrub = scrubber(config)
+    scrub, brokers = scrubber(config), config.brokers
     told = None if errors is None else errors.error
     for one in (error_of(error), told):
         # "No leader for the partition" is the answer of a broker, and no failure to connect.
         if one is not None and (not is_passing(one) or one.code() in NO_LEADER):
-            return explained(one, str(config.bootstrap), scrub)
+            return explained(one, str(brokers), scrub)
     reason = error_of(error).str() if told is None else _reason(told.str())
+    where = f"{brokers.address} ({reason})" + (f", {brokers.origin}" if brokers.origin else "")
     return ConnectorError(
-        scrub(f"no Kafka answers on {config.bootstrap} ({reason}); is it running, and is bootstrap right?")
-        + (" streamer broker starts one here" if _is_here(str(config.bootstrap)) else ""),
+        scrub(f"no Kafka answers on {where}; is it running, and is {brokers.setting} right?")
+        + (" streamer broker starts one here" if _is_here(brokers.address) else ""),
         retriable=True,
     )
 

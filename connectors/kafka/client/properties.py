@@ -178,7 +178,7 @@ def source_properties(config: KafkaSourceConfig, callbacks: Mapping[str, Callabl
     loaded."""
     assert config.group is not None
     properties: dict[str, Any] = {
-        "bootstrap.servers": config.bootstrap,
+        "bootstrap.servers": config.brokers.address,
         "client.id": f"streamer-{config.label}",
         "group.id": config.group,
         "isolation.level": "read_committed",
@@ -215,7 +215,7 @@ def source_properties(config: KafkaSourceConfig, callbacks: Mapping[str, Callabl
 def admin_properties(config: KafkaSourceConfig | KafkaSinkConfig) -> dict[str, Any]:
     """The properties for a `confluent_kafka.admin.AdminClient` that queries a connector's topics. Raises as the two
     others."""
-    ours = {"bootstrap.servers": config.bootstrap, "client.id": f"streamer-{config.label}-admin"}
+    ours = {"bootstrap.servers": config.brokers.address, "client.id": f"streamer-{config.label}-admin"}
     theirs = {name: value for name, value in _passed_through(config).items() if is_connection(name)}
     # Errors of the brokers are in the log of the consumer, or producer.
     return {**ours, **theirs, "log_level": 0}
@@ -225,7 +225,7 @@ def sink_properties(config: KafkaSinkConfig, callbacks: Mapping[str, Callable[..
     """The properties for `confluent_kafka.Producer`. Raises `ConnectorError` for an `oauth_cb` that cannot be
     loaded."""
     properties: dict[str, Any] = {
-        "bootstrap.servers": config.bootstrap,
+        "bootstrap.servers": config.brokers.address,
         "client.id": f"streamer-{config.label}",
         "acks": "all",
         "enable.idempotence": True,
@@ -309,7 +309,7 @@ def _with_advice(
     tell = callbacks.get("error_cb")
     if tell is None:
         return dict(callbacks)
-    mismatch = Mismatch(str(config.bootstrap), config.client)
+    mismatch = Mismatch(config.brokers.address, config.client)
 
     def told(error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:

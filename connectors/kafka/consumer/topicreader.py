@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from connectors.browser import AT_ONCE, Mark, TopicReader
 from connectors.kafka.client.answers import PATIENCE, ConnectionErrors, answered, unanswered
+from connectors.kafka.client.brokers import Brokers
 from connectors.kafka.client.errors import error_of, explained
 from connectors.kafka.client.properties import admin_properties, scrubber, source_properties
 from connectors.kafka.client.queries import Queries
@@ -28,11 +29,10 @@ _SHOWN = 5
 class KafkaTopicReader(TopicReader):
     """Assigns itself all partitions of the topic."""
 
-    def __init__(self, bootstrap: str, topic: str, client: Mapping[str, Any] | None = None, *, group: str) -> None:
+    def __init__(self, brokers: Brokers, topic: str, client: Mapping[str, Any] | None = None, *, group: str) -> None:
         super().__init__(topic)
-        self._config = KafkaSourceConfig(
-            bootstrap=bootstrap, topics=(topic,), group=group, client=dict(client or {}), out_of_range="earliest"
-        )
+        config = KafkaSourceConfig(topics=(topic,), group=group, client=dict(client or {}), out_of_range="earliest")
+        self._config = config.with_brokers(brokers)
         self._scrub = scrubber(self._config)
         self._lanes = Lanes("kafka")
         self._errors = ConnectionErrors()
@@ -104,7 +104,7 @@ class KafkaTopicReader(TopicReader):
         topics = listed.topics
         if self.topic not in topics:
             raise ConnectorError(
-                f'there is no topic "{self.topic}" on {self._config.bootstrap}'
+                f'there is no topic "{self.topic}" on {self._config.brokers}'
                 f"{nearest(self.topic, topics) or _offered(topics)}"
             )
         return sorted(topics[self.topic].partitions)

@@ -188,7 +188,7 @@ class ProducerClient:
         if error.fatal() or (error.code() in REFUSED_LOGIN and not self.met):
             self.fail(error)
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self.reach.suspect(f"{self._config.bootstrap}: {text}")
+            self.reach.suspect(f"{self._config.brokers}: {text}")
         else:
             # The client logs this error itself.
             self.reach.heard(text)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamer.cli.options import LOCAL, AsJson, Bootstrap, Client
+from streamer.cli.options import AsJson, Bootstrap, Client
 
 if TYPE_CHECKING:
     from connectors.browser import TopicReader
@@ -68,7 +68,7 @@ def replay(
     group: Annotated[
         str, typer.Option("--group", help="The consumer group under which the brokers keep the replayed offsets.")
     ] = "streamer-replay",
-    bootstrap: Bootstrap = LOCAL,
+    bootstrap: Bootstrap = None,
     client: Client = None,
     as_json: AsJson = False,
 ) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from streamer.cli.options import LOCAL, AsJson, Bootstrap, Client, CodecName, TopicName
+from streamer.cli.options import AsJson, Bootstrap, Client, CodecName, TopicName
 
 if TYPE_CHECKING:
     from connectors.records import Header
@@ -56,7 +56,7 @@ def send(
         float | None, typer.Option("--rate", min=0.01, help="The most records that are sent in a second.")
     ] = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="How many times all files are sent.")] = 1,
-    bootstrap: Bootstrap = LOCAL,
+    bootstrap: Bootstrap = None,
     client: Client = None,
     as_json: AsJson = False,
 ) -> None:

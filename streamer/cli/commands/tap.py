@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from streamer.cli.options import LOCAL, AsJson, Bootstrap, Client, CodecName, TopicName
+from streamer.cli.options import AsJson, Bootstrap, Client, CodecName, TopicName
 
 if TYPE_CHECKING:
     from connectors.codec import Codec
@@ -36,7 +36,7 @@ def tap(
     source: Annotated[str | None, typer.Option("--source", help="With FILE: the topic of this source.")] = None,
     named: TopicName = None,
     full: Annotated[bool, typer.Option("--full", help="With --json: whole values, in Konduit's JSON form.")] = False,
-    bootstrap: Bootstrap = LOCAL,
+    bootstrap: Bootstrap = None,
     client: Client = None,
     as_json: AsJson = False,
 ) -> None:

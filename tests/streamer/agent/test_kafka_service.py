@@ -9,6 +9,7 @@ import pytest
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from pipelines.errors import DefinitionError
 from streamer.definition.loading import load, loads
+from streamer.definition.nocode import NoCode
 
 SHORTEST = """\
 source:
@@ -45,7 +46,7 @@ def test_sinks_and_dead_letter_log_in_where_the_source_does(monkeypatch: pytest.
     text = text.replace("{C}", "{security.protocol: SASL_SSL, sasl.password: hunter22, fetch.min.bytes: 5}")
     service = loads(text + "dead_letter: {type: kafka, topic: digits.dead}", environment={"B": "broker:9093"})
     for sink in (service.sinks[0], service.dead_letter):
-        assert kafka_sink(sink).bootstrap == "broker:9093"
+        assert kafka_sink(sink).brokers.address == "broker:9093"
         assert kafka_sink(sink).client.keys() == {"security.protocol", "sasl.password"}
 
 
@@ -75,3 +76,24 @@ def test_a_topic_made_from_values_needs_its_allowed_topics() -> None:
         loads(text)
     allowed = loads(text + "  topics: ^digits[.]\n  timestamp: source\n  key: label\n")
     assert kafka_sink(allowed.sinks[0]).topics == ("^digits[.]",)
+
+
+def test_brokers_that_no_file_names_are_those_of_the_environment_also_without_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "broker:9093")
+    text = SHORTEST + "dead_letter: {type: kafka, topic: digits.dead}\n"
+    for no_code in (None, NoCode.of()):
+        service = loads(text, no_code=no_code)
+        assert service.dead_letter is not None
+        for config in (*service.sources, *service.sinks, service.dead_letter):
+            assert isinstance(config, KafkaSourceConfig | KafkaSinkConfig)
+            assert config.brokers.address == "broker:9093"
+    given = loads(text, environment={"KAFKA_BOOTSTRAP_SERVERS": "given:9093"})
+    assert kafka(given.sources[0]).brokers.address == "given:9093"
+    assert kafka_sink(loads(text, environment={}).sinks[0]).brokers.address == "localhost:9092"
+
+
+def test_a_wrong_address_in_the_environment_is_told_with_the_place_that_needs_it() -> None:
+    with pytest.raises(DefinitionError, match=r"source: the environment variable KAFKA_BOOTSTRAP_SERVERS: .* no port"):
+        loads(SHORTEST, environment={"KAFKA_BOOTSTRAP_SERVERS": "k:0"})

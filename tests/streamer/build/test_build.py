@@ -118,6 +118,17 @@ def test_an_onnx_pipeline_on_kafka_needs_the_core_kafka_and_onnx_and_nothing_els
     assert [line for line in lines if not line.startswith(("#", "--"))] == built["requirements"]
 
 
+def test_a_service_that_names_no_broker_reads_it_from_the_environment_of_its_container(
+    cli: Any, tmp_path: Path
+) -> None:
+    text = "{kafka}pipeline: [{'@type': LOGGING}]\nsink: {type: memory, topic: out}\n"
+    for given, wanted in (("", ["KAFKA_BOOTSTRAP_SERVERS"]), (", bootstrap: 'k:9092'", [])):
+        source = f"source: {{type: kafka, topics: a{given}}}\n"
+        (tmp_path / "a.yaml").write_text(text.replace("{kafka}", source))
+        ended = cli("build", tmp_path / "a.yaml", "--out", tmp_path / "out", "--json")
+        assert json.loads(ended.out)["environment"] == wanted
+
+
 def named_by(extra: str) -> set[str]:
     """What our distribution's own metadata say that the extra needs."""
     found = [Requirement(text) for text in requires("streamer-inference") or ()]

@@ -396,6 +396,50 @@ def test_a_service_file_says_brokers_topic_and_codec(
         assert (record["topic"], record["value"]) == (sink, {"id": 2})
 
 
+def test_commands_and_services_that_name_no_broker_take_the_one_of_the_environment(
+    cli: Any, topics: Any, kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", kafka.bootstrap)
+    source, sink = topics(), topics()
+    file = tmp_path / "service.yaml"
+    file.write_text(
+        f"source: {{type: kafka, topics: {source}, codec: json}}\n"
+        "pipeline: [{'@type': LOGGING}]\n"
+        f"sink: {{type: kafka, topic: {sink}, codec: json}}\n"
+    )
+    assert cli("send", file, jsonl(tmp_path / "a.jsonl", [Data({"id": 1})])).code == 0
+    for place in ((file, "--source", "kafka"), (source, "--codec", "json")):
+        (record,) = tapped(cli, *place)
+        assert (record["topic"], record["value"]) == (source, {"id": 1})
+    checked = cli("check", file, "--connect")
+    assert checked.code == 0, checked
+    told = f"the brokers are {kafka.bootstrap} (of the environment variable KAFKA_BOOTSTRAP_SERVERS)"
+    assert " ".join(checked.out.split()).count(told) == 1
+
+
+def test_brokers_that_nobody_named_and_that_are_not_there_are_told_with_the_ways_to_name_them(
+    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.kafka.client.answers.PATIENCE", 0.2)
+    monkeypatch.setattr("connectors.kafka.client.brokers.LOCAL", "localhost:1")
+    file = tmp_path / "service.yaml"
+    file.write_text(
+        "source: {type: kafka, topics: a}\npipeline: [{'@type': LOGGING}]\nsink: {type: memory, topic: out}\n"
+    )
+    for value, told in (
+        (None, "as neither bootstrap nor the environment variable KAFKA_BOOTSTRAP_SERVERS is set; is it running"),
+        ("localhost:1", "of the environment variable KAFKA_BOOTSTRAP_SERVERS; is it running, and is KAFKA_BOOTSTRAP_"),
+    ):
+        if value is None:
+            monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+        else:
+            monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", value)
+        for arguments in (("tap", "a"), ("tap", file, "--source", "kafka"), ("check", file, "--connect")):
+            ended = cli(*arguments)
+            assert ended.code == 1
+            assert told in " ".join((ended.out + ended.err).split())
+
+
 def test_a_wrong_codec_names_the_one_that_fits(cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path) -> None:
     topic = topics()
     datas = [Data({"id": number}) for number in range(3)]
