@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -79,6 +79,9 @@ class TransactionToken:
     """The lanes that the source had when it gave the token: it is good for no others."""
     member: object
     """The bus's own proof that this consumer is a member of its group (Kafka: the group's metadata)."""
+    passed: Mapping[Lane, int] = field(default_factory=dict)
+    """Positions behind what the bus never delivers (Kafka: markers of transactions, records of aborted ones), of lanes
+    whose delivered records are all acknowledged. To be committed too, unless a later position of the lane was."""
 
 
 class Source(ABC):

@@ -28,6 +28,7 @@ from connectors.kafka.consumer.commits import Commits
 from connectors.kafka.consumer.joining import Joining
 from connectors.kafka.consumer.lag import Lag
 from connectors.kafka.consumer.lanes import Lanes, Place, Progress
+from connectors.kafka.consumer.passing import Passing
 from connectors.kafka.consumer.reading import CompiledReading, PartitionError, PlainReading, Reading
 from connectors.records import Lane, Records
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown, TransactionToken
@@ -57,9 +58,13 @@ class KafkaSource(Source):
     """Records of Kafka topics. Positions are offsets; a lane is one partition during one assignment.
 
     Acknowledged positions are committed for the group, without waiting unless asked; a failed commit is logged and
-    tried again. `poll` waits in slices of 0.1 s, which is how soon `wake` ends it. Between polls the client fetches
-    ahead up to `queued.max.messages.kbytes` (32 MiB) and one fetch (`max_fetch`, 4 MiB on the wire), and stays a member
-    of the group for `max.poll.interval.ms` (5 min), or as long as `standing_still` is called.
+    tried again. Once all records of a partition are acknowledged, the position passes what is never delivered behind
+    the last one, markers of transactions and records of aborted ones: else it would point to nothing when retention
+    removes these, and tools would see a lag for ever.
+
+    `poll` waits in slices of 0.1 s, which is how soon `wake` ends it. Between polls the client fetches ahead up to
+    `queued.max.messages.kbytes` (32 MiB) and one fetch (`max_fetch`, 4 MiB on the wire), and stays a member of the
+    group for `max.poll.interval.ms` (5 min), or as long as `standing_still` is called.
 
     A group that has committed nothing begins at `start`; if that is an offset (latest, a time), it is committed at
     once, so that a crash before the first acknowledgement loses nothing. Partitions that are added later begin at their
@@ -98,6 +103,7 @@ class KafkaSource(Source):
         self._reach: Reachability
         self._queries: Queries
         self._lag: Lag
+        self._passing: Passing
         self._beginnings: Beginnings
         self._open = False
 
@@ -142,6 +148,7 @@ class KafkaSource(Source):
         self._commits = Commits(self._consumer, self._lanes, str(self._config.group), self._scrub)
         self._reach = Reachability(lambda seconds: self._consumer.list_topics(self._only_topic, timeout=seconds))
         self._lag = Lag(self._consumer, self._lanes, self._queries)
+        self._passing = Passing(self._consumer, self._lanes)
         self._beginnings = Beginnings(
             self._consumer,
             self._config.topics,
@@ -179,9 +186,10 @@ class KafkaSource(Source):
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
+        records = self._take(max_records, max_bytes) if self._reading.held else Records.empty(self.name)
         if not self._reading.held:
-            return Records.empty(self.name)
-        return self._take(max_records, max_bytes)
+            self._pass_over()
+        return records
 
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
         """See `Source.acknowledge`. With `wait` raises `ConnectorError` without an answer of the brokers in 10 s."""
@@ -245,7 +253,9 @@ class KafkaSource(Source):
         """See `Source.transaction_token`. Its `member` is a `Member`."""
         places = {progress.lane: (*progress.place, progress.metadata.text()) for progress in self._lanes}
         return TransactionToken(
-            frozenset(places), Member(self._consumer.consumer_group_metadata(), self._cluster, places)
+            frozenset(places),
+            Member(self._consumer.consumer_group_metadata(), self._cluster, places),
+            {one.lane: one.passed for one in self._lanes if one.passed > one.acknowledged >= one.delivered},
         )
 
     def lag(self) -> Mapping[Place, int]:
@@ -328,6 +338,15 @@ class KafkaSource(Source):
             )
         kept = np.flatnonzero(rows)
         return records.take(kept) if len(kept) else Records.empty(self.name)
+
+    def _pass_over(self) -> None:
+        """Acknowledge what lies behind the last record and is never delivered. A producer commits that itself."""
+        passed = self._passing.look()
+        if not (passed and self._commits_itself):
+            return
+        for progress in passed:
+            progress.acknowledged = progress.delivered = progress.passed
+        self._commits.later(passed)
 
     def _lane_of(self, place: Place, first: int) -> Lane | None:
         progress = self._lanes.places.get(place)
@@ -466,6 +485,7 @@ class KafkaSource(Source):
             self._events.append(LaneEnded(ended))
         progress = self._lanes.begin(place, position, committed, metadata)
         progress.heard_at = time.monotonic()
+        self._passing.begin(progress)
         self._events.append(LaneBegan(progress.lane, *place, max(position, -1)))
         return progress
 

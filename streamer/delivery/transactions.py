@@ -5,6 +5,8 @@
 
 A row stays open in the ledger until the transaction with its messages is committed. The transaction commits, for each
 lane that it has rows of, the position after the last of them: rows are sent in order, so that none before is missing.
+It also commits positions behind what the bus never delivers (`TransactionToken.passed`); a transaction without rows is
+made for these alone, where no other comes soon.
 Calls that may block run on a thread of their own; everything else happens on the run thread, which goes on running
 batches while a transaction commits, and waits for its outcome only before it sends again.
 """
@@ -45,6 +47,9 @@ APART = 0.025
 one that follows at once, and no longer for one that follows after 10 to 20 ms."""
 CALL = 5.0
 """Seconds of one call at most, by its deadline; it is made again until its outcome is known."""
+PASS_AFTER = 2.0
+"""Seconds without a transaction after which one is made for positions alone, of lanes that the source has passed
+beyond their last record."""
 LEAST_CALL = 0.5
 """Seconds of one call when there is no time left: enough for a bus that answers."""
 _TOLD_EVERY = 12
@@ -113,6 +118,10 @@ class Transactions(Confirming):
         """When the next call is made: after a pause, where the one before it failed, or the transaction was aborted."""
         self._positions: dict[Lane, int] = {}
         """The positions after the rows that the transaction has, of all lanes that it has rows of."""
+        self._passed: Mapping[Lane, int] = {}
+        """The positions beyond the last records of lanes, that the transaction commits besides."""
+        self._reached: dict[Lane, int] = {}
+        """The last committed position of each lane."""
         self._rows = 0
         self._alone = False
         """Whether the transaction is for one suspect."""
@@ -202,6 +211,9 @@ class Transactions(Confirming):
         self._advance()
         if self._is_due():
             self._commit()
+        elif self._state is _State.IDLE and self._is_passing():
+            self._awaited_since = time.monotonic()
+            self._begin()
         confirmed, self._confirmed = self._confirmed, []
         return confirmed
 
@@ -237,6 +249,7 @@ class Transactions(Confirming):
                 self._rewound.discard(lane)
             else:
                 self._suspects.forget(lane)
+            self._reached.pop(lane, None)
         if self._state is _State.OPEN and not self._positions.keys().isdisjoint(lanes):
             self._abort("lanes were taken away")
 
@@ -282,9 +295,12 @@ class Transactions(Confirming):
         least = now + LEAST_CALL
         while self._state is not _State.OPEN:
             if self._state is _State.IDLE and time.monotonic() >= self._again_at:
-                self._began_at = time.monotonic()
-                self._turn(_State.BEGINNING, self._first.begin)
+                self._begin()
             self._wait_for_call("results wait for a transaction", least)
+
+    def _begin(self) -> None:
+        self._began_at = time.monotonic()
+        self._turn(_State.BEGINNING, self._first.begin)
 
     def _commit_and_wait(self, release: Callable[[], None]) -> None:
         """Commit, and wait for the outcome."""
@@ -317,6 +333,23 @@ class Transactions(Confirming):
             is_full or now + ahead - self._awaited_since >= self._settings.interval
         )
 
+    def _is_passing(self) -> bool:
+        """Whether a transaction has to be made for positions alone."""
+        now = time.monotonic()
+        if now < max(self._ended_at + PASS_AFTER, self._again_at) or self._ending:
+            return False
+        token = self._token()
+        return token is not None and bool(self._passed_by(token))
+
+    def _passed_by(self, token: TransactionToken) -> dict[Lane, int]:
+        """The positions of lanes that were passed beyond their last record and are not committed yet."""
+        return {
+            lane: position
+            for lane, position in token.passed.items()
+            if position > max(self._reached.get(lane, -1), self._positions.get(lane, -1))
+            and not self._ledger.has_ended(lane)
+        }
+
     def _commit(self) -> None:
         """Begin to commit, unless dead letters of the transaction are held back."""
         if self.postponed:
@@ -327,7 +360,8 @@ class Transactions(Confirming):
         if token is None or self._state is not _State.OPEN:
             return
         self._asked = False
-        self._turn(_State.COMMITTING, partial(self._commit_call, dict(self._positions), token))
+        self._passed = self._passed_by(token)
+        self._turn(_State.COMMITTING, partial(self._commit_call, {**self._positions, **self._passed}, token))
 
     def _commit_call(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
         """On the thread of calls. Waits for all confirmations first: before the commit a lost message is known by its
@@ -436,6 +470,7 @@ class Transactions(Confirming):
 
     def _committed(self) -> None:
         self._aborts = 0
+        self._reached |= {**self._positions, **self._passed}
         self._suspects.finished(self._positions)
         self._meters.transaction("committed", time.monotonic() - self._began_at)
         self._meters.outcomes.update(self.outcomes)

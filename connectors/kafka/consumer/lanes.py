@@ -28,6 +28,12 @@ class Progress:
     """The committed position; smaller than `acknowledged` while a commit is in flight or has failed."""
     metadata: CommitMetadata
     """The metadata that is committed with each position."""
+    passed: int = -1
+    """The position up to which the client has delivered all that it ever will: behind the last record there may be
+    markers of transactions, and records of aborted ones. Smaller than `delivered` while nothing is known."""
+    former: int = -1
+    """The client's position when the lane began: that of a former lane, which says nothing of this one; negative if it
+    had none."""
     ended: int = -1
     """The partition's end when the client last reached it. After the last record there may be markers of transactions,
     and records of aborted ones, which are never delivered."""

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -257,6 +258,7 @@ def test_a_topic_that_is_created_again_with_fewer_records_is_read_once_and_told_
     topics: Topics,
     source: MakeSource,
     write: Write,
+    committed: Committed,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -268,8 +270,12 @@ def test_a_topic_that_is_created_again_with_fewer_records_is_read_once_and_told_
         make_anew(kafka.bootstrap, topic)
         write(kafka.bootstrap, topic, numbers(20, 25))
         # The client goes back by itself, before the new id of the topic is known.
-        assert values(reader.take(5)) == numbers(20, 25)
+        received = reader.take(5)
+        assert values(received) == numbers(20, 25)
+        # The client's own position is still that of the former topic.
+        reader.acknowledge(received)
         assert reader.listen(6) == []
+        assert committed(kafka.bootstrap, topic, topic) == 5
     assert f"{topic}, partition 0 goes on at offset 0 instead of 10" in caplog.text
 
 
@@ -562,3 +568,58 @@ def test_a_transaction_can_commit_positions_with_its_token(
         producer.send_offsets_to_transaction([TopicPartition(topic, 0, 3)], member.group, 60)
         producer.commit_transaction(60)
     assert committed(kafka.bootstrap, topic, topic) == 3
+
+
+def test_only_what_lies_behind_acknowledged_records_is_passed(
+    kafka: Broker, topics: Topics, source: MakeSource, committed: Committed
+) -> None:
+    topic = topics(2)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for number in range(6):
+        producer.produce(topic, str(number).encode(), partition=number % 2)
+    producer.commit_transaction(60)
+    with Reader(source(kafka.bootstrap, topic, topic)) as reader:
+        fetched: Any = reader.source
+        deadline = time.monotonic() + reader.patience
+        while fetched._reading.held < 6 and time.monotonic() < deadline:
+            fetched._receive(6, 0.1)
+        received = reader.poll(1)
+        # The client has passed both markers, but this side holds records of both partitions.
+        time.sleep(1)
+        assert [committed(kafka.bootstrap, topic, topic, one) for one in (0, 1)] == [-1001, -1001]
+        received += reader.take(5)
+        reader.listen(1.5)
+        assert [committed(kafka.bootstrap, topic, topic, one) for one in (0, 1)] == [-1001, -1001]
+        reader.acknowledge(one for one in received if one.lane.partition.endswith("-0"))
+        reader.listen(1.5)
+        assert [committed(kafka.bootstrap, topic, topic, one) for one in (0, 1)] == [4, -1001]
+        reader.acknowledge(received)
+        reader.listen(1.5)
+        assert [committed(kafka.bootstrap, topic, topic, one) for one in (0, 1)] == [4, 4]
+
+
+def test_after_a_rewind_nothing_is_passed_before_the_records_have_come_again(
+    kafka: Broker, topics: Topics, source: MakeSource, committed: Committed
+) -> None:
+    topic = topics(1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for number in range(3):
+        producer.produce(topic, str(number).encode())
+    producer.commit_transaction(60)
+    with Reader(source(kafka.bootstrap, topic, topic)) as reader:
+        received = reader.take(3)
+        reader.listen(1.5)
+        reader.source.rewind({one.lane for one in received})
+        # The client may still have the position that it had before.
+        fetched: Any = reader.source
+        fetched._pass_over()
+        again = reader.take(3)
+        assert values(again) == values(received)
+        assert committed(kafka.bootstrap, topic, topic) < 0
+        reader.acknowledge(again)
+        reader.listen(1.5)
+        assert committed(kafka.bootstrap, topic, topic) == 4

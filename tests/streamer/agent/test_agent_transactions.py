@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ from connectors.memory import (
     MemoryTransactions,
 )
 from connectors.message import Message
+from connectors.records import Lane
 from connectors.sink import Voided
+from connectors.source import TransactionToken
 from pipelines import Data
 from streamer import testing
 from streamer.delivery.deadletter import original
@@ -36,14 +39,21 @@ class World:
         self.faults = Faults()
         self._define, self._serve = define, serve
 
-    def run(self, step: Any = None, *, identity: str | None = None, **settings: Any) -> Any:
+    def run(
+        self,
+        step: Any = None,
+        *,
+        identity: str | None = None,
+        source: type[MemorySource] = MemorySource,
+        **settings: Any,
+    ) -> Any:
         """Start a service."""
         settings = {"transaction": {"interval": "20ms", "timeout": "5s"}, **settings}
         definition = self._define(*(() if step is None else (step,)), delivery="exactly_once", **settings)
         shared = MemoryTransactions(self.faults, identity, timeout=definition.transactions.timeout)
         return self._serve(
             definition,
-            {"memory": MemorySource(topic=self.input, name="memory")},
+            {"memory": source(topic=self.input, name="memory")},
             {"memory": MemoryTransactionalSink(self.output, transactions=shared, name="memory")},
             MemoryTransactionalSink(self.letters, transactions=shared, name="dead_letter"),
         )
@@ -564,3 +574,46 @@ def test_a_run_without_brokers_delivers_exactly_once_too(define: Any) -> None:
     assert [data["y"] for data in report.results if data] == [2 * n for n in range(20) if n != 3]
     assert [letter.error for letter in report.dead] == ["ValueError: poison"]
     assert report.acknowledged == 20
+
+
+class PassingSource(MemorySource):
+    """Says that nothing is left below `passed`, long after later records were committed, too."""
+
+    passed = 0
+
+    def transaction_token(self) -> TransactionToken:
+        token = super().transaction_token()
+        return replace(token, passed=dict.fromkeys(token.lanes, self.passed))
+
+
+def test_positions_behind_what_is_never_delivered_are_committed_without_records_and_never_go_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits: list[int] = []
+
+    def commit(source: MemorySource, positions: Mapping[Lane, int]) -> None:
+        commits.extend(positions.values())
+        committed(source, positions)
+
+    committed = MemorySource.commit
+    monkeypatch.setattr(MemorySource, "commit", commit)
+    monkeypatch.setattr("streamer.delivery.transactions.PASS_AFTER", 0.1)
+    world.feed(*range(5))
+    serving = world.run(source=PassingSource)
+    world.wait(5)
+    source = serving.agent._assembly.sources[0][2]
+    source.passed = 5
+    time.sleep(0.5)
+    # Committed already.
+    assert commits[-1] == 5
+    count = len(commits)
+    source.passed = 8
+    await_that(lambda: commits[-1] == 8)
+    time.sleep(0.5)
+    assert len(commits) == count + 1
+    world.feed(*range(5, 10))
+    await_that(lambda: commits[-1] == 10)
+    time.sleep(0.5)
+    assert commits == sorted(commits)
+    assert serving.stop().error is None
+    assert world.results() == [2 * n for n in range(10)]
