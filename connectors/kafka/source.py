@@ -42,8 +42,9 @@ _log = logging.getLogger(__name__)
 
 _SLICE = 0.1
 """Seconds of one wait in the client library: the longest time until `wake` has an effect."""
-_IDS_AFTER = 10.0
-"""Seconds between two requests for the topics' ids."""
+_IDS_AFTER = 1.0
+"""Seconds between two requests for the topics' ids, and the tenth part for each topic more than ten; 10 at most."""
+_MOST_IDS_AFTER = 10.0
 _COMMIT_WAIT = 10.0
 _FIRST_COMMIT_WAIT = 30.0
 _PENDING_WAIT = 180.0
@@ -68,8 +69,9 @@ class KafkaSource(Source):
 
     A group that has committed nothing begins at `start`; if that is an offset (latest, a time), it is committed at
     once, so that a crash before the first acknowledgement loses nothing. Partitions that are added later begin at their
-    first record. A topic that is deleted and created again is noticed by its id, within 10 s or at the next assignment,
-    and `out_of_range` decides where to go on, or to stop.
+    first record. A topic that is deleted and created again is noticed by its id, about a second later (10 s with many
+    topics), at the next assignment, or by the transaction that commits its positions. `out_of_range` decides where to
+    go on, or to stop.
 
     Opened without `commits` it commits first positions only: a producer commits the others in transactions, and a plain
     commit beside one would override it. It waits up to 3 minutes for positions of transactions that are still open, its
@@ -511,8 +513,9 @@ class KafkaSource(Source):
         if ids := self._queries.ids():
             self._check_ids(ids)
         if (now := time.monotonic()) >= self._ask_at:
-            self._ask_at = now + _IDS_AFTER
-            self._queries.ask_ids(topic for topic, _ in self._lanes.places)
+            topics = {topic for topic, _ in self._lanes.places}
+            self._ask_at = now + min(_IDS_AFTER * max(1.0, len(topics) / 10), _MOST_IDS_AFTER)
+            self._queries.ask_ids(topics)
 
     def _tell_open_transactions(self) -> None:
         places = self._lag.open_transactions()

@@ -15,6 +15,7 @@ from connectors.kafka.config import KafkaSourceConfig
 from connectors.message import Message
 from connectors.records import Header
 from connectors.source import Source
+from streamer.devbroker import create_topics
 
 HUGE = 10_000_000
 """Bytes of a message that topics and clients of these tests take."""
@@ -154,3 +155,15 @@ def set_largest_message(bootstrap: str, topic: str, size: int) -> None:
     while admin.describe_configs([resource])[resource].result()["max.message.bytes"].value != str(size):
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def make_anew(bootstrap: str, topic: str) -> None:
+    """Delete this topic of one partition, and create it again."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for deleted in admin.delete_topics([topic]).values():
+        deleted.result(ANSWER)
+    deadline = time.monotonic() + ANSWER
+    while topic in admin.list_topics(timeout=ANSWER).topics:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    create_topics(bootstrap, {topic: 1})

@@ -16,6 +16,8 @@ from connectors.kafka.client.deadlinecall import ResumableCalls
 from connectors.kafka.client.errors import FORBIDDEN, error_of, explained, is_passing
 from connectors.kafka.client.member import Member
 from connectors.kafka.client.properties import admin_properties, transactional_properties
+from connectors.kafka.client.queries import Queries
+from connectors.kafka.consumer.commitmetadata import CommitMetadata
 from connectors.kafka.producer.client import Calls, ProducerClient, close
 from connectors.kafka.producer.topiclimits import TopicLimits, limits_of
 from connectors.records import Lane
@@ -87,6 +89,7 @@ class Transactions(ProducerClient):
         self._batch_size = 0
         self._admitted = False
         self._has_offsets = False
+        self._queries = Queries(admin_properties(config))
         self._running = ResumableCalls()
         self._since: dict[str, float] = {}
         """Since when calls that have not succeeded yet have been tried with brokers that answer, on `time.monotonic`,
@@ -228,6 +231,9 @@ class Transactions(ProducerClient):
         except KafkaException as exception:
             error = self._outcome(error_of(exception), name)
             error.__cause__ = exception
+        except Voided:
+            self._since.clear()
+            raise
         else:
             del self._since[name]
             return
@@ -315,10 +321,22 @@ class Transactions(ProducerClient):
         self.raise_fatal()
         if not offsets or self._has_offsets:
             return
+        self._check_topics(offsets)
         self._call(self.producer.send_offsets_to_transaction, offsets, group, _left(until))
         with self.lock:
             self._running.check()
             self._has_offsets = True
+
+    def _check_topics(self, offsets: list[TopicPartition]) -> None:
+        """Raise `Voided` if a topic was deleted and created again since its partition was assigned: the records may be
+        of the new one, whose first records the group would never see. A topic without an id now, or then, is not known
+        to be another."""
+        then = {one.topic: CommitMetadata.of(one.metadata).topic_id for one in offsets}
+        now = self._queries.ids_now(topic for topic, known in then.items() if known)
+        self._running.check()
+        for topic, found in now.items():
+            if found != then[topic]:
+                raise Voided(f'{self.label}: the topic "{topic}" was deleted and created again')
 
     def _abort(self, until: float) -> None:
         active, self.is_active = self.is_active, False
@@ -375,6 +393,8 @@ class Transactions(ProducerClient):
             old, given_up, hanging = self.producer, self._given_up, self._hanging
             self._make()
             self._admitted = self.has_gap = self._has_offsets = self._given_up = False
+            # A call that was given up may still use the former ones.
+            self._queries = Queries(admin_properties(self._config))
             self.fatal = self._hanging = None
         self._watch()
         if given_up:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
+from kafkabus import make_anew
 from kafkafixtures import Committed, CuttableKafka, MakeSource, Name, Polled, Topics, Write, numbers, values
 
 from connectors.contract import Reader, Received
@@ -83,17 +84,6 @@ def grow(bootstrap: str, topic: str, partitions: int) -> None:
     for grown in admin.create_partitions([NewPartitions(topic, partitions)]).values():
         grown.result(60)
     create_topics(bootstrap, {topic: partitions})
-
-
-def make_anew(bootstrap: str, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for deleted in admin.delete_topics([topic]).values():
-        deleted.result(60)
-    deadline = time.monotonic() + 60
-    while topic in admin.list_topics(timeout=60).topics:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    create_topics(bootstrap, {topic: 1})
 
 
 @pytest.mark.parametrize("start", ["latest", "2100-01-01T00:00:00Z"])

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from kafkabus import QUICK, read, set_largest_message
+from kafkabus import QUICK, make_anew, read, set_largest_message
 from kafkafixtures import CuttableKafka, Name, Topics, Write, numbers, values
 
 from connectors.contract import Reader, Received
@@ -142,6 +142,41 @@ def test_a_client_that_was_fenced_is_replaced_and_its_records_are_delivered_agai
     sink.close()
     assert place.read(4) == numbers(0, 4)
     assert place.committed() == 4
+
+
+def test_records_of_a_topic_that_was_created_again_come_once_though_they_were_taken_for_those_of_the_former(
+    place: Place, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.kafka.source._IDS_AFTER", 1000.0)
+    write(place.bootstrap, place.records, numbers(0, 4))
+    sink = place.sink()
+    sink.open()
+    with Reader(place.source(out_of_range="earliest").build(), PATIENCE, commits=False) as reader:
+        received = reader.take(4)
+        sink.begin(soon())
+        send(sink, received)
+        commit(sink, received, reader)
+        reader.acknowledge(received)
+        # Meanwhile the client does not notice that its position was not there for a while.
+        reader.source.standing_still(True)
+        make_anew(place.bootstrap, place.records)
+        write(place.bootstrap, place.records, numbers(10, 20))
+        reader.source.standing_still(False)
+        later = reader.take(6)
+        assert values(later) == numbers(14, 20)
+        sink.begin(soon())
+        send(sink, later)
+        with pytest.raises(Voided, match="was deleted and created again"):
+            commit(sink, later, reader)
+        eventually(lambda: sink.abort(soon()))
+        reader.source.rewind({one.lane for one in later})
+        again = reader.take(10)
+        sink.begin(soon())
+        send(sink, again)
+        commit(sink, again, reader)
+        assert sorted(place.read(14)) == sorted(numbers(0, 4) + numbers(10, 20))
+        assert place.committed() == 10
+    sink.close()
 
 
 def test_a_client_that_is_fenced_again_and_again_stops_the_service(place: Place, write: Write) -> None:
