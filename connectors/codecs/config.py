@@ -24,6 +24,8 @@ class PayloadFields:
     """Those without which no payload can be written."""
     others: bool = False
     """Whether a payload may have further fields."""
+    images: frozenset[str] = frozenset()
+    """Those whose values are images, as far as that is known."""
 
 
 class CodecConfig(BaseModel, ABC):

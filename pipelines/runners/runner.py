@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor as Pool
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from pipelines.data.result import Result
 from pipelines.data.sparsecolumn import columns_of
 from pipelines.errors import RAISED, StreamerError, WrongTypeError, blamed
 from pipelines.observe.metrics import Metrics, StepMetrics
+from pipelines.runners.forms import Forms
 
 if TYPE_CHECKING:
     from pipelines.executors.executor import Executor
@@ -109,6 +110,25 @@ class Runner(ABC):
     @property
     def gives(self) -> frozenset[str] | None:
         """All keys that the runner itself writes, each of them into every result; `None`: it does not know."""
+        return None
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Sentences about settings that are allowed and most likely not meant, for `streamer check`."""
+        return ()
+
+    def forms(self, given: Forms) -> Forms:
+        """The forms of values in results, as far as they are known where records have values of the forms `given`."""
+        written = self.gives
+        if not self.keeps_keys or written is None:
+            return {}
+        return {key: form for key, form in given.items() if key not in written}
+
+    def misfit(self, given: Forms, possible: Collection[str] | None) -> str | None:
+        """Why every record fails that has values of the forms `given`; `None` if that is not sure.
+
+        `possible` are all keys that records may have, `None` if these are not known.
+        """
         return None
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,7 +19,7 @@ from pipelines.plugins.registry import default_registry
 from pipelines.runners.models.fixedbatch import stated_count
 from pipelines.runners.models.model import Model
 from pipelines.runners.models.model import described as shape_of
-from pipelines.runners.models.modelrunner import ModelRunner
+from pipelines.runners.models.modelrunner import ModelRunner, output_forms
 from pipelines.runners.runner import OpenContext, StatefulRunner
 from pipelines.steps import (
     DrawBoundingBox,
@@ -39,7 +39,6 @@ from streamer.cli.commands.run import described
 from streamer.cli.resultkeys import (
     StepKeys,
     at_steps,
-    lacking,
     misfits,
     of_input,
     of_results,
@@ -142,7 +141,7 @@ def keys_at_odds(service: Service, steps: Mapping[str, StepKeys], *, ask: bool =
     at = at_steps(service.sequence(), given, steps)
     found = []
     for name, there in at.items():
-        text = lacking(steps[name].needs, there) if name in steps else None
+        text = steps[name].error(there) if name in steps else None
         if text is not None:
             found.append(Finding(f"step {name}", False, text))
     results = of_results(service, given, at[""])
@@ -171,7 +170,11 @@ def _source(config: SourceConfig, service: Service) -> str:
 
 
 def _notes(config: SourceConfig | SinkConfig) -> str:
-    return "".join(f"; note: {note}" for note in config.notes)
+    return _noted(config.notes)
+
+
+def _noted(notes: Iterable[str]) -> str:
+    return "".join(f"; note: {note}" for note in notes)
 
 
 def _sink(config: SinkConfig, service: Service) -> str:
@@ -232,21 +235,27 @@ def _step(step: Step, context: OpenContext, service: Service) -> tuple[str, Step
     runner.close()
     if isinstance(runner, StatefulRunner) and _is_transactional(service):
         raise DefinitionError(STATEFUL)
-    does = StepKeys(runner.needs, runner.gives, runner.keeps_keys)
+    does = StepKeys.of(runner)
     if not isinstance(runner, ModelRunner):
-        return factory.name, does
-    notes = "".join(f"; note: {note}" for note in _filled_calls(runner.model, service))
-    return f"{factory.name}, {shape_of(runner.model)}{notes}", does
+        return factory.name + _noted(runner.notes), does
+    return f"{factory.name}, {shape_of(runner.model)}{_noted(_filled_calls(runner.model, service))}", does
 
 
 def _onnx(step: Onnx, context: OpenContext, service: Service) -> tuple[str, StepKeys]:
-    from pipelines.runners.models.onnx import few_values, needed_keys, output_keys
+    from pipelines.runners.models.onnx import few_values, misfit, needed_keys, output_keys
     from pipelines.runners.models.onnxmodel import OnnxModel
 
     # Without a runner, which would try the model.
     model = OnnxModel(step, context)
     model.close()
-    does = StepKeys(needed_keys(step, model), frozenset(output_keys(step, model)), False)
+    gives = output_keys(step, model)
+    does = StepKeys(
+        needed_keys(step, model),
+        frozenset(gives),
+        False,
+        lambda _: output_forms(model, gives),
+        partial(misfit, step, model),
+    )
     absent = ", ".join(model.passed_over)
     notes = [f"{absent} is not there: {model.providers[0]} runs it"] if absent else []
     unfed = [name for name in model.optional if name not in {port.name for port in model.inputs}]
@@ -255,7 +264,7 @@ def _onnx(step: Onnx, context: OpenContext, service: Service) -> tuple[str, Step
         named = ", ".join(unfed[:5]) + (f" and {len(unfed) - 5} more" if len(unfed) > 5 else "")
         notes.append(f"inputs with values of their own, fed only if inputs or inputNames names them: {named}")
     notes += [*few_values(step, model), *_filled_calls(model, service)]
-    return shape_of(model) + "".join(f"; note: {note}" for note in notes), does
+    return shape_of(model) + _noted(notes), does
 
 
 def _filled_calls(model: Model, service: Service) -> list[str]:

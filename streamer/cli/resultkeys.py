@@ -1,9 +1,11 @@
-"""The keys that records have at each step and that results have, as far as steps and schemas tell without a record."""
+"""The keys that records have at each step and that results have, and the forms of their values, as far as steps and
+schemas tell without a record."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from connectors.codecs.config import CodecConfig, PayloadFields
@@ -13,6 +15,8 @@ from pipelines.definitions.graph import Graph
 from pipelines.definitions.pipeline import Pipeline
 from pipelines.definitions.walk import Part
 from pipelines.errors import nearest
+from pipelines.runners.forms import Forms, ImageForm
+from pipelines.runners.runner import Runner
 from pipelines.steps import AnyOf, GraphStep, Merge, PipelineStep, Step, Switch, SwitchOutput
 from streamer.definition.service import Service
 from streamer.routing.template import template
@@ -29,16 +33,19 @@ class Keys:
     """Those that records have there, as the service file itself names or makes them."""
     possible: frozenset[str] | None = None
     """All that they may have; `None`: not known."""
+    forms: Forms = field(default_factory=dict)
+    """What is known of their values."""
 
     def plus(self, more: Iterable[str]) -> Keys:
-        """With these keys, too."""
+        """With these keys, too, of whose values nothing is known."""
         added = frozenset(more)
-        return Keys(self.sure | added, None if self.possible is None else self.possible | added)
+        possible = None if self.possible is None else self.possible | added
+        return Keys(self.sure | added, possible, {key: form for key, form in self.forms.items() if key not in added})
 
 
 @dataclass(frozen=True, slots=True)
 class StepKeys:
-    """What a step does to keys; a step of which nothing is known has none of these."""
+    """What a step does to keys and values; a step of which nothing is known has none of these."""
 
     needs: frozenset[str]
     """Keys without which records fail."""
@@ -46,21 +53,42 @@ class StepKeys:
     """Keys that it writes into every result; `None`: not known."""
     keeps: bool
     """Whether other keys pass through it."""
+    forms: Callable[[Forms], Forms]
+    """The forms of values in its results (`Runner.forms`)."""
+    misfit: Callable[[Forms, frozenset[str] | None], str | None]
+    """Why it fails every record with values of these forms (`Runner.misfit`)."""
+
+    @classmethod
+    def of(cls, runner: Runner) -> StepKeys:
+        """What this runner does."""
+        return cls(runner.needs, runner.gives, runner.keeps_keys, runner.forms, runner.misfit)
 
     def after(self, before: Keys) -> Keys:
         """The keys of its results."""
         if self.gives is None:
-            return Keys()
-        return before.plus(self.gives) if self.keeps else Keys(self.gives, self.gives)
+            found = Keys()
+        else:
+            found = before.plus(self.gives) if self.keeps else Keys(self.gives, self.gives)
+        return replace(found, forms=self.forms(before.forms))
+
+    def error(self, there: Keys) -> str | None:
+        """The error of all records with these keys, because of values that it needs; `None` if there is none."""
+        return _lacking(self.needs, there) or self.misfit(there.forms, there.possible)
 
     def then(self, other: StepKeys) -> StepKeys:
         """What this step and the other one behind it do together."""
         own = self.gives or frozenset()
         later = other.needs - own if self.keeps and self.gives is not None else frozenset()
         if other.gives is None or (other.keeps and self.gives is None):
-            return StepKeys(self.needs | later, None, False)
-        gives = own | other.gives if other.keeps else other.gives
-        return StepKeys(self.needs | later, gives, self.keeps and other.keeps)
+            gives, keeps = None, False
+        else:
+            gives, keeps = own | other.gives if other.keeps else other.gives, self.keeps and other.keeps
+
+        def misfit(forms: Forms, possible: frozenset[str] | None) -> str | None:
+            between = self.after(Keys(possible=possible, forms=forms))
+            return self.misfit(forms, possible) or other.misfit(between.forms, between.possible)
+
+        return StepKeys(self.needs | later, gives, keeps, lambda forms: other.forms(self.forms(forms)), misfit)
 
 
 def of_input(service: Service, *, ask: bool = False) -> Keys:
@@ -82,7 +110,9 @@ def _there(codec: CodecConfig, topic: str | None) -> Keys:
         fields = codec.read_fields(topic)
     except Exception:  # noqa: BLE001 - a schema that is wrong or cannot be had is a finding about the codec
         return Keys()
-    return Keys() if fields is None or fields.others else Keys(fields.names, fields.names)
+    if fields is None or fields.others:
+        return Keys()
+    return Keys(fields.names, fields.names, dict.fromkeys(fields.images, ImageForm()))
 
 
 def at_steps(pipeline: Pipeline, given: Keys, steps: Mapping[str, StepKeys]) -> dict[str, Keys]:
@@ -120,7 +150,11 @@ def _through(step: GraphStep, inputs: list[Keys]) -> Keys:
 
 def _joined(all_of: list[Keys]) -> Keys:
     found = _either(all_of)
-    return Keys(frozenset().union(*(one.sure for one in all_of)), found.possible)
+    forms = [(key, form) for one in all_of for key, form in one.forms.items()]
+    times = Counter(key for key, _ in forms)
+    # A key of several inputs fails the record, or is that of one of them.
+    once = {key: form for key, form in forms if times[key] == 1}
+    return Keys(frozenset().union(*(one.sure for one in all_of)), found.possible, once)
 
 
 def _either(one_of: list[Keys]) -> Keys:
@@ -129,11 +163,11 @@ def _either(one_of: list[Keys]) -> Keys:
     return Keys(
         frozenset.intersection(*(one.sure for one in one_of)),
         frozenset().union(*known) if len(known) == len(possible) else None,
+        {key: form for key, form in one_of[0].forms.items() if all(one.forms.get(key) == form for one in one_of)},
     )
 
 
-def lacking(needs: frozenset[str], there: Keys) -> str | None:
-    """The error of a step that needs values which no record has; `None` if there is none."""
+def _lacking(needs: frozenset[str], there: Keys) -> str | None:
     absent = [] if there.possible is None else sorted(needs - there.possible)
     if not absent or there.possible is None:
         return None

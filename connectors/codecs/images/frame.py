@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from connectors.camera.frame import Frame
 from connectors.codec import Encoded
-from connectors.codecs.config import CodecConfig
+from connectors.codecs.config import CodecConfig, PayloadFields
 from connectors.codecs.images.image import ImageConfig, ImageFile
 from connectors.codecs.rows import encode_values
 from pipelines.data.batch import Batch
@@ -24,6 +24,10 @@ class FrameConfig(CodecConfig):
     """The type of codec."""
     key: Key = "image"
     """The key of the picture. If a result has only one value, that is written whatever its key."""
+
+    def read_fields(self, topic: str | None = None) -> PayloadFields | None:
+        """The one picture."""
+        return PayloadFields(frozenset([self.key]), images=frozenset([self.key]))
 
     def build(self) -> FrameCodec:
         """The codec."""

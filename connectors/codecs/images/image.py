@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from connectors.codec import Codec, Decoded, Encoded
-from connectors.codecs.config import CodecConfig
+from connectors.codecs.config import CodecConfig, PayloadFields
 from connectors.codecs.rows import decoded_column, encode_values, payload_bytes
 from connectors.records import Records
 from pipelines.data.batch import Batch
@@ -42,6 +42,10 @@ class ImageConfig(CodecConfig):
         if self.quality is not None and self.format != "jpeg":
             raise ValueError("quality is for jpeg: add `format: jpeg`, or leave quality out")
         return self
+
+    def read_fields(self, topic: str | None = None) -> PayloadFields | None:
+        """The one image."""
+        return PayloadFields(frozenset([self.key]), images=frozenset([self.key]))
 
     def build(self) -> ImageFile:
         """The codec."""

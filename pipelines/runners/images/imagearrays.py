@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
+from pipelines.runners.forms import ArrayForm
 from pipelines.runners.images.fitting import fitted_image, fitted_planes
-from pipelines.runners.images.scaling import cast, normalized
+from pipelines.runners.images.scaling import DTYPES, cast, normalized
 from pipelines.steps.images.imagetondarray import ImageToNDArrayConfig
 from pipelines.values import Image
 from pipelines.values.frames import Plane
 from pipelines.values.ndarray import Array
 from pipelines.values.pixels import Pixels
 
+_FEW: Final = 16
+"""A picture with fewer shades than this is hardly one."""
+_Length = TypeVar("_Length", int, int | None)
 CHANNELS = {"RGB": 3, "RGBA": 4, "BGR": 3, "BGRA": 4, "GRAYSCALE": 1}
 """How many channels each layout has."""
 
@@ -58,12 +62,39 @@ def output_size(image: Image, config: ImageToNDArrayConfig) -> tuple[int, int]:
     return config.height or image.height, config.width or image.width
 
 
-def shape_of(height: int, width: int, config: ImageToNDArrayConfig) -> tuple[int, int, int]:
+def shape_of(height: _Length, width: _Length, config: ImageToNDArrayConfig) -> tuple[int | _Length, ...]:
     """The shape of one image's array, without the leading dimension."""
     channels = CHANNELS[config.channel_layout]
     if config.format == "CHANNELS_FIRST":
         return channels, height, width
     return height, width, channels
+
+
+def form_of(config: ImageToNDArrayConfig, *, lists: bool) -> ArrayForm | None:
+    """The form of the array that each image becomes, and with `lists` each list of images; `None` if it may be none."""
+    dtype = np.dtype(DTYPES.get(config.data_type, np.float32))
+    inner = shape_of(config.height, config.width, config)
+    if not lists or config.list_handling in ("NONE", "FIRST"):
+        return ArrayForm(dtype, (1, *inner) if config.include_minibatch_dim else inner)
+    if config.list_handling == "LIST_OUT":
+        return None
+    return ArrayForm(dtype, (None, *inner) if config.include_minibatch_dim else None)
+
+
+def lost_detail(config: ImageToNDArrayConfig) -> str | None:
+    """What is wrong with an integer element type for values that the normalization makes fractions; `None`: nothing."""
+    if np.dtype(DTYPES.get(config.data_type, np.float32)).kind not in "iu" or config.normalization is None:
+        return None
+    values = np.array([0, 255], np.float32).reshape(2, 1, 1).repeat(CHANNELS[config.channel_layout], 2)
+    normalized(values, config.normalization, config.channel_layout, -1)
+    low, high = float(values[0, 0, 0]), float(values[1, 0, 0])
+    if high - low >= _FEW:
+        return None
+    return (
+        f"normalization {config.normalization.type} makes values from {low:.3g} to {high:.3g}, of which "
+        f"{config.data_type} keeps whole numbers only, so that hardly anything is left of the picture: set "
+        "normalization: {type: NONE}, or dataType: FLOAT"
+    )
 
 
 def stacked(pictures: Sequence[Picture], config: ImageToNDArrayConfig, empty: Callable[..., Array] = np.empty) -> Array:

@@ -12,8 +12,18 @@ from pipelines.data.columns import Column, DenseColumn, Rows
 from pipelines.data.data import Data
 from pipelines.data.result import Result
 from pipelines.errors import DataError, RowsFailed, StreamerError
+from pipelines.runners.forms import Form, Forms, ImageForm
 from pipelines.runners.images.fitting import crop_region
-from pipelines.runners.images.imagearrays import Picture, output_size, prepared, shape_of, size_of, stacked
+from pipelines.runners.images.imagearrays import (
+    Picture,
+    form_of,
+    lost_detail,
+    output_size,
+    prepared,
+    shape_of,
+    size_of,
+    stacked,
+)
 from pipelines.runners.images.imagecolumns import image_keys, image_values, of_key, over_parts
 from pipelines.runners.images.outputmemory import OutputMemory
 from pipelines.runners.images.scaling import cast
@@ -53,8 +63,37 @@ class ImageToNDArrayRunner(Runner):
     @property
     def gives(self) -> frozenset[str] | None:
         # Images are gone where arrays have other names.
-        renamed = self._keys is None or (self._names is not None and self.keeps_keys)
-        return None if renamed else frozenset(self._names or self._keys or ())
+        if self._names is not None and (self._keys is None or self.keeps_keys):
+            return None
+        if self._keys is None:
+            # Arrays have the keys of the images, whichever those are.
+            return frozenset() if self.keeps_keys else None
+        return frozenset(self._names or self._keys)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        lost = lost_detail(self._config)
+        return () if lost is None else (lost,)
+
+    def forms(self, given: Forms) -> Forms:
+        images = [key for key, form in given.items() if isinstance(form, ImageForm)]
+        made: dict[str, Form] = {}
+        for key, name in self._renamed(images):
+            if (form := form_of(self._config, lists=key not in images)) is not None:
+                made[name] = form
+        if not self.keeps_keys:
+            return made
+        others = {key: form for key, form in given.items() if key not in images and key not in (self._keys or ())}
+        return {**others, **made}
+
+    def _renamed(self, images: list[str]) -> Iterable[tuple[str | None, str]]:
+        """The keys of images, and those of their arrays, where `images` are known to be some; `None`: any image."""
+        if self._keys is not None:
+            return zip(self._keys, self._names or self._keys, strict=True)
+        if self._names is None:
+            return zip(images, images, strict=True)
+        # A record with more images than names fails.
+        return [(images[0] if images else None, self._names[0])] if len(self._names) == 1 else []
 
     def run_batch(self, batch: Batch) -> Result:
         return Result(over_parts(batch, self._parts(batch), self._converted))

@@ -18,7 +18,7 @@ VGG_MEAN: Final[Triple] = (123.68, 116.779, 103.939)
 IMAGE_NET_MEAN: Final[Triple] = (0.485, 0.456, 0.406)
 IMAGE_NET_STD: Final[Triple] = (0.229, 0.224, 0.225)
 
-_DTYPES: Final[dict[str, Any]] = {
+DTYPES: Final[dict[str, Any]] = {
     "DOUBLE": np.float64,
     "FLOAT": np.float32,
     "FLOAT16": np.float16,
@@ -31,6 +31,7 @@ _DTYPES: Final[dict[str, Any]] = {
     "UINT16": np.uint16,
     "UINT8": np.uint8,
 }
+"""The element types by their names in configurations; BFLOAT16 is none of numpy's."""
 
 
 def normalized(values: npt.NDArray[np.float32], how: ImageNormalization, layout: str, axis: int) -> None:
@@ -73,7 +74,7 @@ def cast(values: Array, data_type: str) -> Array:
     """
     if data_type == "BFLOAT16":
         return _as_bfloat16(values.astype(np.float32, copy=False))
-    dtype = np.dtype(_DTYPES[data_type])
+    dtype = np.dtype(DTYPES[data_type])
     if values.dtype == np.float32 and dtype.kind in "iu":
         return _as_integers(values, dtype)
     try:

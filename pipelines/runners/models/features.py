@@ -13,6 +13,7 @@ from pipelines.data.columns import MISSING, Column, DenseColumn, Mask, ObjectCol
 from pipelines.data.listscolumn import ListsColumn
 from pipelines.data.result import Result
 from pipelines.errors import DataError, RowsFailed, StreamerError, WrongTypeError, nearest
+from pipelines.runners.forms import ArrayForm, Forms
 from pipelines.runners.models.arrays import array_column, everyone
 from pipelines.runners.runner import OpenContext, Runner
 from pipelines.steps.models.features import Feature, Features
@@ -69,6 +70,9 @@ class FeaturesRunner(Runner):
     def gives(self) -> frozenset[str] | None:
         return frozenset([self._output])
 
+    def forms(self, given: Forms) -> Forms:
+        return {**super().forms(given), self._output: self._stack.form}
+
     def limit(self, records: int) -> bool:
         return True
 
@@ -106,6 +110,16 @@ class FeatureStack:
     def needed(self) -> frozenset[str]:
         """The keys that every row must have: the others have a default."""
         return frozenset(feature.field for feature in self._features if feature.default is None)
+
+    @property
+    def form(self) -> ArrayForm:
+        """The form of the arrays."""
+        if self._columns:
+            return ArrayForm(self._dtype, (None, len(self._features)))
+        counts = [len(one.one_hot) if one.one_hot else one.size for one in self._features]
+        known = [count for count in counts if count is not None]
+        # A value without a size may be an array.
+        return ArrayForm(self._dtype, (sum(known) if len(known) == len(counts) else None,))
 
     def of(self, batch: Batch) -> Column:
         """The array of each row, in a dense column if all have one shape. Raises `RowsFailed`."""

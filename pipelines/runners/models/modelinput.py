@@ -13,7 +13,9 @@ from pipelines.data.listscolumn import ListsColumn
 from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.spanscolumn import SpansColumn
 from pipelines.errors import DataError, RowsFailed, WrongTypeError
-from pipelines.runners.models.model import Port, element_named
+from pipelines.runners.forms import ArrayForm, Lengths
+from pipelines.runners.models.model import Port
+from pipelines.runners.models.pictureinput import for_pictures
 from pipelines.tensors import StringView, from_value
 from pipelines.tensors.carry import KIND, is_tensor
 from pipelines.values import ValueType, list_to_array, type_of
@@ -179,36 +181,49 @@ class ModelInput:
         return plan
 
     def _planned(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Plan:
-        if not castable(dtype, self.port.dtype, freely=self._freely):
-            raise self._refused(_named(dtype, shape), f"send that type{self._conversion(dtype)}")
+        self._check(dtype, shape, self.port.shape)
         convert = dtype != self.port.dtype
         if self.port.shape is None:
             return _Plan(True, 1, shape, convert)
-        declared = self.port.shape
-        lead = len(shape) == len(declared)
-        if lead:
-            full = shape
-        elif len(shape) == len(declared) - 1:
-            full = (1, *shape)
-        elif not shape and len(declared) == 2 and declared[1] == 1:
-            full = (1, 1)
-        else:
+        lacking = len(self.port.shape) - len(shape)
+        full = (*[1] * lacking, *shape)
+        return _Plan(not lacking, full[0], full[1:], convert)
+
+    def misfit(self, form: ArrayForm, key: str) -> str | None:
+        """Why the model takes no array of this form, which is under `key`; `None` if it may take one.
+
+        How many samples there are is not looked at: records run one by one where the model does not say it.
+        """
+        opened = None if self.port.shape is None else (None, *self.port.shape[1:])
+        try:
+            ModelInput(self.port, key, cast_freely=self._freely)._check(form.dtype, form.shape, opened)
+        except WrongTypeError as error:
+            return str(error)
+        return None
+
+    def _check(
+        self, dtype: np.dtype[Any], shape: Lengths | None, declared: tuple[int | str | None, ...] | None
+    ) -> None:
+        """Raises `WrongTypeError` unless the input takes arrays of this type, and of this shape for `declared`."""
+        if not castable(dtype, self.port.dtype, freely=self._freely):
+            raise self._refused(_named(dtype, shape), self._to_send(dtype, shape))
+        if declared is None or shape is None:
+            return
+        lacking = len(declared) - len(shape)
+        if lacking not in (0, 1) and (shape or declared[1:] != (1,)):
             needed = f"{len(declared)} or {len(declared) - 1} dimensions are needed"
             raise self._refused(_named(dtype, shape), needed)
-        for axis, (length, wanted) in enumerate(zip(full, declared, strict=True)):
-            if isinstance(wanted, int) and length != wanted:
-                raise self._refused(_named(dtype, shape), f"axis {axis} must have the length {wanted}")
-        return _Plan(lead, full[0], full[1:], convert)
+        for axis, (length, wanted) in enumerate(zip((*[1] * lacking, *shape), declared, strict=True)):
+            if isinstance(wanted, int) and length is not None and length != wanted:
+                needed = f"axis {axis} must have the length {wanted}"
+                raise self._refused(_named(dtype, shape), needed + for_pictures(self.port, dtype, shape))
 
-    def _conversion(self, dtype: np.dtype[Any]) -> str:
-        """How an array of this type can become the input's, for an error."""
+    def _to_send(self, dtype: np.dtype[Any], shape: Lengths | None) -> str:
+        """How an array can become one of the input's type, for an error."""
         if "O" in (dtype.kind, self.port.dtype.kind):
-            return ""
-        if self.port.dtype != np.uint8 or self.port.shape is None or len(self.port.shape) != 4:
-            return ", or set castInputs"
+            return "send that type"
         # Pixels as fractions would all be 0 or 1 after castInputs.
-        last = ", format: CHANNELS_LAST" if self.port.shape[3] in (1, 3, 4) else ""
-        return f": for pictures, IMAGE_TO_NDARRAY with dataType: UINT8, normalization: {{type: NONE}}{last}"
+        return "send that type" + (for_pictures(self.port, dtype, shape) or ", or set castInputs")
 
     def _converted(self, array: Array, plan: _Plan) -> tuple[Array, Mask | None]:
         return cast(array, self.port.dtype) if plan.convert else (array, None)
@@ -268,5 +283,5 @@ class ModelInput:
         return RowsFailed(dict.fromkeys(rows.tolist(), self._out_of_range(dtype)))
 
 
-def _named(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
-    return f"{element_named(dtype)} {list(shape)}"
+def _named(dtype: np.dtype[Any], shape: Lengths | None) -> str:
+    return str(Port("", dtype, shape))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, Rows
 from pipelines.errors import DataError, RowsFailed
+from pipelines.runners.forms import ArrayForm, Forms
 from pipelines.runners.models.arrays import array_keys, everyone, lacking, missing, only_array
 from pipelines.runners.models.modelinput import ModelInput, Samples
 
@@ -55,6 +56,18 @@ class ModelInputs:
     def needed(self) -> frozenset[str]:
         """The keys that a record must have: of several inputs all, while a single one takes another array, too."""
         return self.keys if len(self.inputs) > 1 else frozenset()
+
+    def misfit(self, given: Forms, possible: Collection[str] | None) -> str | None:
+        """Why every record with arrays of the forms `given` fails; `None` if that is not sure.
+
+        `possible` are all keys that records may have, `None` if these are not known.
+        """
+        arrays = {key: form for key, form in given.items() if isinstance(form, ArrayForm)}
+        if len(self.inputs) == 1 and possible is not None and self.inputs[0].key not in possible and len(arrays) == 1:
+            ((key, form),) = arrays.items()
+            return self.inputs[0].misfit(form, key)
+        texts = (one.misfit(arrays[one.key], one.key) for one in self.inputs if one.key in arrays)
+        return next((text for text in texts if text is not None), None)
 
     def together(self, batch: Batch) -> Feed | None:
         """All records at once if their columns allow it, without a look at each. Raises `RowsFailed`."""

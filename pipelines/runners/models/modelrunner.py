@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from pipelines.data.columns import Column, DenseColumn, ObjectColumn, RaggedColu
 from pipelines.data.data import check_key
 from pipelines.data.result import Result
 from pipelines.errors import DataError, ReservedKeyError
+from pipelines.runners.forms import ArrayForm, Forms
 from pipelines.runners.models.fixedbatch import FixedBatch, of_any_count
 from pipelines.runners.models.model import Array, Model, Port
 from pipelines.runners.models.modelinput import ModelInput
@@ -92,6 +93,12 @@ class ModelRunner(Runner):
     @property
     def gives(self) -> frozenset[str] | None:
         return frozenset(self._keys)
+
+    def forms(self, given: Forms) -> Forms:
+        return output_forms(self.model, self._keys)
+
+    def misfit(self, given: Forms, possible: Collection[str] | None) -> str | None:
+        return self._inputs.misfit(given, possible)
 
     def run_batch(self, batch: Batch) -> Result:
         if self._batched:
@@ -216,6 +223,12 @@ class ModelRunner(Runner):
             self._called.run(self._zeros(count if self._batched else 1, inner))
         except Exception as error:  # noqa: BLE001 - zeros may be no input for this model
             _log.info("%s: warming up with zeros failed: %s", self.model.path, error)
+
+
+def output_forms(model: Model, keys: Sequence[str]) -> Forms:
+    """The forms of a model's outputs under these keys: shapes that models state are not always those they give."""
+    named = zip(keys, model.outputs, strict=True)
+    return {key: ArrayForm(port.dtype) for key, port in named if port.dtype.kind != "O"}
 
 
 def _check_output(key: str) -> None:

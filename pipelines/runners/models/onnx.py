@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column
 from pipelines.data.result import Result
 from pipelines.errors import RowsFailed, StreamerError, nearest
+from pipelines.runners.forms import Forms
 from pipelines.runners.models.features import FeatureStack
 from pipelines.runners.models.model import Port
+from pipelines.runners.models.modelinput import ModelInput
+from pipelines.runners.models.modelinputs import ModelInputs
 from pipelines.runners.models.modelrunner import ModelRunner
 from pipelines.runners.models.onnxmodel import OnnxModel
 from pipelines.runners.runner import OpenContext
@@ -34,6 +38,7 @@ class OnnxRunner(ModelRunner):
             cast_inputs=step.cast_inputs,
         )
         self._stacks = stacks_of(step, model)
+        self._misfit = partial(misfit, step, model)
         self._needs = needed_keys(step, model)
 
     @property
@@ -46,6 +51,9 @@ class OnnxRunner(ModelRunner):
     @property
     def needs(self) -> frozenset[str]:
         return self._needs
+
+    def misfit(self, given: Forms, possible: Collection[str] | None) -> str | None:
+        return self._misfit(given, possible)
 
     def run_batch(self, batch: Batch) -> Result:
         if self._stacks:
@@ -85,6 +93,16 @@ def needed_keys(step: Onnx, model: OnnxModel) -> frozenset[str]:
     keys = zip((port.name for port in model.inputs), input_keys(step, model), strict=True)
     whole = {key for name, key in keys if name not in stacks and len(model.inputs) > 1}
     return frozenset(whole.union(*(stack.needed for stack in stacks.values())))
+
+
+def misfit(step: Onnx, model: OnnxModel, given: Forms, possible: Collection[str] | None) -> str | None:
+    """Why every record with values of these forms fails, as `Runner.misfit`."""
+    stacked = stacks_of(step, model)
+    if len(model.inputs) == 1 and stacked:
+        return None
+    keys = zip(model.inputs, input_keys(step, model), strict=True)
+    inputs = ModelInputs([ModelInput(port, key, cast_freely=step.cast_inputs) for port, key in keys])
+    return inputs.misfit({key: form for key, form in given.items() if key not in stacked}, possible)
 
 
 def few_values(step: Onnx, model: OnnxModel) -> list[str]:

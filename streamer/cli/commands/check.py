@@ -27,9 +27,9 @@ def check(
 ) -> int:
     """Check service files: their text, steps and runners, packages, models, sources and sinks.
 
-    Where a step needs a value that no record has, or results do not fit the schema of their sink, that is wrong too, as
-    far as schemas and steps tell. It connects to brokers only with --connect. The exit code is 2 for a wrong file, and
-    1 if brokers cannot be reached.
+    Where a step needs a value that no record has, a model takes no arrays of the type and shape that the step before
+    makes, or results do not fit the schema of their sink, that is wrong too, as far as schemas and steps tell. It
+    connects to brokers only with --connect. The exit code is 2 for a wrong file, and 1 if brokers cannot be reached.
     """
     from pipelines.errors import DefinitionError
     from streamer.cli.findings import examined, keys_at_odds

@@ -99,7 +99,8 @@ def test_a_zone_of_a_camera_that_is_not_there_is_noted(cli: Any, tmp_path: Path)
         "pipeline:\n  - {'@type': ZONES, zones: {yard: {cameras: [gaet, dock], points: [[0, 0], [1, 0], [1, 1]]}}}\n"
     )
     (service,) = json.loads(cli("check", tmp_path / "s.yaml", "--json").out)["services"]
-    (text,) = [one["text"] for one in service["findings"] if one["part"].startswith("step 0")]
+    text, lacks = [one["text"] for one in service["findings"] if one["part"].startswith("step 0")]
+    assert lacks == 'it needs "ids", but records have image here'
     assert text == 'numpy; note: "yard" is of the camera "gaet", which no source has; did you mean "gate"?'
 
 

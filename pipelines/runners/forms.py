@@ -1,0 +1,31 @@
+"""What is known of the values of records before there is one: that a key holds images, or arrays of which shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Lengths: TypeAlias = tuple[int | None, ...]
+"""The lengths of an array's axes; `None`: any."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageForm:
+    """Each value is one image."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayForm:
+    """Each value is an array."""
+
+    dtype: np.dtype[Any]
+    shape: Lengths | None = None
+    """`None`: any, of any rank."""
+
+
+Form: TypeAlias = ImageForm | ArrayForm
+Forms: TypeAlias = Mapping[str, Form]
+"""The forms of values by key: a record that has the key has such a value there. Of other keys nothing is known."""
