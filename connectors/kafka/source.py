@@ -553,11 +553,11 @@ class KafkaSource(Source):
         self._lanes.next_epoch()
         for place, position in found.items():
             _log.warning(
-                "source %s: %s, partition %d goes on at offset %d: the topic was deleted and created again; records "
+                "source %s: %s, partition %d goes on at %s: the topic was deleted and created again; records "
                 "of the new one that were read before this was noticed come again",
                 self.name,
                 *place,
-                position,
+                f"offset {position}" if position >= 0 else "its first record",
             )
             self._reading.forget([place])
             self._seek(place, position)

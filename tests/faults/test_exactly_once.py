@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from exactlyonce import EXACTLY_ONCE, error_of, read_letters, wait_for, write_poison
+from exactlyonce import EXACTLY_ONCE, error_of, read_letters, stand_still_and_die, wait_for, write_poison
 from kafkabus import set_largest_message
 
 pytestmark = [pytest.mark.slow]
@@ -86,6 +86,27 @@ def test_every_result_is_there_once_when_the_broker_restarts(
     private_kafka.kill()
     private_kafka.restart()
     wait_for(ledger, records, 240, member)
+    assert member.stop() == 0, member.text()
+    ledger.check(once=made.members)
+
+
+@pytest.mark.usefixtures("hot_path")
+@pytest.mark.timeout(600)
+def test_every_result_is_there_once_when_the_broker_stands_still_dies_and_comes_back(
+    private_kafka: Any, ledger_on: Callable[[str], Any], bench: Callable[..., Any]
+) -> None:
+    ledger = ledger_on(private_kafka.bootstrap)
+    records = 8000
+    ledger.write(records)
+    made = bench(ledger, EXACTLY_ONCE)
+    member = made.start(0.05)
+    wait_for(ledger, records // 4, 120, member)
+    # Longer than the transaction may take, and killed before the client has made up for it.
+    stand_still_and_die(private_kafka, 9, 0)
+    wait_for(ledger, records // 2, 240, member)
+    stand_still_and_die(private_kafka, 12, 2)
+    ledger.write(1000, seed=2)
+    wait_for(ledger, records + 1000, 240, member)
     assert member.stop() == 0, member.text()
     ledger.check(once=made.members)
 

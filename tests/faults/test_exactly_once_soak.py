@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from exactlyonce import EXACTLY_ONCE, read_letters, wait_for, write_poison
+from exactlyonce import EXACTLY_ONCE, read_letters, stand_still_and_die, wait_for, write_poison
 from waiting import until
 
 from streamer.devbroker import create_topics
@@ -307,6 +307,28 @@ def test_an_outage_of_partitions_of_the_results(
             f"  {grown >> 20} MiB more after {OUTAGE:.0f} s, {aborted} aborts, {replaced} clients replaced", flush=True
         )
         cluster.restart(turn % 3 + 1)
+        fire.until(fire.written)
+        fire.progress(turn + 1, count)
+    fire.finish()
+
+
+@pytest.mark.usefixtures("hot_path")
+def test_a_broker_that_stands_still_dies_and_comes_back(
+    start_kafka: Any, ledger_on: Callable[..., Any], bench: Callable[..., Any], delivery: str
+) -> None:
+    cluster = start_kafka()
+    ledger = ledger_on(cluster.bootstrap)
+    fire = Fire("frozen and killed", delivery, ledger, bench(ledger, DELIVERIES[delivery]))
+    fire.feed(2000)
+    fire.start()
+    fire.until(2000)
+    count = rounds(20)
+    for turn in range(count):
+        for frozen, thawed in ((25, 9), (9, 0), (20, 2), (12, 10)):
+            fire.feed(10_000)
+            stand_still_and_die(cluster, frozen, thawed)
+            time.sleep(10)
+        # It goes on by itself, and within a minute.
         fire.until(fire.written)
         fire.progress(turn + 1, count)
     fire.finish()

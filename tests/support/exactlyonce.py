@@ -86,3 +86,13 @@ def read_letters(ledger: Any, topic: str) -> list[Any]:
 def error_of(letter: Any) -> str:
     """Why a record became this dead letter."""
     return b" ".join(value for _, value in letter.headers() or () if value).decode(errors="replace")
+
+
+def stand_still_and_die(broker: Any, frozen: float, thawed: float) -> None:
+    """A broker stands still for `frozen` seconds, goes on for `thawed` seconds, and is killed and started again."""
+    broker.freeze()
+    time.sleep(frozen)
+    broker.thaw()
+    time.sleep(thawed)
+    broker.kill()
+    broker.restart()
