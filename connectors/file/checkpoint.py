@@ -7,7 +7,9 @@ import os
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from connectors.file.identity import FileId, Inode, OpenFile, inode_of
 from pipelines.errors import ConnectorError
 
 INTERVAL = 0.5
@@ -16,12 +18,24 @@ INTERVAL = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of the next record: the number of finished records, and the byte at which it begins, or the last
-    finished file of a folder."""
+    """The place of the next record: the number of finished records, and the byte at which it begins and in which file,
+    or the last finished file of a folder."""
 
     records: int = 0
     offset: int = 0
     name: str = ""
+    file: FileId | None = None
+    """The file in which `offset` counts bytes; `None` in checkpoints of former versions."""
+
+    def is_in(self, path: Path) -> bool:
+        """Whether this is its file. Raises `OSError` if it cannot be read."""
+        if self.file is None or not self.file.same_inode(path.stat()):
+            return False
+        file = OpenFile(path)
+        try:
+            return self.file.fits(file, self.offset)
+        finally:
+            file.close()
 
 
 class Checkpoint:
@@ -33,33 +47,51 @@ class Checkpoint:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._places: dict[str, Place] = {}
+        self._by_inode: dict[Inode, Place] = {}
         self._dirty = False
         self._written = 0.0
 
     def load(self) -> None:
         """Read the file if there is one. `ConnectorError` if it is no checkpoint."""
-        self._places = {}
+        self._places, self._by_inode = {}, {}
         if self._path is None or not self._path.exists():
             return
         try:
             document = json.loads(self._path.read_bytes())
             if document["version"] != 1:
                 raise ValueError(f"version {document['version']}")
-            self._places = {name: Place(**place) for name, place in document["files"].items()}
+            self._places = {name: _place(fields) for name, fields in document["files"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConnectorError(
                 f"{self._path} is no checkpoint of a file source ({error}); delete it to begin at the first record"
             ) from error
+        for place in sorted(self._places.values(), key=lambda one: one.offset):
+            self._note_inode(place)
 
     def place(self, name: str) -> Place:
         """The place at which reading of this file begins."""
         return self._places.get(name, Place())
+
+    def place_in(self, path: Path) -> Place | None:
+        """The place up to which this file was read, under whatever name; `None` if it is none that was read to its end
+        or was in the checkpoint that was loaded. Raises `OSError` if the file cannot be read.
+        """
+        place = self._by_inode.get(inode_of(path.stat()))
+        return place if place is not None and place.is_in(path) else None
+
+    def finish(self, place: Place) -> None:
+        """The file of this place was read to its end, and has lost its name."""
+        self._note_inode(place)
 
     def put(self, name: str, place: Place) -> None:
         """All records of this file before this place are done."""
         if self._places.get(name) != place:
             self._places[name] = place
             self._dirty = True
+
+    def _note_inode(self, place: Place) -> None:
+        if place.file is not None:
+            self._by_inode[place.file.device, place.file.inode] = place
 
     def write(self, *, now: bool) -> None:
         """Write the file if a place has changed; unless `now`, only some time after the last write.
@@ -76,6 +108,11 @@ class Checkpoint:
             raise ConnectorError(f"the checkpoint {self._path} cannot be written: {error}", retriable=True) from error
         self._dirty = False
         self._written = time.monotonic()
+
+
+def _place(fields: dict[str, Any]) -> Place:
+    file = fields.get("file")
+    return Place(**{**fields, "file": None if file is None else FileId(**file)})
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from connectors.file.checkpoint import Place
-from connectors.file.reading import Reading, Rows
+from connectors.file.reading import Delivered, Reading, Rows
 from connectors.records import Ints
 from pipelines.errors import ConnectorError
 
@@ -62,7 +62,7 @@ class ImageFolder(Reading):
         if names:
             self._number += len(names)
             self._last = names[-1]
-            self._delivered.append((positions, names))
+            self._delivered.append(Delivered(positions, names))
         self.exhausted = not self._follow and self._given == len(self._names)
         return Rows(values, positions, [name.encode() for name in names], self._timestamps_of(names))
 
@@ -79,7 +79,7 @@ class ImageFolder(Reading):
     def close(self) -> None:
         """Does nothing: no file is open between two reads."""
 
-    def _place(self, records: int, mark: Any) -> Place:
+    def _place(self, records: int, mark: Any, origin: Any) -> Place:
         return Place(records, name=str(mark))
 
     def _look_for_more(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from connectors.file.checkpoint import Place
+from connectors.file.identity import Inode
 from connectors.records import Ints
 
 
@@ -22,6 +23,17 @@ class Rows:
     positions: Ints
     keys: list[bytes] | None = None
     timestamps: Callable[[], Ints] | None = None
+
+
+@dataclass(slots=True)
+class Delivered:
+    """Records that were delivered and are not acknowledged."""
+
+    positions: Ints
+    marks: Any
+    """What `Reading._place` needs to know of each."""
+    origin: Any = None
+    """What it needs to know of all of them."""
 
 
 class Reading(ABC):
@@ -36,12 +48,18 @@ class Reading(ABC):
         self.topic = topic
         self.exhausted = False
         self.acknowledged = acknowledged
-        self._delivered: deque[tuple[Ints, Any]] = deque()
+        self.finished: list[Place] = []
+        """The ends of files that are acknowledged whole, and whose name another file has now. The source takes them."""
+        self._delivered: deque[Delivered] = deque()
 
     @property
     def held_bytes(self) -> int:
         """Bytes read and not delivered."""
         return 0
+
+    def held(self) -> set[Inode]:
+        """The files that are read, and those whose records are not all acknowledged, whatever their names are now."""
+        return set()
 
     @abstractmethod
     def read(self, max_records: int, max_bytes: int) -> Rows:
@@ -61,16 +79,16 @@ class Reading(ABC):
     def acknowledge(self, position: int) -> None:
         """All records below this position are done."""
         while self._delivered:
-            positions, marks = self._delivered[0]
-            done = int(np.searchsorted(positions, position))
+            first = self._delivered[0]
+            done = int(np.searchsorted(first.positions, position))
             if done == 0:
                 return
-            self.acknowledged = self._place(int(positions[done - 1]) + 1, marks[done - 1])
-            if done < len(positions):
-                self._delivered[0] = (positions[done:], marks[done:])
+            self.acknowledged = self._place(int(first.positions[done - 1]) + 1, first.marks[done - 1], first.origin)
+            if done < len(first.positions):
+                first.positions, first.marks = first.positions[done:], first.marks[done:]
                 return
             self._delivered.popleft()
 
     @abstractmethod
-    def _place(self, records: int, mark: Any) -> Place:
-        """The place that was noted as `mark`."""
+    def _place(self, records: int, mark: Any, origin: Any) -> Place:
+        """The place behind a record, given its mark and origin (`Delivered`)."""

@@ -1,37 +1,56 @@
-"""Reading one file of records."""
+"""Reading one file of records, and those that take its name after it."""
 
 from __future__ import annotations
 
-import os
+import logging
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from connectors.file.checkpoint import Place
 from connectors.file.framing import Framing
-from connectors.file.reading import Reading, Rows
+from connectors.file.identity import Inode, OpenFile, inode_of
+from connectors.file.reading import Delivered, Reading, Rows
+from connectors.file.rotation import following, former
 from pipelines.errors import ConnectorError
+
+_log = logging.getLogger(__name__)
 
 CHUNK = 2**20
 
 
 class RecordFile(Reading):
-    """The records of one file. Positions are record (line) numbers from 0.
+    """The records of one file, and of the files that take its place when it is rotated, replaced or cut short.
 
-    It reads a chunk at a time, so that it holds about `CHUNK` bytes or one record. `follow`: at the end of the file it
-    waits for more records, and for the rest of an incomplete one.
+    Positions are record (line) numbers from 0, counted on from one file to the next. It reads a chunk at a time, so
+    that it holds about `CHUNK` bytes or one record. `follow`: at the end of the file it waits for more records, and for
+    the rest of an incomplete one.
+
+    A place in the checkpoint knows its file. If another file has the name now, the rest of the former one is read
+    first, where log rotation has put it (`rotation`), then the new one from its beginning.
     """
 
     def __init__(
-        self, path: Path, topic: str, framing: Framing, start: Place, *, max_record: int, follow: bool
+        self,
+        path: Path,
+        topic: str,
+        framing: Framing,
+        start: Place,
+        *,
+        max_record: int,
+        follow: bool,
+        read_elsewhere: Callable[[Path], bool] = lambda path: False,
     ) -> None:
+        """`read_elsewhere` tells which other files the source reads under their own names."""
         super().__init__(topic, start)
         self._path = path
         self._framing = framing
         self._max_record = max_record
         self._follow = follow
-        self._file: BinaryIO | None = None
+        self._read_elsewhere = read_elsewhere
+        self._file: OpenFile | None = None
         self._given: int
         self.rewind()
 
@@ -40,10 +59,18 @@ class RecordFile(Reading):
         """As `Reading.held_bytes`."""
         return len(self._buffer) + sum(map(len, self._values[self._given :]))
 
+    def held(self) -> set[Inode]:
+        """As `Reading.held`."""
+        files = [self._file, *(one.origin for one in self._delivered)]
+        return {inode_of(file.stat) for file in files if file is not None}
+
     def read(self, max_records: int, max_bytes: int) -> Rows:
         """As `Reading.read`. `ConnectorError` names the byte where the file cannot be read further."""
         if self._given == len(self._values) and not self.exhausted:
-            self._fill()
+            try:
+                self._fill()
+            except OSError as error:
+                raise ConnectorError(f"{self._path} cannot be read: {error}") from error
         stop = self._given
         size = 0
         while stop < len(self._values) and stop - self._given < max_records and size < max_bytes:
@@ -51,27 +78,31 @@ class RecordFile(Reading):
             stop += 1
         rows = slice(self._given, stop)
         self._given = stop
+        origin = self._file
         if stop == len(self._values):
             self._see_whether_it_ends()
         if rows.start < stop:
-            self._delivered.append((self._numbers[rows], self._nexts[rows]))
+            self._delivered.append(Delivered(self._numbers[rows], self._nexts[rows], origin))
         return Rows(self._values[rows], self._numbers[rows])
+
+    def acknowledge(self, position: int) -> None:
+        """As `Reading.acknowledge`."""
+        super().acknowledge(position)
+        self._go_to_the_next_file()
 
     def rewind(self) -> None:
         """As `Reading.rewind`."""
         self.close()
         self._delivered.clear()
         self.exhausted = False
-        self._buffer = b""
-        self._buffer_at = self.acknowledged.offset
-        self._number = self.acknowledged.records
         self._values: list[bytes] = []
         self._numbers = np.zeros(0, np.int64)
         self._nexts = np.zeros(0, np.int64)
         self._given = 0
-        self._missing = 0
         self._problem: str | None = None
-        self._at_end = False
+        self._acknowledged_in: OpenFile | None = None
+        self._looked: tuple[int, int, int] | None = None
+        self._go_to(self.acknowledged)
 
     def close(self) -> None:
         """As `Reading.close`."""
@@ -79,27 +110,62 @@ class RecordFile(Reading):
             self._file.close()
             self._file = None
 
-    def _place(self, records: int, mark: Any) -> Place:
-        return Place(records, int(mark))
+    def _place(self, records: int, mark: Any, origin: Any) -> Place:
+        self._now_acknowledged_in(origin)
+        return Place(records, int(mark), file=origin.id(int(mark)))
+
+    def _go_to_the_next_file(self) -> None:
+        """Once all records of a file are acknowledged, the acknowledged place is where reading goes on after it."""
+        file = self._delivered[0].origin if self._delivered else self._file
+        if file is not None and file is not self._acknowledged_in:
+            self._now_acknowledged_in(file)
+            self.acknowledged = Place(file.number, file.start, file=file.id(file.start))
+
+    def _now_acknowledged_in(self, file: OpenFile) -> None:
+        """The acknowledged place is about to be in this file: what it was is the end of another one."""
+        done = self.acknowledged
+        if file is not self._acknowledged_in and done.file is not None and not done.file.same_inode(file.stat):
+            self.finished.append(done)
+        self._acknowledged_in = file
+
+    def _go_to(self, place: Place) -> None:
+        """Read from this place on; its file is looked for at the next read."""
+        self._next_place = place
+        self._number = place.records
+        self._buffer = b""
+        self._buffer_at = place.offset
+        self._missing = 0
 
     def _fill(self) -> None:
         """Read until there is at least one record, or the present end of the file."""
         self._values, self._given = [], 0
         while not self._values:
             self._raise_problem()
-            file = self._opened()
-            # As much as the buffer holds, so that a long record is not copied once for every chunk.
-            chunk = b"" if file is None else file.read(max(CHUNK, self._missing, len(self._buffer)))
-            self._at_end = not chunk
-            if chunk:
-                self._buffer += chunk
-                self._find()
-            elif self._follow:
-                self._check_it_is_the_same()
+            file = self._file or self._opened()
+            if file is None:
                 return
-            else:
-                self._take_the_rest()
+            if self._took_more(file):
+                continue
+            after = self._after(file)
+            if after is None:
+                if not self._follow:
+                    self._take_the_rest()
                 return
+            # What its writer wrote before it went on to the next file.
+            if not self._took_more(file):
+                self._finish(file, after)
+
+    def _took_more(self, file: OpenFile) -> bool:
+        """Whether anything has changed: more bytes of the file, or it is another one."""
+        # As much as the buffer holds, so that a long record is not copied once for every chunk.
+        chunk = file.read(max(CHUNK, self._missing, len(self._buffer)))
+        if chunk is None:
+            self.close()
+            self._go_to(Place(self._number, self._buffer_at, file=file.id(self._buffer_at)))
+        elif chunk:
+            self._buffer += chunk
+            self._find()
+        return chunk != b""
 
     def _find(self) -> None:
         found = self._framing.find(self._buffer, self._max_record)
@@ -121,59 +187,121 @@ class RecordFile(Reading):
                 self._problem = rest
                 self._raise_problem()
                 return
-            start, stop = rest
-            if start < stop:
-                self._values = [self._buffer[start:stop]]
-                self._numbers = np.array([self._number], np.int64)
-                self._nexts = np.array([self._buffer_at + len(self._buffer)], np.int64)
-            self._buffer_at += len(self._buffer)
-            self._buffer = b""
+            self._take(*rest)
         self._see_whether_it_ends()
+
+    def _take(self, start: int, stop: int) -> None:
+        """Take this part of the buffer, which has no complete record, as one; none if it is empty."""
+        if start < stop:
+            self._values = [self._buffer[start:stop]]
+            self._numbers = np.array([self._number], np.int64)
+            self._nexts = np.array([self._buffer_at + len(self._buffer)], np.int64)
+            self._number += 1
+        self._buffer_at += len(self._buffer)
+        self._buffer = b""
 
     def _see_whether_it_ends(self) -> None:
         """Check for the end before the next read, so that the source reports it with its last record."""
-        if self._given < len(self._values) or self._follow or self._buffer or self._problem:
+        file = self._file
+        if self._given < len(self._values) or self._follow or self._buffer or self._problem or file is None:
             return
-        if self._at_end or self._size() <= self._buffer_at:
+        if file.size() == self._buffer_at and self._after(file) is None:
             self.exhausted = True
             self.close()
 
-    def _opened(self) -> BinaryIO | None:
-        if self._file is None:
-            try:
-                size = self._size()
-                if size < self._buffer_at:
-                    raise ConnectorError(
-                        f"{self._path} has {size} bytes, but {self._buffer_at} were acknowledged: it is another file "
-                        "now; delete the checkpoint to begin at its first record"
-                    )
-                self._file = self._path.open("rb", buffering=0)
-            except FileNotFoundError:
-                if self._follow:
-                    return None
-                raise ConnectorError(f"{self._path} is not there any more") from None
-            except OSError as error:
-                raise ConnectorError(f"{self._path} cannot be read: {error}") from error
-            self._file.seek(self._buffer_at)
-        return self._file
-
-    def _size(self) -> int:
-        return self._path.stat().st_size
-
-    def _check_it_is_the_same(self) -> None:
-        if self._file is None:
-            return
-        opened = os.fstat(self._file.fileno())
+    def _opened(self) -> OpenFile | None:
+        """The file of the place, or else the one that has its name now; `None` while it is awaited."""
+        place = self._next_place
         try:
-            same = self._path.stat().st_ino == opened.st_ino
+            present = OpenFile(self._path)
         except FileNotFoundError:
-            same = False
-        if not same or opened.st_size < self._buffer_at + len(self._buffer):
-            raise ConnectorError(
-                f"{self._path} was replaced or cut short while it was followed: let its writer append, or give each "
-                "new file a name of its own and follow the folder"
-            )
+            present = None
+        file = present
+        if present is None or not _fits(place, present):
+            file = None if place.file is None else former(self._path, place.file, place.offset)
+            if file is not None and self._read_elsewhere(file.path):
+                file.close()
+                file = present
+                place = Place(place.records)
+            elif file is not None:
+                _log.info("%s: the rest of the former file is in %s now, and is read first", self._path, file.path)
+            elif present is not None:
+                _log.warning(
+                    "%s is another file now (rotated, replaced or cut short), and is read from its beginning; the "
+                    "former one was read up to byte %d, and is not found beside it: what it had after that is not read "
+                    "(if log rotation compresses files, let it do so one rotation later; logrotate: delaycompress)",
+                    self._path,
+                    place.offset,
+                )
+                file = present
+                place = Place(place.records)
+            if present is not None and file is not present:
+                present.close()
+        if file is None:
+            if self._follow:
+                return None
+            raise ConnectorError(f"{self._path} is not there any more")
+        self._begin(file, place.offset)
+        return file
+
+    def _begin(self, file: OpenFile, offset: int) -> None:
+        file.begin(offset, self._number)
+        self._file = file
+        self._buffer = b""
+        self._buffer_at = offset
+        self._missing = 0
+        self._go_to_the_next_file()
+
+    def _after(self, file: OpenFile) -> Path | None:
+        """The file to read after this one; `None` if it is the last for now."""
+        if file.is_at(self._path):
+            return None
+        # The folder is searched only when something has changed in it.
+        target = self._path.resolve()
+        looked = (_changed(self._path.parent), _changed(target.parent), _size(target))
+        if looked == self._looked:
+            return None
+        after = following(self._path, file, self._read_elsewhere)
+        self._looked = looked if after is None else None
+        return after
+
+    def _finish(self, file: OpenFile, after: Path) -> None:
+        """Go on to the next file, after what this one has left: a record without its end will not get it any more."""
+        if self._buffer:
+            rest = self._framing.rest(self._buffer)
+            if isinstance(rest, str):
+                _log.warning("%s: its last %d bytes are not read: %s", file.path, len(self._buffer), rest)
+                rest = (0, 0)
+            self._take(*rest)
+            if self._values:
+                return
+        try:
+            opened = OpenFile(after)
+        except FileNotFoundError:
+            # It was rotated in this moment.
+            return
+        _log.info("%s was read to its end, %s is read next", file.path, after)
+        file.close()
+        self._begin(opened, 0)
 
     def _raise_problem(self) -> None:
         if self._problem is not None:
             raise ConnectorError(f"{self._path}: record {self._number} at byte {self._buffer_at}: {self._problem}")
+
+
+def _fits(place: Place, file: OpenFile) -> bool:
+    return file.size() >= place.offset if place.file is None else place.file.fits(file, place.offset)
+
+
+def _changed(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from connectors.file.checkpoint import Checkpoint
 from connectors.file.framing import MAX_RECORD, Framing, framing
+from connectors.file.identity import Inode, inode_of
 from connectors.file.imagefolder import SUFFIXES, ImageFolder
 from connectors.file.reading import Reading, Rows
 from connectors.file.recordfile import RecordFile
@@ -61,6 +62,7 @@ class FileSource(Source):
         self._readings: dict[str, Reading] = {}
         self._numbers: dict[str, int] = {}
         self._lanes: dict[str, Lane] = {}
+        self._at_their_end: dict[str, tuple[int, ...]] = {}
         self._epochs = itertools.count()
         self._events: list[Event] = []
         self._told_end = False
@@ -72,6 +74,7 @@ class FileSource(Source):
         self._checkpoint.load()
         self._open = True
         self._told_end = False
+        self._at_their_end.clear()
         self._find_files()
         if not self._readings and not self._follow:
             self._open = False
@@ -102,7 +105,7 @@ class FileSource(Source):
             if self._lanes.get(lane.partition) == lane:
                 reading = self._readings[lane.partition]
                 reading.acknowledge(position)
-                self._checkpoint.put(lane.partition, reading.acknowledged)
+                self._note(lane.partition)
         self._checkpoint.write(now=wait)
 
     def rewind(self, lanes: Iterable[Lane]) -> None:
@@ -149,26 +152,65 @@ class FileSource(Source):
         if self._framing is None:
             folder, pattern = _folder_and_pattern(self._path, self._pattern)
             if folder.is_dir() and not self._readings:
-                self._add(ImageFolder, folder, folder.name, pattern)
+                start = self._checkpoint.place(folder.name)
+                self._add(
+                    ImageFolder(folder, folder.name, pattern, start, max_record=self._max_record, follow=self._follow)
+                )
             return
         if self._readings and not self._follow:
             return
+        held: set[Inode] = set().union(*(reading.held() for reading in self._readings.values()))
         for path, topic in _files(self._path, self._pattern):
-            if topic not in self._readings and path != self._checkpoint_path:
-                self._add(RecordFile, path, topic, self._framing)
+            if topic in self._readings or path == self._checkpoint_path or self._is_read_already(path, topic, held):
+                continue
+            self._add(
+                RecordFile(
+                    path,
+                    topic,
+                    self._framing,
+                    self._checkpoint.place(topic),
+                    max_record=self._max_record,
+                    follow=self._follow,
+                    read_elsewhere=self._reads,
+                )
+            )
 
-    def _add(self, kind: type[ImageFolder] | type[RecordFile], path: Path, topic: str, how: object) -> None:
-        start = self._checkpoint.place(topic)
-        reading: Reading = kind(
-            path,
-            topic,
-            how,  # type: ignore[arg-type]
-            start,
-            max_record=self._max_record,
-            follow=self._follow,
-        )
-        self._readings[topic] = reading
-        self._numbers[topic] = len(self._numbers)
+    def _add(self, reading: Reading) -> None:
+        self._readings[reading.topic] = reading
+        self._numbers[reading.topic] = len(self._numbers)
+
+    def _is_read_already(self, path: Path, topic: str, held: Collection[Inode]) -> bool:
+        """Whether this file is being read under a former name, or was, to its end.
+
+        One that was read under a former name, and not to its end, is to be read on from there.
+        """
+        try:
+            stat = path.stat()
+            looked = (*inode_of(stat), stat.st_size, stat.st_mtime_ns)
+            if inode_of(stat) in held or self._at_their_end.get(topic) == looked:
+                return True
+            known = self._checkpoint.place_in(path)
+        except OSError:
+            return False
+        if known is None:
+            return False
+        self._checkpoint.put(topic, known)
+        if not self._follow or known.offset != stat.st_size:
+            return False
+        self._at_their_end[topic] = looked
+        return True
+
+    def _reads(self, path: Path) -> bool:
+        """Whether this is one of the files that it reads under their own names."""
+        return any(path == one for one, _ in _files(self._path, self._pattern))
+
+    def _note(self, topic: str) -> None:
+        """Note what is acknowledged of this file, and of those that had its name before."""
+        reading = self._readings[topic]
+        self._checkpoint.put(topic, reading.acknowledged)
+        for done in reading.finished:
+            self._checkpoint.finish(done)
+        reading.finished.clear()
 
     def _begin(self, topic: str) -> Lane:
         lane = Lane(self.name, topic, next(self._epochs))
@@ -190,6 +232,7 @@ class FileSource(Source):
                     if gathered:
                         return max_records, size
                     raise
+                self._note(topic)
                 if not rows.values:
                     break
                 gathered.append((lane, rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import uuid
@@ -16,7 +17,7 @@ from connectors.file import FileSink, FileSource
 from connectors.memory import MemorySink, MemorySource
 from connectors.message import Message, block_of
 from connectors.records import Lane
-from pipelines import Data
+from pipelines import Data, hotpath
 from pipelines.errors import ConnectorError
 
 TWO = [{"type": "memory", "topic": name, "name": name} for name in ("a", "b")]
@@ -438,3 +439,34 @@ def test_a_service_that_reads_what_it_writes_says_so_when_it_starts(caplog: pyte
         pass
     assert "the service reads what it writes" in caplog.text
     assert f"the source memory reads {name}, too: a record that fails comes back without end" in caplog.text
+
+
+@pytest.mark.parametrize("hot_path", ["python", "native"])
+def test_a_service_whose_file_was_rotated_since_its_last_run_runs_each_record_of_both_files_once(
+    tmp_path: Path, hot_path: str
+) -> None:
+    if hot_path == "native" and hotpath.why_not() is not None:
+        pytest.skip(f"the compiled hot path: {hotpath.why_not()}")
+    path = tmp_path / "in.jsonl"
+
+    def write(numbers: range) -> None:
+        with path.open("a") as file:
+            file.writelines(f'{{"n": {number}}}\n' for number in numbers)
+
+    def run() -> Any:
+        return streamer.loads(
+            "source: {type: file, path: in.jsonl, format: jsonl, checkpoint: at}\npipeline: []\n"
+            "sink: {type: file, path: out.jsonl, format: jsonl}\n"
+            f"dead_letter: {{type: file, name: dead, path: dead.jsonl, format: jsonl}}\nhot_path: {hot_path}\n",
+            base=tmp_path,
+        ).run()
+
+    write(range(100))
+    assert run().ok == 100
+    write(range(100, 110))
+    path.rename(tmp_path / "in.jsonl.1")
+    write(range(110, 360))
+    summary = run()
+    assert (summary.reason, summary.ok, summary.dead) == ("ended", 260, 0)
+    results = [json.loads(line)["n"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert results == list(range(360))

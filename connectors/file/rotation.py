@@ -1,0 +1,113 @@
+"""Where the former content of a file is: the names that log rotation gives to files.
+
+`app.log` becomes `app.log.1` and later `app.log.2`, or `app.log-20261127`, `app-20261127.log`, `app.log.2026-11-27`:
+it is renamed, or copied and then cut to nothing (copytruncate). All of them stay in the folder. If the name is a link,
+they are beside the link or beside the file that it leads to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from connectors.file.identity import FileId, OpenFile
+
+_NUMBER = re.compile(r"\d+")
+_COUNTED = 3
+"""Digits of a number that counts rotations, at most; a number with more is a date."""
+
+
+def former(path: Path, id: FileId, offset: int) -> OpenFile | None:
+    """The file beside `path` that was at `path` when it was read up to byte `offset`, open; `None` if there is none.
+
+    That is the file itself under another name, else the youngest copy of it. Compressed files are not found.
+    """
+    copies: list[tuple[int, Path]] = []
+    for candidate, added in _beside(path):
+        file = _opened(candidate)
+        if file is None:
+            continue
+        if id.same_inode(file.stat) and id.begins(file, offset):
+            return file
+        # Without a byte that was read, or a name that rotation gives, there is nothing by which to know a copy.
+        if offset and added is not None and id.begins(file, offset):
+            copies.append((file.stat.st_mtime_ns, candidate))
+        file.close()
+    return _opened(max(copies)[1]) if copies else None
+
+
+def following(path: Path, file: OpenFile, excepted: Callable[[Path], bool]) -> Path | None:
+    """Which file is read after this one, now that it is at its end: the next younger one that was at `path` once, or
+    the one that is there now. `None` while `file` is there itself, or none is, or one without content: its writer still
+    writes to the former file, or may do so.
+
+    `excepted` tells which files are never the next one.
+    """
+    if file.is_at(path):
+        return None
+    younger = [one for one in _younger(path, file) if not excepted(one)]
+    if younger:
+        return younger[0]
+    try:
+        return path if path.stat().st_size else None
+    except OSError:
+        return None
+
+
+def _younger(path: Path, file: OpenFile) -> list[Path]:
+    """Files named like `file`, and rotated after it, the oldest first."""
+    there = [(candidate, added) for candidate, added in _beside(path) if added is not None]
+    mine = next((added for candidate, added in there if file.is_at(candidate)), None)
+    if mine is None:
+        return []
+    alike = [(added.numbers, candidate) for candidate, added in there if added.kind == mine.kind]
+    if mine.counts:
+        return [candidate for numbers, candidate in sorted(alike, reverse=True) if numbers < mine.numbers]
+    return [candidate for numbers, candidate in sorted(alike) if numbers > mine.numbers]
+
+
+@dataclass(frozen=True, slots=True)
+class _Added:
+    """What rotation added to a name: `.#` and 1 to `app.log`, for `app.log.1`."""
+
+    kind: str
+    numbers: tuple[int, ...]
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts rotations, so that the file .2 is older than .1; a younger date is larger."""
+        return len(self.numbers) == 1 and len(str(self.numbers[0])) <= _COUNTED
+
+
+def _beside(path: Path) -> Iterator[tuple[Path, _Added | None]]:
+    """The other files whose names begin as its own, each with what rotation added to the name, if it can have."""
+    for name in {path, path.resolve()}:
+        with suppress(OSError):
+            for one in name.parent.iterdir():
+                if one.name.startswith(name.stem) and one.name != name.name and one.is_file():
+                    yield one, _added(one.name, name)
+
+
+def _added(name: str, path: Path) -> _Added | None:
+    """`app2.log` is no name that rotation makes of `app.log`."""
+    if name.startswith(path.name):
+        added = name[len(path.name) :]
+    elif name.endswith(path.suffix):
+        added = name[len(path.stem) : len(name) - len(path.suffix)]
+    else:
+        return None
+    if not added or added[0] not in ".-_" or not (numbers := _NUMBER.findall(added)):
+        return None
+    # Dates with other numbers of digits are of another kind, as are dates and counts.
+    kind = _NUMBER.sub(lambda found: "#" * (1 if len(found[0]) <= _COUNTED else len(found[0])), added)
+    return _Added(kind, tuple(map(int, numbers)))
+
+
+def _opened(path: Path) -> OpenFile | None:
+    try:
+        return OpenFile(path)
+    except OSError:
+        return None
