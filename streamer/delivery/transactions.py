@@ -54,6 +54,9 @@ LEAST_CALL = 0.5
 """Seconds of one call when there is no time left: enough for a bus that answers."""
 _TOLD_EVERY = 12
 """Attempts of a call between two lines of the log that say that it waits: a minute, by the longest pause."""
+_MANY_ABORTS = 3
+_COMES_AGAIN = 30.0
+"""Seconds after an abort in which its records have come again, if there are any."""
 SLICE = 0.05
 """Seconds of one wait, between which messages of the intake threads are served."""
 
@@ -133,6 +136,8 @@ class Transactions(Confirming):
         counts from here, as it says how much later results become visible."""
         self._ended_at = 0.0
         self._aborts = 0
+        """Aborts since the last commit, if not records are to blame, which are found by them."""
+        self._first_abort_at = self._last_abort_at = 0.0
         self._touched: list[Lane] = []
         """The lanes to deliver again when the transaction is aborted."""
         self._rewound: set[Lane] = set()
@@ -145,6 +150,10 @@ class Transactions(Confirming):
     @property
     def waiting(self) -> tuple[float, str] | None:
         state = self._state
+        # Some aborts are usual, as when partitions are taken away; and nothing comes again where these were all.
+        goes_on = state is not _State.IDLE or time.monotonic() - self._last_abort_at < _COMES_AGAIN
+        if self._aborts >= _MANY_ABORTS and goes_on:
+            return self._first_abort_at, f"{self._aborts} transactions in a row were aborted"
         if state in (_State.IDLE, _State.OPEN):
             return None
         return self._turned_at, f"a transaction is {state.value}{f': {self._trouble}' if self._trouble else ''}"
@@ -400,6 +409,9 @@ class Transactions(Confirming):
         self.postponed = False
         # Trying the same records again is no use then: which of them is to blame has to be found without a pause.
         self._aborts = 0 if records_are_to_blame else self._aborts + 1
+        self._last_abort_at = time.monotonic()
+        if self._aborts == 1:
+            self._first_abort_at = self._last_abort_at
         self._turn(_State.ABORTING, self._first.abort)
 
     def _suspect(self, losses: Sequence[tuple[SinkRoute, Lost]]) -> bool:

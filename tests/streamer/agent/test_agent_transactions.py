@@ -617,3 +617,33 @@ def test_positions_behind_what_is_never_delivered_are_committed_without_records_
     assert commits == sorted(commits)
     assert serving.stop().error is None
     assert world.results() == [2 * n for n in range(10)]
+
+
+def test_transactions_that_are_aborted_again_and_again_make_the_service_not_alive(
+    world: World,
+) -> None:
+    serving = world.run(limits={"stuck": "2s"})
+    world.feed(*range(5))
+    world.wait(5)
+    world.output.faults.lose = lambda message: True
+    world.feed(*range(5, 10))
+    await_that(lambda: serving.agent.live() is not None)
+    assert "transactions in a row were aborted" in serving.agent.live()
+    world.output.faults.lose = None
+    world.wait(10)
+    assert serving.agent.live() is None
+    assert serving.stop().error is None
+    assert world.results() == [2 * n for n in range(10)]
+
+
+def test_a_few_aborts_after_which_nothing_comes_do_not_count(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamer.delivery.transactions._COMES_AGAIN", 0.5)
+    serving = world.run(limits={"stuck": "1s"}, transaction={"interval": "30s", "timeout": "60s"})
+    world.feed(1)
+    world.wait(1)
+    transactions: Any = serving.agent._loop._delivery._confirming
+    # As after rebalances that took away all partitions.
+    transactions._aborts, transactions._first_abort_at, transactions._last_abort_at = 3, 1.0, time.monotonic()
+    await_that(lambda: serving.agent.live() is not None)
+    await_that(lambda: serving.agent.live() is None)
+    assert serving.stop().error is None
