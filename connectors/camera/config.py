@@ -29,6 +29,7 @@ from connectors.camera.address import Address, Kind, address
 from connectors.camera.camera import Settings
 from connectors.camera.options import INPUT_FORMATS, INPUT_OPTIONS, check_never_set
 from connectors.camera.picturefolder import pictures
+from connectors.camera.playlist import is_playlist
 from connectors.camera.source import COLUMNS, CameraSource
 from connectors.camera.video import Opening
 from connectors.config import SourceConfig
@@ -295,6 +296,16 @@ class CameraSourceConfig(SourceConfig):
         """The files, folders and devices among its cameras, besides those of the codec."""
         paths = {f"cameras.{name}.url": camera.address.place for name, camera in self.cameras.items()}
         return {**super().file_keys, **{key: path for key, path in paths.items() if path is not None}}
+
+    @property
+    def option_keys(self) -> Mapping[str, str]:
+        """As `ConnectorConfig.option_keys`, and playlists among its files: these name others, which are read too."""
+        lists = {
+            f"cameras.{name}.url": "is a playlist, which may name any file of this machine"
+            for name, camera in self.cameras.items()
+            if camera.address.kind is Kind.FILE and (path := camera.address.path) is not None and is_playlist(path)
+        }
+        return {**super().option_keys, **lists}
 
     def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
         """Its cameras, for `streamer check --connect`."""

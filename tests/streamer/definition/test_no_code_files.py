@@ -344,3 +344,21 @@ def test_paths_of_a_plug_in_are_found_wherever_they_stand() -> None:
 def test_a_service_without_code_may_be_tried_with_records(tmp_path: Path) -> None:
     service = streamer.load(written(tmp_path), no_code=NoCode())
     assert streamer.testing.run(service, [Data({"x": 1})]).results == [Data({"x": 1})]
+
+
+PLAYLISTS = {
+    "film.m3u8": "#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n{private}\n#EXT-X-ENDLIST\n",
+    "film.mp4": "ffconcat version 1.0\nfile '{private}'\n",
+    "film.mkv": "\ufeff\n<?xml version='1.0'?>\n<MPD><Period><BaseURL>{private}</BaseURL></Period></MPD>\n",
+}
+
+
+@pytest.mark.parametrize("name", PLAYLISTS)
+def test_a_listed_film_that_is_a_playlist_of_others_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "theirs" / name).write_text(PLAYLISTS[name].replace("{private}", str(tmp_path / "private" / "f.ts")))
+    (tmp_path / "theirs" / "real.mp4").write_bytes(b"\0\0\0\x20ftypisom")
+    cameras = {"film": {"url": name}, "real": {"url": "real.mp4"}, "none": {"url": "none.mp4"}}
+    file = written(tmp_path, source={"type": "camera", "cameras": cameras})
+    listed = NoCode.of(files=["theirs"])
+    (found,) = refused(streamer.load(file, no_code=listed))
+    assert found.why.startswith("cameras.film.url is a playlist, which may name any file of this machine")
