@@ -258,11 +258,11 @@ def _onnx(step: Onnx, context: OpenContext, service: Service) -> tuple[str, Step
     )
     absent = ", ".join(model.passed_over)
     notes = [f"{absent} is not there: {model.providers[0]} runs it"] if absent else []
-    unfed = [name for name in model.optional if name not in {port.name for port in model.inputs}]
+    further = [f"{name} {port}" for name, port in model.further.items()]
     # Old exporters list every weight as an input.
-    if unfed:
-        named = ", ".join(unfed[:5]) + (f" and {len(unfed) - 5} more" if len(unfed) > 5 else "")
-        notes.append(f"inputs with values of their own, fed only if inputs or inputNames names them: {named}")
+    if further:
+        named = ", ".join(further[:5]) + (f" and {len(further) - 5} more" if len(further) > 5 else "")
+        notes.append(f"inputs with values of their own, fed by records that have a value of their name: {named}")
     notes += [*few_values(step, model), *_filled_calls(model, service)]
     return shape_of(model) + _noted(notes), does
 

@@ -117,9 +117,11 @@ class ModelInputs:
                 yield error
 
     def lead(self, parts: Sequence[Samples]) -> bool:
-        """Whether the record has a sample axis: in any input whose rank is known, or if none is."""
-        ranked = [part.lead for one, part in zip(self.inputs, parts, strict=True) if one.port.shape is not None]
-        return any(ranked) or not ranked
+        """Whether the record has a sample axis: in any input that has a batch axis, else in any whose rank is known, or
+        if none is."""
+        ranked = [(one.port.shape, part.lead) for one, part in zip(self.inputs, parts, strict=True) if one.port.shape]
+        batched = [lead for shape, lead in ranked if not isinstance(shape[0], int)]
+        return any(batched or [lead for _, lead in ranked]) or not ranked
 
     def disagreement(self, parts: Sequence[Samples]) -> DataError | None:
         """The error of a record whose inputs bring different numbers of samples, `None` if they agree."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import partial
+from typing import TypedDict
+
+import numpy as np
 
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Column
+from pipelines.data.columns import Column, Rows
 from pipelines.data.result import Result
 from pipelines.errors import RowsFailed, StreamerError, nearest
 from pipelines.runners.forms import Forms
@@ -21,22 +24,30 @@ from pipelines.steps.models.features import Feature
 from pipelines.steps.models.onnx import Onnx
 
 
+class _Options(TypedDict):
+    max_batch: int | None
+    cast_inputs: bool
+
+
 class OnnxRunner(ModelRunner):
     """`ModelRunner` on onnxruntime. Inputs are taken by the model's names; mappings rename inputs and outputs.
 
-    Values that an input is made of are stacked first.
+    Values that an input is made of are stacked first. Optional inputs that no mapping names are fed by the records that
+    have a value of their name; the other records of a batch run by themselves, with the model's own value.
     """
 
     def __init__(self, step: Onnx, context: OpenContext) -> None:
         model = OnnxModel(step, context)
-        super().__init__(
-            model,
-            input_keys(step, model),
-            output_keys(step, model),
-            warm_up=int(step.warm_up),
-            max_batch=step.max_batch,
-            cast_inputs=step.cast_inputs,
-        )
+        inputs, outputs = input_keys(step, model), output_keys(step, model)
+        options: _Options = {"max_batch": step.max_batch, "cast_inputs": step.cast_inputs}
+        super().__init__(model, inputs, outputs, warm_up=int(step.warm_up), **options)
+        self._further = frozenset(model.further)
+        self._runners: dict[tuple[str, ...], ModelRunner] = {}
+
+        def fed_with(names: Sequence[str]) -> ModelRunner:
+            return ModelRunner(model.with_inputs(names), [*inputs, *names], outputs, **options)
+
+        self._fed_with = fed_with
         self._stacks = stacks_of(step, model)
         self._misfit = partial(misfit, step, model)
         self._needs = needed_keys(step, model)
@@ -44,9 +55,10 @@ class OnnxRunner(ModelRunner):
     @property
     def reads(self) -> frozenset[str] | None:
         keys = super().reads
-        if keys is None or not self._stacks:
+        if keys is None:
             return keys
-        return frozenset(keys - self._stacks.keys()).union(*(stack.keys for stack in self._stacks.values()))
+        stacked = (stack.keys for stack in self._stacks.values())
+        return frozenset(keys - self._stacks.keys()).union(self._further, *stacked)
 
     @property
     def needs(self) -> frozenset[str]:
@@ -58,7 +70,50 @@ class OnnxRunner(ModelRunner):
     def run_batch(self, batch: Batch) -> Result:
         if self._stacks:
             batch = batch.with_columns({name: self._stacked(name, batch) for name in self._stacks})
-        return super().run_batch(batch)
+        there = sorted(self._further & batch.columns.keys()) if self._further else []
+        return self._by_inputs(batch, there) if there and batch.size else super().run_batch(batch)
+
+    def limit(self, records: int) -> bool:
+        for runner in self._runners.values():
+            runner.limit(records)
+        return super().limit(records)
+
+    def _by_inputs(self, batch: Batch, names: list[str]) -> Result:
+        """Run the rows that feed the same of these optional inputs together."""
+        present = np.stack([batch[name].present for name in names])
+        kinds, kind_of = np.unique(present, axis=1, return_inverse=True)
+        sets = [[name for name, has in zip(names, kind, strict=True) if has] for kind in kinds.T.tolist()]
+        if len(sets) == 1:
+            return self._fed(sets[0], batch)
+        parts: list[Batch] = []
+        places: list[Rows] = []
+        failures: dict[int, Exception] = {}
+        for kind, fed in enumerate(sets):
+            rows = np.flatnonzero(kind_of.ravel() == kind)
+            try:
+                result = self._fed(fed, batch.take(rows))
+            except RowsFailed as error:
+                failures.update({int(rows[row]): one for row, one in error.failures.items()})
+                continue
+            for row in rows.tolist() if result.failed else ():
+                errors = [result.failed[one] for one in batch.parents(row).tolist() if one in result.failed]
+                if errors:
+                    failures[row] = errors[0]
+            parts.append(result.batch)
+            places.append(rows)
+        if failures:
+            raise RowsFailed(failures)
+        return Result(Batch.concat(parts).take(np.argsort(np.concatenate(places))))
+
+    def _fed(self, names: Sequence[str], part: Batch) -> Result:
+        if not names:
+            return super().run_batch(part)
+        runner = self._runners.get(tuple(names))
+        if runner is None:
+            runner = self._runners[tuple(names)] = self._fed_with(names)
+            if self._most_records is not None:
+                runner.limit(self._most_records)
+        return runner.run_batch(part)
 
     def _stacked(self, name: str, batch: Batch) -> Column:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -81,10 +82,13 @@ class OnnxModel:
         """Providers that it was to run on and that are not there, or did not start."""
         optional = {node.name: node for node in self.session.get_overridable_initializers()}
         self.optional = list(optional)
-        """Inputs with a value of their own, which is used unless the step names them."""
+        """Inputs with a value of their own, which is used where they are not fed."""
         named = [*(step.inputs or ()), *(step.input_names if isinstance(step.input_names, dict) else ())]
         fed = [*self.session.get_inputs(), *(node for name, node in optional.items() if name in named)]
         self.inputs = [self._port(node) for node in fed]
+        others = (node for name, node in optional.items() if name not in named and node.type in _ELEMENTS)
+        self.further = {node.name: self._port(node) for node in others}
+        """Optional inputs that the step does not name, by name."""
         nodes = {node.name: node for node in self.session.get_outputs()}
         wanted = nodes if step.output_names is None else dict.fromkeys(step.output_names)
         self.outputs = [self._port(self._named(name, nodes)) for name in wanted]
@@ -96,6 +100,12 @@ class OnnxModel:
         feed = {port.name: array for port, array in zip(self.inputs, arrays, strict=True)}
         outputs: list[Array] = self.session.run(self._output_names, feed, self._quiet)
         return outputs
+
+    def with_inputs(self, names: Sequence[str]) -> OnnxModel:
+        """The same model, which these of its further inputs are fed to, too; it ends with this one."""
+        found = copy(self)
+        found.inputs = [*self.inputs, *(self.further[name] for name in names)]
+        return found
 
     def close(self) -> None:
         """Free the model."""

@@ -866,6 +866,49 @@ def test_an_optional_input_is_fed_where_it_is_named_and_else_keeps_its_own_value
     assert one(opened(made, **named), x=f4([1, 2]), s=f4(3))["y"].tolist() == [[3.0, 6.0]]
 
 
+def scaled_by(shape: list[Any]) -> bytes:
+    """y = x * scale, where scale is 10 unless it is given; s, which has no effect, is 1."""
+    inputs = [("x", T.FLOAT, ["N", 2]), ("scale", T.FLOAT, shape), ("s", T.FLOAT, [1])]
+    nodes = [helper.make_node("Mul", ["x", "scale"], ["z"]), helper.make_node("Mul", ["z", "s"], ["y"])]
+    ten = np.full([1 if isinstance(one, str) else one for one in shape], 10, "f4")
+    return model(nodes, inputs, [("y", T.FLOAT, ["N", 2])], {"scale": ten, "s": np.array([1], "f4")})
+
+
+@pytest.mark.parametrize("shape", [[1], ["M", 1]])
+@pytest.mark.parametrize("limited", [False, True])
+def test_records_with_a_value_of_an_optional_inputs_name_feed_it_and_others_of_the_batch_do_not(
+    opened: Made, shape: list[Any], limited: bool
+) -> None:
+    executor = opened(scaled_by(shape))
+    rows = [{"x": [row, 1.0], **({"scale": [row + 2.0]} if row % 3 else {})} for row in range(8)]
+    if limited:
+        assert executor.limit(2)
+    found = results_of(executor.run_many([Data(row) for row in rows]))
+    wanted = [row + 2 if row % 3 else 10 for row in range(8)]
+    assert [one["y"].tolist() for one in found] == [[row * by, by] for row, by in enumerate(wanted)]
+    # All have it, none has it, one of many has it.
+    assert [one["y"].tolist() for one in results_of(executor.run_many([Data(rows[1]), Data(rows[2])]))] == [
+        [3.0, 3.0],
+        [8.0, 4.0],
+    ]
+    assert one(executor, x=[1.0, 2.0])["y"].tolist() == [10.0, 20.0]
+    many = results_of(executor.run_many([Data(rows[0])] * 200 + [Data(rows[1])]))
+    assert many[-1]["y"].tolist() == [3.0, 3.0]
+    assert many[0]["y"].tolist() == [0.0, 10.0]
+
+
+@pytest.mark.parametrize("shape", [[1], ["M", 1]])
+def test_a_wrong_value_of_an_optional_input_fails_its_record_only(opened: Made, shape: list[Any]) -> None:
+    executor = opened(scaled_by(shape))
+    rows: list[dict[str, Any]] = [{"x": [1.0, 1.0], "scale": scale} for scale in (10.0, "three", [3.0])]
+    del rows[0]["scale"]
+    rows.append({"x": "no"})
+    found = executor.run_many([Data(row) for row in rows])
+    assert [isinstance(one, StepError) for one in found] == [False, True, False, True]
+    assert 'input "scale" takes float32' in str(found[1])
+    assert [one["y"].tolist() for one in found if isinstance(one, Data)] == [[10.0, 10.0], [3.0, 3.0]]
+
+
 def test_fractions_for_a_model_that_takes_bytes_of_pictures_are_answered_with_the_settings_of_the_image_step(
     opened: Made,
 ) -> None:
