@@ -15,7 +15,7 @@ from pipelines.errors import DefinitionError, nearest
 from streamer.cli.options import bus, client_properties, codec_setting
 from streamer.cli.route import is_service_file, resembles_file
 from streamer.cli.terminal import warn
-from streamer.definition.loading import load
+from streamer.cli.trusted import service_of
 from streamer.definition.service import Service
 
 
@@ -66,7 +66,7 @@ def place_of_sink(file: Path, name: str | None, topic: str | None, client: Mappi
     letters are read with the codec of the source, unless the dead letter names one. Raises `DefinitionError` for a file
     that is wrong, and where there is no such sink, bus or topic.
     """
-    service = load(file)
+    service = service_of(file)
     sinks: list[ConnectorConfig] = [*service.sinks, *filter(None, [service.dead_letter])]
     config, bus = _chosen(service, "sink", sinks, name, client)
     assert isinstance(config, SinkConfig)
@@ -85,7 +85,7 @@ def place_of_sink(file: Path, name: str | None, topic: str | None, client: Mappi
 
 def place_of_source(file: Path, name: str | None, topic: str | None, client: Mapping[str, Any]) -> TopicPlace:
     """Where a source of the service reads; as `place_of_sink`, with `topic` for one that reads several or a pattern."""
-    service = load(file)
+    service = service_of(file)
     config, bus = _chosen(service, "source", service.sources, name, client)
     assert isinstance(config, SourceConfig)
     topic = topic or config.sent_to

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from connectors.browser import Browser
 from pipelines.errors import DefinitionError
-from streamer.definition.loading import load
+from streamer.cli.trusted import service_of
 from streamer.routing.template import Allowed, allowed
 
 _ENDINGS: Final = (".yaml", ".yml", ".json")
@@ -60,7 +60,7 @@ def route_of_service(file: Path, to: Sequence[str], client: Mapping[str, Any]) -
     `client` overrides the service's own login. Raises `DefinitionError` for a file that is wrong, and for a service
     that has no dead letter in a topic, or whose sources read no topics or several buses.
     """
-    service = load(file)
+    service = service_of(file)
     dead = service.dead_letter
     there = None if dead is None else dead.browser(client)
     if dead is None or there is None:

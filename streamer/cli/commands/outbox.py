@@ -72,13 +72,13 @@ def _paths(file: Path) -> Iterator[Path]:
     """The outboxes of this service, or the file itself."""
     from pipelines.errors import DefinitionError
     from streamer.cli.route import is_service_file
-    from streamer.definition.loading import load_all
+    from streamer.cli.trusted import services_of
 
     if not is_service_file(str(file)) and file.suffix not in (".yaml", ".yml", ".json"):
         yield file
         return
     found: list[Path] = []
-    for service in load_all(file):
+    for service in services_of(file):
         configs = [*service.sinks, *(() if service.dead_letter is None else (service.dead_letter,))]
         found += [config.outbox.path for config in configs if config.outbox is not None]
     if not found:
