@@ -85,8 +85,13 @@ class Address:
     @property
     def live(self) -> bool:
         """Whether pictures come at their own time, and are lost if they are not read then; a file is read at any
-        time."""
+        time. What `may_be_recorded` is taken for live before it is open."""
         return self.kind not in (Kind.FILE, Kind.FOLDER)
+
+    @property
+    def may_be_recorded(self) -> bool:
+        """Whether only the answer tells if it is a recording: a film or a playlist behind a URL."""
+        return self.kind is Kind.HTTP
 
     @property
     def host(self) -> str | None:

@@ -10,7 +10,8 @@ from typing import Final, NoReturn
 from connectors.browser import Browser, TopicReader
 from connectors.camera.address import Kind
 from connectors.camera.camera import Settings
-from connectors.camera.video import Picture, VideoError, open_video
+from connectors.camera.errors import VideoError
+from connectors.camera.video import Picture, open_video
 from connectors.sink import Sink
 from pipelines.errors import ConnectorError
 
@@ -64,13 +65,19 @@ def _seen(settings: Settings) -> tuple[bool, str]:
     """Whether the camera gives pictures, and a text with its codec, size, rate and clock, or the failure."""
     began = time.monotonic()
     camera = settings.address.live and settings.address.kind is not Kind.GENERATED
+    recorded = False
     try:
         video = open_video(settings.address, settings.opening)
         try:
+            if settings.address.may_be_recorded:
+                settings.check(live=video.live)
+                recorded = not video.live
+                camera = camera and video.live
             pictures: list[Picture] = []
             until = time.monotonic() + (_LOOK if camera else 0.0)
             patience = time.monotonic() + max(_LOOK, settings.opening.wait + settings.stall)
-            while time.monotonic() < (until if pictures else patience):
+            needed = 1 if camera or video.rate else 3
+            while time.monotonic() < (until if len(pictures) >= needed else patience):
                 read = video.read()
                 if read is None:
                     break
@@ -88,6 +95,8 @@ def _seen(settings: Settings) -> tuple[bool, str]:
     said = [f"{codec} {last.frame.width}x{last.frame.height}", f"{rate:.0f} fps" if rate else "rate not known"]
     if camera:
         said.append(_clock(last, settings.clock_tolerance))
+    if recorded:
+        said.append("a recording, which is read once")
     return True, ", ".join(said)
 
 

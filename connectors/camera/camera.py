@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Final
 from connectors.backoff import Backoff
 from connectors.camera.address import Address, Kind
 from connectors.camera.clock import Stamps
+from connectors.camera.errors import CutError, RefusedError, SilentError, VideoError
 from connectors.camera.footage import BACK, Footage
 from connectors.camera.frame import Facts, Frame
 from connectors.camera.health import Health, State
 from connectors.camera.rate import Rate
-from connectors.camera.video import RATE, Opening, Picture, RefusedError, SilentError, Video, VideoError, open_video
+from connectors.camera.video import Opening, Picture, Video, open_video
 from connectors.camera.waiting import Cause, Policy, Waiting
 from connectors.camera.watch import Watch
+from connectors.camera.web.recording import RATE, Place
 
 if TYPE_CHECKING:
     import av
@@ -27,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 _LEAST_WAIT: Final = 0.5
 _MOST_WAIT: Final = 30.0
+_IN_VAIN: Final = 3
+"""How often a recording is opened without giving a picture before it is given up."""
 _LONG: Final = 10.0
 """Seconds between two pictures of a recording that is read in real time, from which on the log says so."""
 
@@ -37,7 +41,8 @@ class Settings:
 
     address: Address
     opening: Opening
-    policy: Policy
+    policy: Policy | None = None
+    """`None`: that of its kind."""
     max_frames: int = 8
     max_age: float | None = None
     fps: float | None = None
@@ -50,6 +55,24 @@ class Settings:
     frozen: float = 60.0
     clock_tolerance: float = 5.0
 
+    def policy_of(self, *, live: bool) -> Policy:
+        """The policy, unless it is given: `latest` for pictures that come at their own time, `block` for others."""
+        return self.policy or ("latest" if live or self.real_time else "block")
+
+    def check(self, *, live: bool) -> None:
+        """Raise `UnfitError` if these settings are for recordings, and the open stream is live."""
+        given = {"policy: block": self.policy == "block", "loop": self.loop, "real_time": self.real_time}
+        found = " and ".join(name for name, is_given in given.items() if is_given)
+        if live and found:
+            raise UnfitError(
+                f"{found}: for files and recordings, and this is a live stream, which has no end; leave it out"
+                f"{', or write `policy: fifo`' if self.policy == 'block' else ''}"
+            )
+
+
+class UnfitError(VideoError):
+    """The settings of a camera do not fit what it turned out to be. Another attempt would bring the same."""
+
 
 class _StalledError(Exception):
     """The connection is up, but gives no usable pictures."""
@@ -60,14 +83,20 @@ class Camera:
 
     A live stream is read on, whether or not its frames are polled: a camera ends sessions that are not read. The thread
     ends when the camera is stopped, or a file is at its end. `arrived` is notified when frames or states change.
+
+    What a URL gives may turn out to be a recording when it is open. It is read as a file from then on, to its end:
+    where its connection breaks, another one goes on behind the last picture.
     """
 
     def __init__(self, name: str, settings: Settings, arrived: Condition) -> None:
         self.name = name
         self.settings = settings
         self.address = settings.address
-        self.health = Health(settings.stall if settings.address.live else 0.0)
-        self.waiting = Waiting(settings.policy, settings.max_frames, settings.max_age, arrived, self._not_run)
+        self.live = settings.address.live
+        """Whether its pictures come at their own time, as far as that is known."""
+        self.health = Health(settings.stall if self.live else 0.0)
+        policy = settings.policy_of(live=self.live)
+        self.waiting = Waiting(policy, settings.max_frames, settings.max_age, arrived, self._not_run)
         self.connection = 0
         """The number of the present connection; 0: there is none."""
         self.footage: Footage | None = None
@@ -76,8 +105,11 @@ class Camera:
         self._stop = threading.Event()
         # Numbers begin at the time in milliseconds. A camera gives fewer than 1000 pictures a second, so no number is
         # used again after a restart.
-        self._number = int(time.time() * 1000) if settings.address.live else 0
+        self._number = int(time.time() * 1000) if self.live else 0
         self._backoff = Backoff(_LEAST_WAIT, _MOST_WAIT)
+        self._place: Place | None = None
+        self._taker: _Taker | None = None
+        self._in_vain = 0
         self.rate = None if settings.fps is None else Rate(settings.fps)
         self.played = 0.0
         """Seconds of a file that were read so far, over all repetitions. For the camera's thread."""
@@ -100,6 +132,11 @@ class Camera:
         if self._thread.ident is not None:
             self._thread.join(timeout)
         return not self._thread.is_alive()
+
+    @property
+    def policy(self) -> Policy:
+        """What happens to pictures that come faster than they are polled."""
+        return self.waiting.policy
 
     @property
     def over(self) -> bool:
@@ -135,26 +172,34 @@ class Camera:
             self._becomes(State.CONNECTING)
             before = self.health.pictures
             refused = False
+            hopeless = self.address.path is not None
+            went_on = self._place is not None
             try:
                 self._read_to_the_end()
-                trouble = "the camera ended the stream" if self.address.live else ""
+                trouble = "the camera ended the stream" if self.live else ""
+            except CutError as error:
+                trouble = str(error)
+                if went_on and self.health.pictures == before:
+                    _log.warning("camera %s: %s; read again, it is the same: that is its end", self.name, trouble)
+                    trouble, self._place = "", None
             except (_StalledError, SilentError) as error:
                 trouble = str(error)
                 if self.connection:
                     self._becomes(State.STALLED, trouble)
             except VideoError as error:
                 trouble, refused = str(error), isinstance(error, RefusedError)
+                hopeless = hopeless or isinstance(error, UnfitError) or self._in_vain >= _IN_VAIN
             except Exception as error:  # noqa: BLE001 - no error of one camera may disturb the others
                 trouble = self.address.scrubbed(f"{type(error).__name__}: {error}")
-            gave_nothing = self.health.pictures == before and not self._stop.is_set()
-            if not trouble and gave_nothing and self.address.kind is Kind.FILE:
-                trouble = "it ended without a picture that can be decoded"
+            gave_nothing = self.health.pictures == before and not went_on
+            if not trouble and gave_nothing and not self._stop.is_set() and self.address.kind is not Kind.FOLDER:
+                trouble, hopeless = "it ended without a picture that can be decoded", True
             with self._arrived:
                 self.connection = 0
-            if not trouble and not (self.settings.loop and self.health.pictures > before):
+            if not trouble and (gave_nothing or not self.settings.loop):
                 self._becomes(State.ENDED)
                 return
-            if trouble and not self.address.live:
+            if trouble and hopeless:
                 _log.error("camera %s: %s: %s", self.name, self.address.shown, trouble)
                 self._becomes(State.FAILED, trouble)
                 return
@@ -167,19 +212,44 @@ class Camera:
         self._stop.wait(seconds)
 
     def _read_to_the_end(self) -> None:
-        video = open_video(self.address, self.settings.opening, self.footage)
+        video = open_video(self.address, self.settings.opening, self.footage, self._place)
         try:
+            self._know(video)
             if not self._stop.is_set():
                 self._read(video)
         finally:
+            self._place = video.place
             video.close()
+        self._place = None
+
+    def _know(self, video: Video) -> None:
+        """Be what the open stream is: live, or a recording."""
+        if self.address.may_be_recorded:
+            self.settings.check(live=video.live)
+        if video.live or not self.live:
+            return
+        if self.health.connections:
+            # The playlist of a live stream is complete when the stream is over.
+            raise VideoError("its live stream is over, and what it gives now is the recording; it waits for the next")
+        with self._arrived:
+            self.live = False
+            self.health.stall = 0.0
+            self.waiting.choose(self.settings.policy_of(live=False))
+            self._number = 0
+            if self.footage is not None:
+                self.footage.live = False
 
     def _read(self, video: Video) -> None:
-        live = self.address.live
+        live = self.live
         generated = self.address.kind is Kind.GENERATED
         # Some test pictures never change.
         watch = Watch(self.settings.stall, 0.0 if generated else self.settings.frozen) if live else None
-        taker = _Taker(self, video, paced=self.settings.real_time or generated)
+        if self._taker is None or self._place is None:
+            self._taker = _Taker(self, video, paced=self.settings.real_time or generated)
+        taker = self._taker
+        taker.video = video
+        if not live:
+            self._in_vain += 1
         corrupt = 0
         while not self._stop.is_set():
             pictures = video.read()
@@ -195,14 +265,16 @@ class Camera:
                 if watch is not None:
                     trouble = trouble or watch.picture(picture.frame)
                 taker.take(picture, self._stop)
-            if watch is not None and watch.lasts:
+            if pictures:
+                self._in_vain = 0
+            if watch.lasts if watch is not None else pictures:
                 self._backoff.reset()
             if trouble is not None:
                 raise _StalledError(trouble)
 
     def _connected(self, video: Video) -> None:
         health = self.health
-        health.connected(again=bool(health.connections) and self.address.live)
+        health.connected(again=bool(health.connections) and (self.live or self._place is not None))
         health.codec, health.size = video.codec, video.size
         if health.reason is not None:
             _log.info("camera %s: pictures come again", self.name)
@@ -218,14 +290,14 @@ class Camera:
 
 
 class _Taker:
-    """Takes the pictures of one connection: counts them, chooses by rate, scales them, and queues them for the
-    source."""
+    """Takes the pictures of one connection, or of all that a recording needs: counts them, chooses by rate, scales
+    them, and queues them for the source."""
 
     def __init__(self, camera: Camera, video: Video, *, paced: bool) -> None:
         self._camera = camera
-        self._video = video
+        self.video = video
         self._paced = paced
-        self._stamps = Stamps(camera.health, camera.settings.clock_tolerance, live=camera.address.live)
+        self._stamps = Stamps(camera.health, camera.settings.clock_tolerance, live=camera.live)
         self._period = 1.0 / (video.rate or RATE)
         self._before = camera.played
         self._first: float | None = None
@@ -243,7 +315,7 @@ class _Taker:
             self._wait(seconds, stop)
             picture = picture._replace(receipt=time.time())
         camera.health.picture()
-        camera.health.size = self._video.size
+        camera.health.size = self.video.size
         number = camera.next_number()
         timestamp = self._stamps.of(picture, seconds)
         if camera.rate is not None and not camera.rate.wants(time.monotonic() if seconds is None else seconds):
@@ -270,7 +342,7 @@ class _Taker:
     def _seconds(self, picture: Picture) -> float | None:
         """The time of the picture in the stream; of a file that is repeated it goes on with each repetition, and of one
         that was joined from several with each of these."""
-        if self._camera.address.live or picture.seconds is None:
+        if self._camera.live or picture.seconds is None:
             return picture.seconds
         if self._first is None:
             self._first = picture.seconds

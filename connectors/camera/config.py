@@ -87,7 +87,7 @@ class CameraFields(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
     url: SecretStr
-    """The camera's URL: rtsp://HOST/PATH, http://HOST/PATH (MJPEG or HLS), udp://0.0.0.0:PORT, rtp://, rtmp://HOST/PATH, srt://HOST:PORT, /dev/video0, a video file, a folder of pictures, or lavfi:testsrc2 for a test picture. It is shown without user name, password and query."""  # noqa: E501
+    """The camera's URL: rtsp://HOST/PATH, http://HOST/PATH (MJPEG, HLS, or a recording), udp://0.0.0.0:PORT, rtp://, rtmp://HOST/PATH, srt://HOST:PORT, /dev/video0, a video file, a folder of pictures, or lavfi:testsrc2 for a test picture. It is shown without user name, password and query."""  # noqa: E501
     username: str | None = None
     """The user name, if it is not in the URL."""
     password: SecretStr | None = None
@@ -97,7 +97,7 @@ class CameraFields(BaseModel):
     transport: Literal["tcp", "udp"] = "tcp"
     """How RTSP sends pictures. UDP loses packets, and so parts of pictures."""
     policy: Literal["latest", "fifo", "block"] | None = None
-    """What happens to pictures that come faster than the pipeline runs them. latest: a newer one takes the place of one that waits. fifo: they wait in a queue of max_frames, the oldest are dropped. block: a file is read more slowly. By default latest for cameras that are live or read in real time, block for files."""  # noqa: E501
+    """What happens to pictures that come faster than the pipeline runs them. latest: a newer one takes the place of one that waits. fifo: they wait in a queue of max_frames, the oldest are dropped. block: a file or recording is read more slowly. By default latest for what is live or read in real time, block for files and recordings."""  # noqa: E501
     max_frames: PositiveInt = 8
     """How many pictures wait at most, with fifo and block."""
     max_age: Duration | None = None
@@ -113,9 +113,9 @@ class CameraFields(BaseModel):
     threads: PositiveInt = 1
     """Threads that decode this camera's pictures. More than one help with files, and with cameras that send each picture in several slices."""  # noqa: E501
     loop: bool = False
-    """Begin a file or folder again at its end."""
+    """Begin a file, folder or recording by URL again at its end."""
     real_time: bool = False
-    """Read a file or folder as fast as it was recorded (a folder: 25 pictures a second), as if it were a camera."""
+    """Read a file, folder or recording by URL as fast as it was recorded (a folder: 25 pictures a second), as if it were a camera."""  # noqa: E501
     timeout: Annotated[Duration, Field(gt=0)] = 5.0
     """How long connecting to the camera may take before it counts as failed and is tried again."""
     stall: Annotated[Duration, Field(gt=0)] = 5.0
@@ -152,10 +152,11 @@ class CameraFields(BaseModel):
         base = (info.context or {}).get("base")
         password = None if self.password is None else self.password.get_secret_value()
         found = address(self.url.get_secret_value(), None if base is None else Path(base), self.username, password)
-        if self.policy == "block" and found.live:
+        certainly_live = found.live and not found.may_be_recorded
+        if self.policy == "block" and certainly_live:
             raise ValueError("policy block is for files: a live camera ends a session that is not read; write fifo")
-        if found.live and (self.loop or self.real_time):
-            raise ValueError("loop and real_time are for files and folders")
+        if certainly_live and (self.loop or self.real_time):
+            raise ValueError("loop and real_time are for files, folders, and recordings by http")
         if self.max_age is not None and self.policy != "fifo":
             raise ValueError("max_age is for policy fifo: add `policy: fifo`, or leave max_age out")
         if password is not None and self.username is None:
@@ -176,7 +177,6 @@ class CameraFields(BaseModel):
         options = {name: value.get_secret_value() for name, value in self.options.items()}
         if self.transport == "udp":
             options = {"rtsp_transport": "udp"} | options
-        at_once = self.address.live or self.real_time
         return Settings(
             address=self.address,
             opening=Opening(
@@ -189,7 +189,7 @@ class CameraFields(BaseModel):
                 threads=self.threads,
                 max_pixels=self.max_pixels,
             ),
-            policy=self.policy or ("latest" if at_once else "block"),
+            policy=self.policy,
             max_frames=self.max_frames,
             max_age=self.max_age,
             fps=self.fps,

@@ -93,16 +93,18 @@ class Footage:
         self._seconds = max(self._seconds, seconds)
         self._most = max(self._most, max_bytes)
 
-    def begin(self, stream: Any, *, timed: bool) -> None:
-        """A new connection begins: the next packets are of this stream of libav."""
+    def begin(self, stream: Any, *, timed: bool, goes_on: bool = False) -> None:
+        """A new connection begins: the next packets are of this stream of libav. `goes_on`: behind the last packets of
+        the same recording."""
         import av
 
         context = stream.codec_context
         self.ended = False
         self.unusable = None
         self._template = None
-        # Times of a file that is repeated go on.
-        self._base = self._now
+        if not goes_on:
+            # Times of a file that is repeated go on.
+            self._base = self._now
         if context.name in _UNPACKED:
             self.unusable = "it sends pictures that are not compressed"
             return

@@ -26,9 +26,9 @@ class State(Enum):
     BACKOFF = "backoff"
     """It waits before it connects again."""
     ENDED = "ended"
-    """A file was read to its end."""
+    """A file or recording was read to its end."""
     FAILED = "failed"
-    """A file cannot be read; it is not tried again."""
+    """A file or recording cannot be read; it is not tried again."""
 
 
 class Health:
@@ -57,7 +57,8 @@ class Health:
         self.size = (0, 0)
         self.reconnects = 0
         self.stalls = 0
-        self._stall = stall
+        self.stall = stall
+        """Seconds without a picture after which it is stalled; 0: never."""
         self._last = 0.0
         self._recent: deque[float] = deque(maxlen=1000)
         self._reconnected: deque[float] = deque(maxlen=_MOST)
@@ -97,7 +98,7 @@ class Health:
     def now(self) -> State:
         """The present state: stalled if no picture has come for too long, also while the camera's thread still waits in
         libav."""
-        if self.state is State.LIVE and self._stall and time.monotonic() - self._last > self._stall:
+        if self.state is State.LIVE and self.stall and time.monotonic() - self._last > self.stall:
             return State.STALLED
         return self.state
 

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from connectors.camera.address import Address
+from connectors.camera.errors import VideoError, reason
 from connectors.camera.upright import Upright
-from connectors.camera.video import RATE, Opening, Picture, Video, VideoError, check_size, decoder_options, pyav, reason
+from connectors.camera.video import Opening, Picture, Video, check_size, decoder_options, pyav
+from connectors.camera.web.recording import RATE
 
 _log = logging.getLogger(__name__)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections import deque
@@ -57,9 +56,6 @@ class CameraSource(Source):
         self._footage: dict[str, Footage] = {}
         self._cameras = self._new_cameras()
         self._turns = deque(range(len(self._cameras)))
-        self.perishable = all(settings.policy == "latest" for settings in self._settings.values())
-        waits_for_company = any(settings.policy == "block" for settings in self._settings.values())
-        self._look_after = COMPANY if waits_for_company else math.inf
         self._lanes: dict[str, Lane] = {}
         self._connections: dict[str, int] = {}
         self._epochs: dict[str, int] = dict.fromkeys(self._settings, 0)
@@ -69,6 +65,11 @@ class CameraSource(Source):
         self._open = False
         self._down = False
         self._ended = False
+
+    @property
+    def perishable(self) -> bool:
+        """As `Source.perishable`: not once one of its cameras turns out to be a recording."""
+        return all(camera.policy == "latest" for camera in self._cameras)
 
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Begin to connect to all cameras. Raises `MissingPackageError` without PyAV."""
@@ -100,7 +101,8 @@ class CameraSource(Source):
                 if left <= 0 or self._woken or self._all_over():
                     break
                 # Nothing notifies when frames of a file have waited long enough for others.
-                self._arrived.wait(min(left, self._look_after))
+                together = any(camera.policy == "block" for camera in self._cameras)
+                self._arrived.wait(min(left, COMPANY) if together else left)
             self._woken = False
             taken, size = self._take(lanes, max_records, max_bytes)
             if not taken:
@@ -201,7 +203,7 @@ class CameraSource(Source):
             if ready:
                 waiting += ready
                 size += camera.waiting.held_bytes
-            more = more or bool(camera.connection and not (camera.waiting.full and camera.settings.policy != "fifo"))
+            more = more or bool(camera.connection and not (camera.waiting.full and camera.policy != "fifo"))
         return waiting >= max_records or size >= max_bytes or (waiting > 0 and not more and not self._all_over())
 
     def _take(self, without: Collection[Lane], max_records: int, max_bytes: int) -> tuple[dict[Lane, list[Frame]], int]:
@@ -286,7 +288,7 @@ class CameraSource(Source):
 
     def _tell_state(self) -> None:
         """Whether any camera gives pictures; `/ready` goes by it. Files count where there is nothing else."""
-        cameras = [camera for camera in self._cameras if camera.address.live] or self._cameras
+        cameras = [camera for camera in self._cameras if camera.live] or self._cameras
         live = any(camera.health.now in (State.LIVE, State.ENDED) for camera in cameras)
         if not self._open or self._down is not live:
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import socket
 import struct
 import time
 from abc import ABC, abstractmethod
@@ -15,8 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from connectors.camera.address import Address, Kind
+from connectors.camera.errors import SilentError, VideoError, reason
 from connectors.camera.upright import Upright
-from pipelines.errors import ConnectorError, MissingPackageError, nearest
+from connectors.camera.web.recording import RATE, Place, Reading, has_end, is_playlist, shows_pictures
+from pipelines.errors import MissingPackageError, nearest
 
 if TYPE_CHECKING:
     import av
@@ -30,23 +31,11 @@ _AS_WRITTEN: Final = {"correct_ts_overflow": "0"}
 """Times are read as they were written. libav otherwise takes any that go back by a minute, as in recordings that were
 joined, for those of a clock that has run over, and adds 26.5 hours; of either kind times go on (`Camera`)."""
 _PATIENT: Final = {"analyzeduration": "5000000", "probesize": "5000000"}
+_OF_A_FILE: Final = {**_PATIENT, "fpsprobesize": "-1"}
+"""What libav does with files: there is time to look at their beginning."""
 _SNAPSHOT: Final = "its URL gives one picture and ends: take the URL of its video stream"
-RATE: Final = 25.0
-"""Pictures a second of files that hold no times."""
 _REMEMBERED: Final = 64
 """The number of packets whose time of receipt is kept until the decoder outputs their picture."""
-
-
-class VideoError(ConnectorError):
-    """The stream gives no pictures. The text says why, and holds neither URL nor login."""
-
-
-class SilentError(VideoError):
-    """The stream is open, and nothing came within the time that was given."""
-
-
-class RefusedError(VideoError):
-    """The camera refuses the login. Many cameras lock out a client that tries again soon."""
 
 
 class Picture(NamedTuple):
@@ -91,6 +80,9 @@ class Video(ABC):
     """Pictures a second as the stream announces them; cameras are often wrong about it."""
     corrupt: int = 0
     """Packets, or files, that could not be decoded."""
+    live: bool = False
+    """Whether pictures come at their own time. It is known once the stream is open: what the network sends may be a
+    recording."""
 
     @abstractmethod
     def read(self) -> Sequence[Picture] | None:
@@ -103,9 +95,17 @@ class Video(ABC):
     def close(self) -> None:
         """Close the stream and free its decoder."""
 
+    @property
+    def place(self) -> Place | None:
+        """How far a recording of the network was read; `None`: nothing of it, or it is none."""
+        return None
 
-def open_video(address: Address, opening: Opening | None = None, footage: Footage | None = None) -> Video:
-    """The stream at this address, at its beginning. Its packets are added to `footage`.
+
+def open_video(
+    address: Address, opening: Opening | None = None, footage: Footage | None = None, after: Place | None = None
+) -> Video:
+    """The stream at this address, at its beginning, or behind the pictures that were read before. Its packets are added
+    to `footage`.
 
     Raises `VideoError`, and `MissingPackageError` without PyAV.
     """
@@ -115,11 +115,11 @@ def open_video(address: Address, opening: Opening | None = None, footage: Footag
         from connectors.camera.picturefolder import PictureFolder
 
         return PictureFolder(address, opening)
-    video = Stream(address, opening, {}, footage)
+    video = Stream(address, opening, {}, footage, after)
     if not all(video.size) and address.live:
         # The short probe did not tell the size of its pictures.
         video.close()
-        video = Stream(address, opening, _PATIENT, footage)
+        video = Stream(address, opening, _PATIENT, footage, after)
     return video
 
 
@@ -127,45 +127,90 @@ class Stream(Video):
     """A file, device or stream of the network, read by PyAV."""
 
     def __init__(
-        self, address: Address, opening: Opening, further: Mapping[str, str], footage: Footage | None = None
+        self,
+        address: Address,
+        opening: Opening,
+        further: Mapping[str, str],
+        footage: Footage | None = None,
+        after: Place | None = None,
     ) -> None:
         self._address = address
         self._opening = opening
         self._footage = footage
+        self._after = after
         self._errors = pyav().FFmpegError, OSError, ValueError
-        self._upright = Upright()
-        self._container = _opened(address, opening, further)
-        self._timed = not _makes_up_times(self._container.format, live=address.live)
         # Only RTCP has the camera's time. To look for it in each packet takes as long as all else in `read`.
         self._clocked = address.kind is Kind.RTSP
+        self._further = further
+        self._sought = after is not None and after.seconds is not None
+        self._begin()
+
+    def _begin(self) -> None:
+        address, footage = self._address, self._footage
+        self.live = address.live
+        self._upright = Upright()
+        self._received: OrderedDict[int, tuple[float, float | None, float]] = OrderedDict()
+        self._count = 0
+        self._container = _opened(address, self._opening, self._further)
         try:
-            stream = self._chosen()
+            self._breaks = address.may_be_recorded and (self._after is not None or has_end(self._container))
+            """Whether it is a recording whose connection may be cut."""
+            if self._breaks:
+                self.live = False
+            if self._breaks and not is_playlist(self._container):
+                # The parts of a playlist have been loaded now, of each of its sizes: that is not done twice.
+                self._container.close()
+                self._container = _opened(address, self._opening, _OF_A_FILE)
+            self._timed = not _makes_up_times(self._container.format, live=self.live)
+            self._stream = stream = self._chosen()
             if footage is not None:
-                footage.begin(stream, timed=self._timed)
+                footage.begin(stream, timed=self._timed, goes_on=self._after is not None)
             self._packets: Iterator[av.Packet[Any]] = self._container.demux(stream)
+            self._held: av.Packet[Any] | None = None
+            self._reading = self._new_reading(stream) if self._breaks else None
+            if self._sought and (self._reading is None or not self._reading.seek()):
+                self._begin_again()
         except BaseException:
             self.close()
             raise
-        self._received: OrderedDict[int, tuple[float, float | None, float]] = OrderedDict()
-        self._count = 0
+
+    def _new_reading(self, stream: VideoStream) -> Reading:
+        return Reading(self._container, stream, self._after, keyframes_only=self._opening.keyframes_only)
+
+    def _begin_again(self) -> None:
+        """Open it anew, to read all pictures and pass over those that were read before."""
+        self._sought = False
+        self.close()
+        self._begin()
+
+    @property
+    def place(self) -> Place | None:
+        """As `Video.place`."""
+        return self._after if self._reading is None else self._reading.place
 
     def read(self) -> Sequence[Picture] | None:
         """As `Video.read`."""
-        try:
-            packet = next(self._packets, None)
-            failed = None
-        except self._errors as error:
-            failed = self._broken(error)
-        if failed is not None:
-            # Not raised inside `except`: the error of libav, which holds the URL, would be kept as its context.
-            raise failed
+        if self._reading is not None:
+            self._reading.check()
+        packet = self._next()
+        if self._breaks:
+            # The last packet before a connection breaks may be cut short: it is decoded once another one has come.
+            packet, self._held = self._held, packet
+            if packet is None and self._held is not None:
+                return []
         if packet is None:
             if self._is_snapshot:
                 raise VideoError(_SNAPSHOT)
+            if self._reading is not None and self._reading.missed(None):
+                self._begin_again()
+                return []
+            if self._reading is not None:
+                self._reading.check_end()
             return None
         receipt = time.time()
         clock = _clock(packet) if self._clocked else None
-        at = 0.0 if self._footage is None else self._footage.add(packet, self._coded_size)
+        read_before = self._reading is not None and not self._reading.begun
+        at = 0.0 if self._footage is None or read_before else self._footage.add(packet, self._coded_size)
         if packet.pts is not None:
             self._received[packet.pts] = receipt, clock, at
             if len(self._received) > _REMEMBERED:
@@ -175,17 +220,40 @@ class Stream(Video):
         except self._errors:
             self.corrupt += 1
             return []
-        return [self._picture(frame, receipt, clock, at) for frame in frames]
+        pictures = [self._picture(frame, receipt, clock, at) for frame in frames]
+        if self._reading is None:
+            return pictures
+        if pictures and self._reading.missed(pictures[0]):
+            self._begin_again()
+            return []
+        return self._reading.unread(pictures)
 
     def close(self) -> None:
         """As `Video.close`. Errors of a peer that is gone are ignored."""
         with suppress(Exception):
             self._container.close()
 
+    def _next(self) -> av.Packet[Any] | None:
+        """The next packet; `None` at the end."""
+        try:
+            return next(self._packets, None)
+        except self._errors as error:
+            if self._breaks and self._container.size <= 0 and getattr(error, "errno", None) == errno.EIO:
+                # So ends what has no length. Decoders still have pictures.
+                return self._flush()
+            failed = self._broken(error)
+        # Not raised inside `except`: the error of libav, which holds the URL, would be kept as its context.
+        raise failed
+
+    def _flush(self) -> av.Packet[Any]:
+        last: av.Packet[Any] = pyav().Packet()
+        last.stream = self._stream
+        return last
+
     @property
     def _is_snapshot(self) -> bool:
         """Whether the URL gave a picture's file, which libav shows as a video of one picture."""
-        return self._address.kind is Kind.HTTP and self._count == 1 and _is_pipe(self._container.format)
+        return self._address.kind is Kind.HTTP and self._count == 1 and shows_pictures(self._container.format.name)
 
     def _broken(self, error: Exception) -> VideoError:
         failed = reason(error, self._address, self._opening.silence, "data")
@@ -193,7 +261,7 @@ class Stream(Video):
 
     def _picture(self, frame: av.VideoFrame, receipt: float, clock: float | None, at: float) -> Picture:
         seconds = None if frame.pts is None or not self._timed else frame.time
-        if seconds is None and not self._address.live:
+        if seconds is None and not self.live:
             # A film without times, such as a bare H.264 stream, is played at the rate that libav assumes.
             seconds = self._count / (self.rate or RATE)
         self._count += 1
@@ -222,9 +290,9 @@ class Stream(Video):
         self.rate = None if stream.average_rate is None else float(stream.average_rate)
         check_size(*self.size, self._opening.max_pixels)
         # Threads that decode several frames at once deliver each as many frames late.
-        stream.thread_type = "SLICE" if self._address.live else "AUTO"
+        stream.thread_type = "SLICE" if self.live else "AUTO"
         context.thread_count = self._opening.threads
-        context.options = decoder_options(context.name, self._opening, live=self._address.live)
+        context.options = decoder_options(context.name, self._opening, live=self.live)
         if self._opening.keyframes_only:
             context.skip_frame = "NONKEY"
         return stream
@@ -239,7 +307,7 @@ def _makes_up_times(format: av.ContainerFormat, *, live: bool) -> bool:
 
     if format.name == "mpjpeg":
         return True
-    return live and (Flags.no_timestamps in Flags(format.flags) or _is_pipe(format))
+    return live and (Flags.no_timestamps in Flags(format.flags) or format.name.endswith("_pipe"))
 
 
 def _leave_out(streams: Iterable[av.stream.Stream]) -> None:
@@ -254,11 +322,6 @@ def _is_cover(stream: VideoStream) -> bool:
     from av.stream import Disposition
 
     return bool(stream.disposition & Disposition.attached_pic)
-
-
-def _is_pipe(format: av.ContainerFormat) -> bool:
-    """Whether libav reads pictures' files that follow each other, or a single one."""
-    return format.name.endswith("_pipe")
 
 
 def decoder_options(codec: str, opening: Opening, *, live: bool) -> dict[str, str]:
@@ -320,73 +383,6 @@ def _accelerator(kind: str) -> Any:
         _log.warning("hardware: %s cannot be had here (%s): the CPU decodes", kind, type(error).__name__)
         return None
     return HWAccel(kind, allow_software_fallback=True)
-
-
-def reason(error: Exception, address: Address, seconds: float, awaited: str) -> VideoError:
-    """The error of libav in words. The error itself may not be shown: its text holds the URL with the login."""
-    import av
-
-    if isinstance(error, av.error.ExitError) and address.is_sent_here:
-        return SilentError(f"nothing was sent to {address.shown} within {seconds:g} s: does the sender name this port?")
-    if isinstance(error, av.error.ProtocolNotFoundError):
-        return VideoError(
-            f"the libav of this PyAV reads no {address.scheme}://; pass the stream on: "
-            f"ffmpeg -i {address.shown} -c copy -f mpegts udp://127.0.0.1:5000, and write udp://127.0.0.1:5000 here"
-        )
-    if isinstance(error, av.error.ExitError):
-        return SilentError(f"no {awaited} within {seconds:g} s")
-    if isinstance(error, av.error.HTTPUnauthorizedError):
-        another = (
-            "another user name and password" if address.has_login else "a user name and a password: write both down"
-        )
-        return RefusedError(f"the camera wants {another} (401)")
-    if isinstance(error, av.error.HTTPForbiddenError):
-        return RefusedError("the camera forbids it to this user (403)")
-    if getattr(error, "errno", None) == errno.EIO and address.host is not None and not _is_known(address.host):
-        return VideoError(f'there is no host "{address.host}", or no name server that knows it')
-    if getattr(error, "errno", None) == errno.EIO and address.kind is Kind.HTTP:
-        # An answer that ends where libav expects more, and redirects without end.
-        return VideoError(
-            "the connection ended before a picture came: is this the URL of a video stream?"
-            if awaited == "answer"
-            else "the camera ended the stream"
-        )
-    for kind, words in (
-        (av.error.HTTPNotFoundError, "the camera has no such stream (404): is the path of the URL right?"),
-        (ConnectionRefusedError, "nothing listens at this address: connection refused"),
-        (PermissionError, "this process may not read it"),
-        (FileNotFoundError, "it is not there"),
-        (
-            av.error.InvalidDataError,
-            f"its data are no {'picture' if address.kind is Kind.FOLDER else 'video'} that libav can read"
-            f"{_CAUSES.get(address.kind, '')}",
-        ),
-        (
-            av.error.ArgumentError,
-            "libav refuses it: an unknown option, or a redirect to a protocol that is not allowed",
-        ),
-    ):
-        if isinstance(error, kind):
-            return VideoError(words)
-    text = getattr(error, "strerror", None) or (str(error) if not isinstance(error, OSError) else type(error).__name__)
-    return VideoError(address.scrubbed(str(text)))
-
-
-_CAUSES: Final[Mapping[Kind, str]] = {
-    Kind.RTSP: ": are the port and the path of the URL right?",
-    Kind.HTTP: ": is the path of the URL right? A camera that sends JPEG pictures may need `format: mjpeg`",
-    Kind.FILE: ": is the file cut short?",
-}
-"""What to look at when data are no video."""
-
-
-def _is_known(host: str) -> bool:
-    """Whether the host's name has an address; libav does not tell that from other troubles."""
-    try:
-        socket.getaddrinfo(host, None)
-    except OSError:
-        return False
-    return True
 
 
 def _clock(packet: av.Packet[Any]) -> float | None:

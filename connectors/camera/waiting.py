@@ -38,18 +38,24 @@ class Waiting:
         arrived: Condition,
         drop: Callable[[Cause, Frame], None],
     ) -> None:
-        self._policy = policy
-        self._most = 1 if policy == "latest" else max_frames
-        self._max_age = max_age if policy == "fifo" else None
+        self._max_frames = max_frames
+        self._longest = max_age
+        self.choose(policy)
         self._arrived = arrived
         self._drop = drop
         self._frames: deque[Frame] = deque()
-        self._together = policy == "block"
         self._complete = False
         self.last = False
         """Whether no more frames come."""
         self.closed = False
         """Whether it is closed: frames are dropped, as none is polled any more."""
+
+    def choose(self, policy: Policy) -> None:
+        """What happens to frames from now on; before the first one."""
+        self.policy = policy
+        self._most = 1 if policy == "latest" else self._max_frames
+        self._max_age = self._longest if policy == "fifo" else None
+        self._together = policy == "block"
 
     def __len__(self) -> int:
         self._drop_old()
@@ -86,7 +92,7 @@ class Waiting:
                 self._drop("closed", frame)
                 return
             while len(self._frames) >= self._most:
-                self._drop("replaced" if self._policy == "latest" else "full", self._frames.popleft())
+                self._drop("replaced" if self.policy == "latest" else "full", self._frames.popleft())
             self._frames.append(frame)
             if not self._together or self.full:
                 self._arrived.notify_all()

@@ -178,7 +178,10 @@ def build(
             built.append((name, config, sources[name]))
             continue
         built.append((name, config, (config if start_from is None else config.starting(start_from)).build()))
-    perishable = all(source.perishable for _, _, source in built)
+
+    def perishable() -> bool:
+        return all(source.perishable for _, _, source in built)
+
     if sinks is None:
         sinks, own = _sinks(service)
         dead = dead or own
@@ -211,7 +214,9 @@ def _topic(config: SinkConfig) -> str | None:
     return None if config.addressing is None else config.addressing.topic
 
 
-def _dead_letter(service: Service, sink: Sink | None, sources: list[str], *, perishable: bool) -> SinkRoute | None:
+def _dead_letter(
+    service: Service, sink: Sink | None, sources: list[str], *, perishable: Callable[[], bool]
+) -> SinkRoute | None:
     config = service.letter_sink
     if config is None or sink is None:
         return None

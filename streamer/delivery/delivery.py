@@ -380,7 +380,7 @@ class Delivery:
     def _send(self, route: SinkRoute, messages: Messages) -> dict[int, ConnectorError]:
         if len(messages):
             self._confirming.sent()
-        if not route.drops:
+        if not route.drops():
             return send_all(route, messages, self._patience, self._log)
         refused, full = send_some(route, messages)
         if full:

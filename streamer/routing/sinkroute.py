@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,10 @@ Failed = dict[int, Exception]
 """Row number to the error."""
 
 
+def _never() -> bool:
+    return False
+
+
 @dataclass(slots=True)
 class SinkRoute:
     """A sink with its codec, its selection of results, and the record metadata that its messages carry."""
@@ -36,7 +40,7 @@ class SinkRoute:
     record_headers: Mapping[str, str] = field(default_factory=dict)
     answers: bool = False
     """Whether its messages go back to the clients that sent the records: the service waits for none of them."""
-    drops: bool = False
+    drops: Callable[[], bool] = _never
     """Whether messages are dropped while the sink is full; otherwise the service waits."""
     blocked: str | None = None
     """Why the messages of this sink wait: its codec can write none (a schema registry is away), or the sink accepts
@@ -52,17 +56,18 @@ class SinkRoute:
         record_names: Iterable[str] = (),
         *,
         sources: Sequence[str] = (),
-        perishable: bool = False,
+        perishable: Callable[[], bool] = _never,
     ) -> SinkRoute:
         """The route of a sink's configuration; `record_names` are those which the service's sources declare, `sources`
-        their names in the order of their numbers, and `perishable` whether all sources are.
+        their names in the order of their numbers, and `perishable` tells whether all sources are at present.
 
         Raises `DefinitionError` for a bad `when`, `topic` or `topics`.
         """
         chosen, addressing = selection(config, f"sink {name}", record_names, sources), config.addressing
         # In an outbox messages wait for themselves.
         answers = config.answers and config.outbox is None
-        drops = perishable if config.when_full is None else config.when_full == "drop"
+        chosen_drop = config.when_full == "drop"
+        drops = perishable if config.when_full is None else lambda: chosen_drop
         if addressing is None:
             return cls(name, sink, codec, chosen, answers=answers, drops=drops)
         stamped, headers, records = addressing.source_timestamp, addressing.headers, addressing.record_headers

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from fractions import Fraction
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +12,7 @@ import numpy as np
 import PIL.Image
 import pytest
 from camerareader import reading, shown
+from filmserver import FilmServer
 from numberedpictures import jpeg, picture, video
 
 from connectors.camera.address import address
@@ -156,34 +151,11 @@ def test_of_hls_in_several_sizes_only_the_one_that_is_read_is_loaded(tmp_path: P
             container.mux(stream.encode(None))
         master += f"#EXT-X-STREAM-INF:BANDWIDTH={width}000,RESOLUTION={width}x{height}\n{name}.m3u8\n"
     (tmp_path / "master.m3u8").write_text(master)
-    with _served(tmp_path) as (url, asked):
-        stream = open_video(address(f"{url}/master.m3u8"))
+    with FilmServer(tmp_path) as server:
+        stream = open_video(address(f"{server.url}/master.m3u8"))
         while stream.read() is not None:
             continue
         assert stream.size == (160, 96)
         stream.close()
-        assert sum("small" in path for path in asked.elements()) >= 8
-        assert sum("large" in path for path in asked.elements()) <= 4
-
-
-@contextmanager
-def _served(folder: Path) -> Iterator[tuple[str, Counter[str]]]:
-    """The URL of a server of the folder's files, and how often each was asked for."""
-    asked: Counter[str] = Counter()
-
-    class Handler(SimpleHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked[self.path] += 1
-            super().do_GET()
-
-        def log_message(self, format: str, *args: object) -> None:
-            return
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", asked
-        finally:
-            server.shutdown()
-            thread.join()
+        assert sum("small" in path for path in server.asked.elements()) >= 8
+        assert sum("large" in path for path in server.asked.elements()) <= 4

@@ -5,9 +5,12 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from filmserver import FilmServer
+from numberedpictures import video
 
 from connectors.memory import MemoryLiveSource, MemorySink, MemoryTopic
 from pipelines import Data
@@ -120,6 +123,26 @@ def test_a_sink_may_drop_what_it_has_no_room_for_whatever_the_source(
     sink.topic.faults.mend()
     eventually(lambda: serving.source.acknowledged == [10])
     assert serving.results() == [0]
+
+
+def test_a_recording_by_url_loses_no_result_while_its_sink_is_full(
+    define: Callable[..., Service], serve: Any, eventually: Any, tmp_path: Path, seen: list[int]
+) -> None:
+    video(str(tmp_path / "film.mkv"), frames=20)
+
+    def note(data: Data) -> Data:
+        seen.append(len(seen))
+        return Data({"y": seen[-1]})
+
+    with FilmServer(tmp_path) as films:
+        film = {"type": "camera", "cameras": {"film": f"{films.url}/film.mkv"}}
+        service, sink = define(note, source=film, batch={"max_records": 1}), full_sink()
+        serving = serve(service, sources={"camera": service.sources[0].build()}, sinks={"memory": sink})
+        eventually(lambda: len(seen) > 1)
+        sink.topic.faults.mend()
+        eventually(lambda: serving.results() == list(range(20)))
+        assert not any(serving.agent.meters.run.dropped.values())
+        assert not serving.stop().error
 
 
 def test_one_sink_that_drops_takes_nothing_from_the_others(

@@ -1,0 +1,1 @@
+"""What HTTP servers send besides streams of live cameras."""
