@@ -11,6 +11,7 @@ from pydantic import model_validator
 from connectors.config import LocalPath, SinkConfig, SourceConfig
 from connectors.file.framing import MAX_RECORD
 from connectors.file.imagesink import ImageSink
+from connectors.file.recordfile import Unfinished
 from connectors.file.sink import FileSink
 from connectors.file.source import IMAGES, FileSource
 from connectors.sink import Sink
@@ -52,6 +53,8 @@ class FileSourceConfig(SourceConfig):
     """A small file with the acknowledged positions, from which the next run goes on; without it every run begins at the first record."""  # noqa: E501
     follow: bool = False
     """Wait for more records at the end of the files, rather than end."""
+    unfinished: Unfinished | None = None
+    """If a file ends inside a record: `wait` leaves it to the next run, when its writer has completed it; `read` takes a line as it is (half a message is an error); `fail` ends the service with an error. JSON that lacks nothing but its line feed is read in any case. By default `wait`; a line of text without a `checkpoint` is read. With `follow` the service waits."""  # noqa: E501
     max_record: Size = MAX_RECORD
     """The size of the largest record. At a larger one the service stops with an error."""
 
@@ -79,6 +82,7 @@ class FileSourceConfig(SourceConfig):
             checkpoint=self.checkpoint,
             follow=self.follow,
             max_record=self.max_record,
+            unfinished=self.unfinished,
             name=self.label,
         )
 

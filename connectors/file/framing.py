@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
@@ -37,9 +38,17 @@ class Framing(ABC):
     def find(self, buffer: bytes, max_record: int) -> Found:
         """The complete records of a buffer that begins where a record does."""
 
+    def foreign(self, rest: bytes) -> str | None:
+        """Why these bytes, the last of a file, do not begin a record of this format; `None` if they may."""
+        return None
+
     @abstractmethod
-    def rest(self, buffer: bytes) -> tuple[int, int] | str:
-        """At the end of a file: the bytes after the last complete record as a record (its edges), or why they are none."""  # noqa: E501
+    def whole(self, rest: bytes) -> bool:
+        """Whether the last bytes of a file lack nothing, though the end of the record does not stand there."""
+
+    @abstractmethod
+    def rest(self, rest: bytes) -> tuple[int, int] | None:
+        """The last bytes of a file as a record (its edges), though its end is missing; `None` if it cannot be read."""
 
     @abstractmethod
     def frame(self, payload: bytes) -> bytes:
@@ -81,16 +90,20 @@ class Delimited(Framing):
         found.numbers = list(range(len(found.starts)))
         return found
 
-    def rest(self, buffer: bytes) -> tuple[int, int] | str:
-        """As `Framing.rest`: an incomplete message is no record."""
-        missing = self.find(buffer, 2**63).missing
-        if buffer[:2] in (b'{"', b"[{"):
+    def foreign(self, rest: bytes) -> str | None:
+        """As `Framing.foreign`: JSON is no message."""
+        if rest[:2] in (b'{"', b"[{"):
             # { is taken for a length of 123; but no message begins with a quotation mark.
             return "it is no message behind its length; if the file holds JSON, a record a line, write format: jsonl"
-        return (
-            f"it ends inside a message, {missing} bytes or more are missing: its writer was stopped, or still writes "
-            "(then follow it, or wait)"
-        )
+        return None
+
+    def whole(self, rest: bytes) -> bool:
+        """As `Framing.whole`: the length says that bytes are missing."""
+        return False
+
+    def rest(self, rest: bytes) -> tuple[int, int] | None:
+        """As `Framing.rest`: half a message is no record."""
+        return None
 
     def frame(self, payload: bytes) -> bytes:
         """The payload with its length before it."""
@@ -130,9 +143,13 @@ class Lines(Framing):
             found.problem = f"a line of {line} bytes or more, which is more than max_record ({max_record})"
         return found
 
-    def rest(self, buffer: bytes) -> tuple[int, int] | str:
-        """As `Framing.rest`: the last line of a file may lack its line feed."""
-        return self._content(buffer, 0, len(buffer))
+    def whole(self, rest: bytes) -> bool:
+        """As `Framing.whole`: half a text is a text, too."""
+        return False
+
+    def rest(self, rest: bytes) -> tuple[int, int] | None:
+        """As `Framing.rest`: the line without its line feed."""
+        return self._content(rest, 0, len(rest))
 
     def frame(self, payload: bytes) -> bytes:
         """The payload and a line feed. `ValueError` if it holds one itself."""
@@ -151,6 +168,17 @@ class JsonLines(Lines):
 
     name = "jsonl"
     skips_blank = True
+
+    def whole(self, rest: bytes) -> bool:
+        """As `Framing.whole`: a document that is complete, other than a number, which may have been cut short."""
+        text = rest.rstrip()
+        if not text:
+            return True
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError):
+            return False
+        return text.endswith((b"}", b"]", b'"'))
 
     def frame(self, payload: bytes) -> bytes:
         """The payload and a line feed. `ValueError` if it holds one itself, or nothing."""

@@ -48,6 +48,8 @@ class Reading(ABC):
         self.topic = topic
         self.exhausted = False
         self.acknowledged = acknowledged
+        self.waits: str | None = None
+        """What is missing at the present end: the rest of a record; `None`: nothing."""
         self.finished: list[Place] = []
         """The ends of files that are acknowledged whole, and whose name another file has now. The source takes them."""
         self._delivered: deque[Delivered] = deque()

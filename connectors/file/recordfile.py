@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,6 +19,12 @@ from pipelines.errors import ConnectorError
 _log = logging.getLogger(__name__)
 
 CHUNK = 2**20
+
+Unfinished = Literal["wait", "read", "fail"]
+"""What becomes of the last bytes of a file if the end of their record is missing: the next run reads them, they are a
+record as they are (lines only, half a message cannot be one), or the source fails."""
+
+_CUT = "it ends inside this record, of which {} bytes are there: its writer was stopped, or still writes"
 
 
 class RecordFile(Reading):
@@ -41,14 +47,17 @@ class RecordFile(Reading):
         *,
         max_record: int,
         follow: bool,
+        unfinished: Unfinished = "wait",
         read_elsewhere: Callable[[Path], bool] = lambda path: False,
     ) -> None:
-        """`read_elsewhere` tells which other files the source reads under their own names."""
+        """`unfinished`: what to do with a record at the end of a file whose own end is missing, unless it is followed.
+        `read_elsewhere` tells which other files the source reads under their own names."""
         super().__init__(topic, start)
         self._path = path
         self._framing = framing
         self._max_record = max_record
         self._follow = follow
+        self._unfinished = unfinished
         self._read_elsewhere = read_elsewhere
         self._file: OpenFile | None = None
         self._given: int
@@ -95,6 +104,7 @@ class RecordFile(Reading):
         self.close()
         self._delivered.clear()
         self.exhausted = False
+        self.waits = None
         self._values: list[bytes] = []
         self._numbers = np.zeros(0, np.int64)
         self._nexts = np.zeros(0, np.int64)
@@ -148,8 +158,7 @@ class RecordFile(Reading):
                 continue
             after = self._after(file)
             if after is None:
-                if not self._follow:
-                    self._take_the_rest()
+                self._stop_at_the_end()
                 return
             # What its writer wrote before it went on to the next file.
             if not self._took_more(file):
@@ -163,6 +172,7 @@ class RecordFile(Reading):
             self.close()
             self._go_to(Place(self._number, self._buffer_at, file=file.id(self._buffer_at)))
         elif chunk:
+            self.waits = None
             self._buffer += chunk
             self._find()
         return chunk != b""
@@ -180,15 +190,36 @@ class RecordFile(Reading):
             self._buffer = buffer[found.nexts[-1] :]
             self._buffer_at += found.nexts[-1]
 
-    def _take_the_rest(self) -> None:
-        if self._buffer:
-            rest = self._framing.rest(self._buffer)
-            if isinstance(rest, str):
-                self._problem = rest
-                self._raise_problem()
-                return
-            self._take(*rest)
+    def _stop_at_the_end(self) -> None:
+        rest = self._buffer
+        if self._follow:
+            self.waits = self._beginning() if rest else None
+            return
+        edges = self._framing.rest(rest)
+        if rest and not self._framing.whole(rest) and (edges is None or self._unfinished != "read"):
+            self._leave_the_rest()
+            return
+        if edges is not None:
+            self._take(*edges)
         self._see_whether_it_ends()
+
+    def _leave_the_rest(self) -> None:
+        """The file ends inside a record, which the next run reads, or which is an error."""
+        self._problem = self._framing.foreign(self._buffer)
+        if self._problem is None and self._unfinished != "wait":
+            self._problem = _CUT.format(len(self._buffer))
+        self._raise_problem()
+        self.waits = self._beginning()
+        is_line = self._framing.rest(self._buffer) is not None
+        advice = "; if it lacks nothing but its line feed, write unfinished: read" if is_line else ""
+        _log.warning("%s; the next run reads it, when it is complete%s", self.waits, advice)
+        self.exhausted = True
+        self.close()
+
+    def _beginning(self) -> str:
+        size = len(self._buffer)
+        path = self._path if self._file is None else self._file.path
+        return f"{path}: its last {size} bytes, from byte {self._buffer_at} on, are a record without its end"
 
     def _take(self, start: int, stop: int) -> None:
         """Take this part of the buffer, which has no complete record, as one; none if it is empty."""
@@ -268,11 +299,13 @@ class RecordFile(Reading):
     def _finish(self, file: OpenFile, after: Path) -> None:
         """Go on to the next file, after what this one has left: a record without its end will not get it any more."""
         if self._buffer:
-            rest = self._framing.rest(self._buffer)
-            if isinstance(rest, str):
-                _log.warning("%s: its last %d bytes are not read: %s", file.path, len(self._buffer), rest)
-                rest = (0, 0)
-            self._take(*rest)
+            if self._unfinished == "fail":
+                self._problem = _CUT.format(len(self._buffer))
+                self._raise_problem()
+            edges = self._framing.rest(self._buffer)
+            if edges is None:
+                _log.warning("%s, which will not come any more: they are not read", self._beginning())
+            self._take(*edges or (0, 0))
             if self._values:
                 return
         try:

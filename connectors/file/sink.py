@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import os
 from pathlib import Path
@@ -166,7 +165,7 @@ class FileSink(Sink):
         if size - good > self._max_record + MAX_VARINT:
             raise self._not_ours(good, f"{size - good} bytes without an end of a record")
         tail = os.pread(file, size - good, good)
-        if self._framing.name == "lines" or (self._framing.name == "jsonl" and _is_json(tail)):
+        if self._framing.name == "lines" or self._framing.whole(tail):
             # Complete except for its line feed: another program may have written it, so it is not cut off.
             return size + os.write(file, b"\n")
         torn = self._path.with_name(f".{self._path.name}.torn")
@@ -207,12 +206,3 @@ def _after_line_feed(file: int, size: int) -> int:
             return start + found + 1
         stop = start
     return 0
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    # A number may have been cut short without a trace.
-    return text.rstrip().endswith((b"}", b"]", b'"'))

@@ -16,7 +16,7 @@ from connectors.file.framing import MAX_RECORD, Framing, framing
 from connectors.file.identity import Inode, inode_of
 from connectors.file.imagefolder import SUFFIXES, ImageFolder
 from connectors.file.reading import Reading, Rows
-from connectors.file.recordfile import RecordFile
+from connectors.file.recordfile import RecordFile, Unfinished
 from connectors.file.unread import unread
 from connectors.records import Ints, Lane, Records, Span
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceEnded
@@ -35,6 +35,10 @@ class FileSource(Source):
     folder; hidden ones never. Positions are record, line or file numbers. With a `checkpoint` file a later run goes on
     after the last acknowledged record; without one it begins at the first record again. One process at a time.
 
+    `unfinished` says what to do with a record at the end of a file that lacks its own end (`recordfile.Unfinished`); a
+    JSON document that is complete without its line feed is read in any case. By default the next run reads it; but
+    without a `checkpoint`, where no run goes on after another, a line of text is read as it is.
+
     `ConnectorError` for an unknown format.
     """
 
@@ -49,6 +53,7 @@ class FileSource(Source):
         checkpoint: str | Path | None = None,
         follow: bool = False,
         max_record: int = MAX_RECORD,
+        unfinished: Unfinished | None = None,
         name: str = "file",
     ) -> None:
         self.name = name
@@ -59,6 +64,9 @@ class FileSource(Source):
         self._checkpoint = Checkpoint(self._checkpoint_path)
         self._follow = follow
         self._max_record = max_record
+        text_once = format == "lines" and checkpoint is None
+        self._unfinished: Unfinished = unfinished or ("read" if text_once else "wait")
+        self.waits = None
         self._readings: dict[str, Reading] = {}
         self._numbers: dict[str, int] = {}
         self._lanes: dict[str, Lane] = {}
@@ -97,6 +105,8 @@ class FileSource(Source):
                 self._woken.clear()
                 break
             self._find_files()
+        waiting = [reading.waits for reading in self._readings.values() if reading.waits is not None]
+        self.waits = "; ".join(waiting[:_NAMED]) + ("; ..." if len(waiting) > _NAMED else "") or None
         return self._block(gathered, size)
 
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
@@ -171,6 +181,7 @@ class FileSource(Source):
                     self._checkpoint.place(topic),
                     max_record=self._max_record,
                     follow=self._follow,
+                    unfinished=self._unfinished,
                     read_elsewhere=self._reads,
                 )
             )
@@ -277,7 +288,7 @@ class FileSource(Source):
 
 
 _NAMED: Final = 3
-"""Files that an error names."""
+"""Files that a message names."""
 
 
 def _size(rows: Rows) -> int:

@@ -234,6 +234,7 @@ class Agent:
             seconds=seconds,
             reason=reason,  # type: ignore[arg-type]
             error=None if self._failure is None else _text(self._failure),
+            waits=self.note(),
         )
 
 

@@ -24,6 +24,8 @@ class Summary:
     """`ended`: all sources came to their end."""
     error: str | None = None
     """Why it failed."""
+    waits: str | None = None
+    """What it waited for at its end, and the next run waits for: the rest of a record at the end of a file."""
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""

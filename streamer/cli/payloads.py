@@ -123,7 +123,7 @@ def size_of(file: Path) -> int:
 
 def _records(file: Path, kind: str, codec: Codec, naming: _Naming, at_most: int) -> Iterator[Part]:
     reads = codec_of(CODECS_OF_FORMS[kind])
-    source = FileSource(file, kind.removeprefix("konduit-"), name=str(file))
+    source = FileSource(file, kind.removeprefix("konduit-"), unfinished="read", name=str(file))
     source.open()
     try:
         while len(records := _polled(source, file, at_most)):

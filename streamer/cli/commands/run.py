@@ -201,6 +201,8 @@ def _ended(summary: Summary) -> str:
     counts = f"{summary.ok:,} ok, {summary.dead:,} dead, {summary.dropped:,} dropped"
     if summary.failed:
         counts += f", {summary.failed:,} failed and lost"
+    if summary.waits is not None:
+        counts += f"; left for the next run: {summary.waits}"
     return f"{summary.service}: {summary.reason} after {summary.seconds:.1f} s, {counts}"
 
 

@@ -9,14 +9,14 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from google.protobuf.proto import serialize_length_prefixed
 
 from connectors.contract import Reader
 from connectors.file import FRAMINGS, FileSinkConfig, FileSource, FileSourceConfig
-from connectors.file.recordfile import CHUNK
+from connectors.file.recordfile import CHUNK, Unfinished
 from connectors.source import LaneBegan, SourceEnded
 from pipelines import Data
 from pipelines.errors import ConnectorError
@@ -68,15 +68,94 @@ def test_a_check_notes_a_path_that_says_another_format(tmp_path: Path) -> None:
         assert FileSinkConfig(path=tmp_path / name, format="lines").notes == ()
 
 
+CUT = {
+    "protodata": (delimited(b"one", b"two", bytes(200)), 8),
+    "jsonl": (b'{"a": 1}\n{"a": 2}\n{"a": "%s"}\n' % bytes(200), 18),
+    "lines": (b"one\ntwo\n%s\n" % bytes(200), 8),
+}
+"""Three records in each format, and the byte at which the third begins."""
+
+
 @pytest.mark.parametrize("cut", [1, 2, 100])
-def test_a_file_that_ends_inside_a_message_gives_those_before_and_then_an_error(tmp_path: Path, cut: int) -> None:
-    content = delimited(b"one", b"two", bytes(200))
-    (tmp_path / "data").write_bytes(content[: 8 + cut])
-    with Reader(FileSource(tmp_path / "data")) as reader:
-        assert [one.message.value for one in reader.take(2)] == [b"one", b"two"]
-        with pytest.raises(ConnectorError, match=r"data: record 2 at byte 8: it ends inside a message"):
+@pytest.mark.parametrize("format", CUT)
+def test_half_a_record_at_the_end_of_a_file_is_read_by_the_next_run_once_it_is_complete(
+    tmp_path: Path, format: str, cut: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    content, start = CUT[format]
+    path = tmp_path / "data"
+    path.write_bytes(content[: start + cut])
+
+    def run() -> list[int]:
+        source = FileSource(path, format, checkpoint=tmp_path / "checkpoint")
+        with Reader(source, 10) as reader:
+            received = reader.until(_ended)
+            reader.acknowledge(received)
+        left = f"{path}: its last {cut} bytes, from byte {start} on, are a record without its end"
+        assert source.waits == (left if path.stat().st_size < len(content) else None)
+        return [one.position for one in received]
+
+    assert run() == [0, 1]
+    assert f"its last {cut} bytes, from byte {start} on, are a record without its end" in caplog.text
+    assert ("write unfinished: read" in caplog.text) == (format != "protodata")
+    assert run() == []
+    path.write_bytes(content)
+    caplog.clear()
+    assert run() == [2]
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("format", CUT)
+def test_half_a_record_at_the_end_of_a_file_is_an_error_if_that_is_asked_for(tmp_path: Path, format: str) -> None:
+    content, start = CUT[format]
+    (tmp_path / "data").write_bytes(content[: start + 7])
+    with Reader(FileSource(tmp_path / "data", format, unfinished="fail")) as reader:
+        assert [one.position for one in reader.take(2)] == [0, 1]
+        with pytest.raises(ConnectorError, match=rf"data: record 2 at byte {start}: it ends inside this record"):
             reader.poll()
         assert not _ended(reader)
+
+
+def test_half_a_record_at_the_end_of_a_file_is_read_as_it_is_if_that_is_asked_for(tmp_path: Path) -> None:
+    for form, half in (("jsonl", b'{"a": "'), ("lines", b"half a li")):
+        (tmp_path / form).write_bytes(b"[1]\n" + half)
+        assert values(FileSource(tmp_path / form, form, unfinished="read")) == [b"[1]", half]
+    (tmp_path / "data").write_bytes(delimited(bytes(9))[:7])
+    with (
+        Reader(FileSource(tmp_path / "data", unfinished="read")) as reader,
+        pytest.raises(ConnectorError, match="it ends inside this record"),
+    ):
+        reader.poll()
+
+
+@pytest.mark.parametrize("last", [b'{"b": 2}', b"[3]", b'"text"', b'{"b": 2} \r', b"  "])
+def test_json_that_lacks_nothing_but_its_line_feed_is_read(
+    tmp_path: Path, last: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    for unfinished in get_args(Unfinished):
+        (tmp_path / "data").write_bytes(b'{"a": 1}\n' + last)
+        source = FileSource(tmp_path / "data", "jsonl", unfinished=unfinished)
+        assert values(source) == [one for one in (b'{"a": 1}', last.rstrip()) if one]
+        assert caplog.text == ""
+
+
+@pytest.mark.parametrize("last", [b"12", b"nul", b'{"a": [1, 2]', b"[" * 100_000])
+def test_json_that_may_have_more_to_come_is_left_to_the_next_run(tmp_path: Path, last: bytes) -> None:
+    (tmp_path / "data").write_bytes(b'{"a": 1}\n' + last)
+    assert values(FileSource(tmp_path / "data", "jsonl")) == [b'{"a": 1}']
+
+
+def test_a_followed_file_says_that_it_waits_for_the_rest_of_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(b'1\n{"a"')
+    source = FileSource(path, "jsonl", follow=True)
+    with Reader(source, 10) as reader:
+        reader.take(1)
+        reader.until(lambda _: source.waits is not None)
+        assert source.waits == f"{path}: its last 4 bytes, from byte 2 on, are a record without its end"
+        with path.open("ab") as file:
+            file.write(b": 1}\n")
+        reader.take(1)
+        reader.until(lambda _: source.waits is None)
 
 
 @pytest.mark.parametrize("prefix", [b"\xff\xff\xff\xff\x7f", b"\xff" * 12])
@@ -113,9 +192,10 @@ def test_lines_are_counted_and_blank_ones_skipped_in_json_lines(tmp_path: Path) 
     assert [(one.position, one.message.value) for one in received] == [(0, b'{"a": 1}'), (3, b'{"b": 2}'), (4, b"[3]")]
 
 
-def test_plain_lines_may_be_blank_and_the_last_may_lack_its_end(tmp_path: Path) -> None:
+def test_plain_lines_may_be_blank_and_without_a_checkpoint_the_last_may_lack_its_end(tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(b"a\r\n\nb")
     assert values(FileSource(tmp_path / "data", "lines")) == [b"a", b"", b"b"]
+    assert values(FileSource(tmp_path / "data", "lines", unfinished="wait")) == [b"a", b""]
 
 
 def test_an_empty_file_ends_at_once(tmp_path: Path) -> None:

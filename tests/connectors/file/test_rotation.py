@@ -17,6 +17,7 @@ from connectors.contract.reader import Received
 from connectors.file import FRAMINGS, FileSource
 from connectors.file.rotation import following
 from connectors.source import SourceEnded
+from pipelines.errors import ConnectorError
 
 FORMATS = ["jsonl", "lines", "protodata"]
 
@@ -262,7 +263,19 @@ def test_half_a_message_at_the_end_of_a_rotated_file_is_named_in_the_log(
         renamed(path)
         add(path, range(3, 4), "protodata")
         assert numbers(reader.take(1)) == [3]
-    assert "its last 7 bytes are not read: it ends inside a message" in caplog.text
+    assert "its last 7 bytes, from byte 9 on, are a record without its end, which will not come any more" in caplog.text
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_half_a_record_at_the_end_of_a_rotated_file_is_an_error_if_that_is_asked_for(path: Path, format: str) -> None:
+    add(path, range(1, 3), format)
+    os.truncate(path, path.stat().st_size - 3)
+    with Reader(FileSource(path, format, follow=True, unfinished="fail"), 10) as reader:
+        assert numbers(reader.take(1)) == [1]
+        renamed(path)
+        add(path, range(3, 4), format)
+        with pytest.raises(ConnectorError, match="it ends inside this record"):
+            reader.listen(10)
 
 
 @pytest.mark.parametrize("rotated", ROTATIONS)

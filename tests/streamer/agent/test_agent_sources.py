@@ -404,29 +404,58 @@ def test_at_most_once_waits_for_a_bus_that_is_away_before_it_runs_anything(
     assert source.acknowledged == [3]
 
 
-@pytest.mark.parametrize("checkpoint", [True, False])
-def test_every_good_record_before_a_cut_one_is_published_once(define: Any, tmp_path: Path, checkpoint: bool) -> None:
-    path = tmp_path / "in"
+def _cut_file(path: Path) -> None:
+    """Records 0 to 998, and half of one more."""
     sink = FileSink(path)
     sink.open()
     sink.send(block_of([Message(Data({"x": number}).to_bytes()) for number in range(999)]), time.monotonic() + 60)
     sink.close()
     with path.open("ab") as file:
         file.write(b"\x7fhalf of a record")
-    source: dict[str, Any] = {"type": "file", "path": str(path)}
+
+
+def _ys(path: Path) -> list[Any]:
+    reading = FileSource(path)
+    reading.open()
+    values = [Data.from_bytes(value)["y"] for value in reading.poll(5000, 2**20, 1.0).values]
+    reading.close()
+    return values
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_every_good_record_before_a_cut_one_is_published_once(define: Any, tmp_path: Path, checkpoint: bool) -> None:
+    path, out = tmp_path / "in", tmp_path / "out"
+    _cut_file(path)
+    source: dict[str, Any] = {"type": "file", "path": str(path), "unfinished": "fail"}
     if checkpoint:
         source["checkpoint"] = str(tmp_path / "checkpoint")
-    out = tmp_path / "out"
     for _ in range(2):
         definition = define(source=source, sink={"type": "file", "path": str(out)}, dead_letter=None)
         summary = definition.run()
         assert summary.reason == "failed"
         assert "record 999 at byte" in str(summary.error)
-    reading = FileSource(out)
-    reading.open()
-    values = [Data.from_bytes(value)["y"] for value in reading.poll(5000, 2**20, 1.0).values]
-    reading.close()
-    assert values == [2 * number for number in range(999)] * (1 if checkpoint else 2)
+    assert _ys(out) == [2 * number for number in range(999)] * (1 if checkpoint else 2)
+
+
+def test_a_record_whose_writer_has_not_finished_it_is_left_to_the_next_run_which_the_summary_says(
+    define: Any, tmp_path: Path
+) -> None:
+    path, out = tmp_path / "in", tmp_path / "out"
+    _cut_file(path)
+    size = path.stat().st_size
+    source = {"type": "file", "path": str(path), "checkpoint": str(tmp_path / "checkpoint")}
+    definition = define(source=source, sink={"type": "file", "path": str(out)}, dead_letter=None)
+    summary = definition.run()
+    assert (summary.reason, summary.ok, summary.error) == ("ended", 999, None)
+    assert f"in: its last 17 bytes, from byte {size - 17} on, are a record without its end" in str(summary.waits)
+    with path.open("r+b") as file:
+        file.truncate(size - 17)
+        file.seek(0, 2)
+        payload = Data({"x": 999}).to_bytes()
+        file.write(bytes([len(payload)]) + payload)
+    summary = definition.run()
+    assert (summary.reason, summary.ok, summary.waits) == ("ended", 1, None)
+    assert _ys(out) == [2 * number for number in range(1000)]
 
 
 def test_a_service_that_reads_what_it_writes_says_so_when_it_starts(caplog: pytest.LogCaptureFixture) -> None:

@@ -85,6 +85,19 @@ def test_a_service_runs_to_the_end_of_its_source(start: Any, tmp_path: Path) -> 
     assert "3 ok" in last
 
 
+def test_half_a_record_that_is_left_to_the_next_run_is_named_at_the_end_of_this_one(start: Any, tmp_path: Path) -> None:
+    file = service(tmp_path, "a")
+    with (tmp_path / "a.in.jsonl").open("a") as records:
+        records.write('{"x": 3')
+    process = start("run", file, "--json", "--no-log-json")
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, results(tmp_path, "a")) == (0, [0, 1, 2])
+    told = "a.in.jsonl: its last 7 bytes, from byte 27 on, are a record without its end"
+    assert told in json.loads(out)["waits"]
+    assert err.splitlines()[-1].endswith(told)
+    assert "if it lacks nothing but its line feed, write unfinished: read" in err
+
+
 def test_the_process_of_a_service_looks_for_reference_cycles_less_often(start: Any, tmp_path: Path) -> None:
     process = start("run", service(tmp_path, "a", step="collected"))
     _, err = process.communicate(timeout=120)
