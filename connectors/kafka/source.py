@@ -17,6 +17,7 @@ from connectors.kafka.client.bridge import join, report
 from connectors.kafka.client.deadlinecall import DeadlineCalls
 from connectors.kafka.client.errors import NO_SUCH_TOPIC, REFUSED_LOGIN, error_of, explained, is_passing
 from connectors.kafka.client.hints import with_hints
+from connectors.kafka.client.internaltopics import whole
 from connectors.kafka.client.member import Member
 from connectors.kafka.client.properties import admin_properties, scrubber, source_properties
 from connectors.kafka.client.queries import PATIENCE, Queries
@@ -167,7 +168,7 @@ class KafkaSource(Source):
             if self._config.reset is not None:
                 self._beginnings.put_back(self._config.reset)
             self._consumer.subscribe(
-                list(self._config.topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+                self._subscription(), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
             self._joining.begin()
         except KafkaException as error:
@@ -578,6 +579,10 @@ class KafkaSource(Source):
                 raise self._failure
             self._reach.suspect(f"{self._config.brokers} does not answer")
             return
+
+    def _subscription(self) -> list[str]:
+        # By their own protocol the brokers look for the topics, else the client does.
+        return [whole(topic) if self._config.assignor == "consumer" else topic for topic in self._config.topics]
 
     def _is_hopeless(self) -> bool:
         # Serves `error_cb`, which gets the reason for a missing answer.

@@ -20,6 +20,14 @@ def reads(topics: Sequence[str], name: str) -> bool:
     )
 
 
+def whole(topic: str) -> str:
+    """For brokers that compare a regular expression with whole names: one that has the names that contain it.
+
+    A name, without ^ at its beginning, stays as it is.
+    """
+    return f"^.*({topic}).*" if topic.startswith("^") else topic
+
+
 def left_out(topics: Sequence[str], more: str = "") -> str:
     """librdkafka's `topic.blacklist` for a subscription: all internal topics that it does not name, and `more`."""
     return ",".join([*(f"^{name}$" for name in INTERNAL if name not in topics), *([more] if more else [])])

@@ -135,6 +135,21 @@ def test_a_pattern_leaves_out_the_topics_in_which_brokers_keep_positions(
         assert reader.listen(1.0) == []
 
 
+@pytest.mark.parametrize("assignor", ["range", "consumer"])
+@pytest.mark.parametrize("rest", ["", "$", ".*", "|^nothing-of-this-name"])
+def test_a_pattern_has_the_topics_whose_names_contain_it_whoever_compares(
+    kafka: Broker, topics: Topics, topic_name: Name, source: MakeSource, write: Write, assignor: str, rest: str
+) -> None:
+    prefix = topic_name()
+    topic = topics(1, prefix)
+    topics(1, f"other-{prefix}")
+    write(kafka.bootstrap, topic, numbers(0, 10))
+    pattern = f"^{topic if rest == '$' else prefix}{rest}"
+    with Reader(source(kafka.bootstrap, pattern, topic, assignor=assignor)) as reader:
+        assert values(reader.take(10)) == numbers(0, 10)
+        assert {lane.partition for lane in reader.lanes} == {f"{topic}-0"}
+
+
 def test_a_topic_in_which_brokers_keep_positions_can_be_read_by_its_name(
     kafka: Broker, topics: Topics, source: MakeSource, write: Write
 ) -> None:
