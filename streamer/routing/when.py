@@ -47,7 +47,8 @@ def condition(when: str | Mapping[str, Any] | None) -> Condition | None:
 
     A mapping holds a condition for each value that it names, and all must hold: `{label: cat}`, `{label: [cat, dog]}`,
     `{prob: {ge: 0.5, lt: 0.8}}` with gt, ge, lt, le, eq, ne, in and `exists: true | false`. A row that lacks the value
-    is not chosen, unless by `exists: false`. An array of one number counts as that number. A text is `module:function`,
+    is not chosen, unless by `exists: false`. An array of one number counts as that number, and a list is true if it has
+    values, to be compared with true or false alone. A text is `module:function`,
     called with the `Data` of each row; the row is chosen if it returns true.
 
     Raises `DefinitionError` if `when` is no condition, or names a function that cannot be imported.
@@ -224,6 +225,10 @@ def _holds(test: _Test, value: Any) -> bool:
     if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biufU":
         # Of its own type: a float32 of 0.9 is equal to 0.9, as it is in a column of such arrays.
         value = value.reshape(())[()]
+    if isinstance(value, list):
+        if not isinstance(test.wanted, bool) or test.name not in ("eq", "ne"):
+            raise _incomparable(test, value, f"write {test.key}: true for lists with values, or use a function")
+        value = bool(value)
     if not isinstance(value, (str, bytes, np.generic, *_NUMERIC)):
         raise _incomparable(test, value, "use a function (module:function)")
     if test.name in _ORDER:

@@ -232,6 +232,22 @@ def test_a_service_makes_clips_of_events_while_its_results_go_elsewhere(tmp_path
             assert next(container.decode(video=0)).width == 160
 
 
+@pytest.mark.parametrize(("shown", "clips"), [([0] * 30, 0), ([0] * 20 + [0b1111] * 10, 1)], ids=["still", "moving"])
+def test_the_documented_service_makes_a_clip_of_a_film_in_which_something_moves_and_none_of_another(
+    tmp_path: Path, shown: list[int], clips: int
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "service-file.md").read_text()
+    (text,) = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "type: clip" in block]
+    video(str(tmp_path / "gate.mp4"), shown=shown, gop=5)
+    text = text.replace("rtsp://10.0.0.7/live", str(tmp_path / "gate.mp4")).replace(
+        "{type: view}", "{type: memory, topic: seen}"
+    )
+    summary = streamer.loads(text, tmp_path).run()
+    # Without a dead letter a result that cannot be compared stops the service.
+    assert (summary.ok, len(list(memory_topic("seen").messages()))) == (30, 30)
+    assert len(list((tmp_path / "clips").glob("gate-*.mp4"))) == clips
+
+
 class Away(MemorySink):
     """A sink whose peer can be away: then it takes nothing."""
 

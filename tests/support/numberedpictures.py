@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
@@ -100,8 +101,10 @@ def video(
     height: int = 96,
     sound: bool = False,
     gop: int = 250,
+    shown: Sequence[int] | None = None,
 ) -> None:
-    """Writes a video file of pictures 0, 1, ..., a key frame every `gop`; `sound`: of silence alone, no pictures."""
+    """Writes a video file of pictures 0, 1, ..., or of those `shown`, a key frame every `gop`; `sound`: of silence alone,
+    no pictures."""
     with av.open(path, "w") as container:
         if sound:
             stream: Any = container.add_stream("aac", rate=8000)
@@ -115,7 +118,7 @@ def video(
             return
         stream = container.add_stream("libx264", rate=fps, options={"preset": "ultrafast", "g": str(gop)})
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
-        for number in range(frames):
+        for number in range(frames) if shown is None else shown:
             container.mux(stream.encode(av.VideoFrame.from_ndarray(picture(number, width, height), format="bgr24")))
         container.mux(stream.encode(None))
 

@@ -18,6 +18,7 @@ from pipelines.data.columns import MISSING, Column, DenseColumn
 from pipelines.data.data import Data
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DefinitionError, RowsFailed, StepError
+from pipelines.values import BoundingBox
 from streamer.routing.selection import check_topics, select_all, selection
 from streamer.routing.when import check_condition, condition
 
@@ -170,6 +171,15 @@ def test_a_row_without_the_value_is_chosen_by_exists_false_only() -> None:
     assert chosen({"none": {"ne": 5}}, n=values) == []
 
 
+def test_a_list_is_true_if_it_has_values() -> None:
+    boxes: list[Any] = [[BoundingBox.corners(0, 1, 0, 1)], [], MISSING, [False]]
+    assert chosen({"faces": True}, faces=boxes) == [0, 3]
+    assert chosen({"faces": False}, faces=boxes) == [1]
+    assert chosen({"faces": {"ne": False}}, faces=boxes) == [0, 3]
+    # Of one type in every row, a column may be of another form.
+    assert chosen({"faces": True}, faces=[["a"], ["b", "c"]]) == [0, 1]
+
+
 def test_whether_a_value_exists_decodes_nothing() -> None:
     def never(entries: Sequence[bytes | None]) -> Column:
         raise AssertionError("decoded")
@@ -200,7 +210,8 @@ def test_a_row_that_cannot_be_decoded_fails_and_its_neighbours_do_not() -> None:
         ({"v": {"gt": 0.5}}, ["high", 0.7], "STRING and cannot be compared; text is compared with text"),
         ({"v": {"gt": "b"}}, [0.7, "c"], "DOUBLE and cannot be compared; text is compared with text"),
         ({"v": {"gt": 0.5}}, [np.zeros(3), np.ones(1)], r"NDARRAY of shape \[3\] and cannot be compared; use a funct"),
-        ({"v": "cat"}, [["cat"], "cat"], "LIST and cannot be compared"),
+        ({"v": "cat"}, [["cat"], "cat"], "LIST and cannot be compared; write v: true for lists with values"),
+        ({"v": {"gt": True}}, [["cat"], 2.0], "LIST and cannot be compared"),
     ],
 )
 def test_a_value_that_cannot_be_compared_fails_its_row(when: Any, values: list[Any], text: str) -> None:
