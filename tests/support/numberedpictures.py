@@ -103,8 +103,8 @@ def video(
     gop: int = 250,
     shown: Sequence[int] | None = None,
 ) -> None:
-    """Writes a video file of pictures 0, 1, ..., or of those `shown`, a key frame every `gop`; `sound`: of silence alone,
-    no pictures."""
+    """Writes a video file of pictures 0, 1, ..., or of those `shown`, a key frame every `gop`; `sound`: of silence
+    alone, no pictures."""
     with av.open(path, "w") as container:
         if sound:
             stream: Any = container.add_stream("aac", rate=8000)
