@@ -250,9 +250,13 @@ class Camera:
         taker.video = video
         if not live:
             self._in_vain += 1
-        corrupt = 0
+        corrupt, polled = 0, False
         while not self._stop.is_set():
             pictures = video.read()
+            if video.polled and not polled:
+                # Each request has a time limit, and there may be long pauses between two.
+                polled, watch = True, Watch(0.0, self.settings.frozen)
+                self.health.stall = self.settings.stall + 1.0 / (video.rate or RATE)
             if video.corrupt > corrupt:
                 self.drop("corrupt", video.corrupt - corrupt)
                 corrupt = video.corrupt
@@ -318,7 +322,8 @@ class _Taker:
         camera.health.size = self.video.size
         number = camera.next_number()
         timestamp = self._stamps.of(picture, seconds)
-        if camera.rate is not None and not camera.rate.wants(time.monotonic() if seconds is None else seconds):
+        at = time.monotonic() if seconds is None else seconds
+        if camera.rate is not None and not self.video.polled and not camera.rate.wants(at):
             camera.drop("rate")
             return
         if camera.footage is not None:

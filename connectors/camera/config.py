@@ -27,9 +27,9 @@ from pydantic import (
 from connectors.browser import Browser
 from connectors.camera.address import Address, Kind, address
 from connectors.camera.camera import Settings
+from connectors.camera.files.picturefolder import pictures
+from connectors.camera.files.playlist import is_playlist
 from connectors.camera.options import INPUT_FORMATS, INPUT_OPTIONS, check_never_set
-from connectors.camera.picturefolder import pictures
-from connectors.camera.playlist import is_playlist
 from connectors.camera.source import COLUMNS, CameraSource
 from connectors.camera.video import Opening
 from connectors.config import SourceConfig
@@ -103,7 +103,7 @@ class CameraFields(BaseModel):
     max_age: Duration | None = None
     """With fifo: a picture that has waited longer is dropped."""
     fps: Annotated[float, Field(gt=0, le=1000)] | None = None
-    """The most pictures a second that are run, chosen by their times; by default all."""
+    """The most pictures a second that are run, chosen by their times; by default all. The URL of a single picture is asked for so many a second."""  # noqa: E501
     keyframes_only: bool = False
     """Decode key frames only: a seventh of the work, a picture every second or so."""
     size: FrameSize | None = None
@@ -188,6 +188,7 @@ class CameraFields(BaseModel):
                 hardware=self.hardware,
                 threads=self.threads,
                 max_pixels=self.max_pixels,
+                every=None if self.fps is None else 1.0 / self.fps,
             ),
             policy=self.policy,
             max_frames=self.max_frames,

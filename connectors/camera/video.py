@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from connectors.camera.address import Address, Kind
 from connectors.camera.errors import SilentError, VideoError, reason
 from connectors.camera.upright import Upright
-from connectors.camera.web.recording import RATE, Place, Reading, has_end, is_playlist, shows_pictures
+from connectors.camera.web.recording import RATE, Place, Reading, has_end, is_playlist
 from pipelines.errors import MissingPackageError, nearest
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ joined, for those of a clock that has run over, and adds 26.5 hours; of either k
 _PATIENT: Final = {"analyzeduration": "5000000", "probesize": "5000000"}
 _OF_A_FILE: Final = {**_PATIENT, "fpsprobesize": "-1"}
 """What libav does with files: there is time to look at their beginning."""
-_SNAPSHOT: Final = "its URL gives one picture and ends: take the URL of its video stream"
+_SNAPSHOT: Final = (
+    "its URL gives one picture and ends: set fps to ask for it again and again, as in `fps: 1` each second, or take "
+    "the URL of its video stream"
+)
 _REMEMBERED: Final = 64
 """The number of packets whose time of receipt is kept until the decoder outputs their picture."""
 
@@ -68,6 +71,8 @@ class Opening:
     hardware: str | None = None
     threads: int = 1
     max_pixels: int = 40_000_000
+    every: float | None = None
+    """Seconds after which a URL that gives one picture is asked for the next; `None`: it is no camera."""
 
 
 class Video(ABC):
@@ -83,6 +88,9 @@ class Video(ABC):
     live: bool = False
     """Whether pictures come at their own time. It is known once the stream is open: what the network sends may be a
     recording."""
+
+    polled: bool = False
+    """Whether each picture is asked for when it is wanted, so that there are as many as that."""
 
     @abstractmethod
     def read(self) -> Sequence[Picture] | None:
@@ -112,9 +120,18 @@ def open_video(
     opening = opening or Opening()
     pyav()
     if address.kind is Kind.FOLDER:
-        from connectors.camera.picturefolder import PictureFolder
+        from connectors.camera.files.picturefolder import PictureFolder
 
         return PictureFolder(address, opening)
+    video = _stream(address, opening, footage, after)
+    if opening.every is None or not video.may_be_snapshot:
+        return video
+    from connectors.camera.web.snapshots import Snapshots
+
+    return Snapshots(video, lambda: _stream(address, opening), opening.every, footage)
+
+
+def _stream(address: Address, opening: Opening, footage: Footage | None = None, after: Place | None = None) -> Stream:
     video = Stream(address, opening, {}, footage, after)
     if not all(video.size) and address.live:
         # The short probe did not tell the size of its pictures.
@@ -184,6 +201,12 @@ class Stream(Video):
         self._begin()
 
     @property
+    def may_be_snapshot(self) -> bool:
+        """Whether the URL gives a picture's file; others may follow in the same answer."""
+        name = self._container.format.name
+        return self._address.kind is Kind.HTTP and (name.endswith("_pipe") or name == "image2")
+
+    @property
     def place(self) -> Place | None:
         """As `Video.place`."""
         return self._after if self._reading is None else self._reading.place
@@ -199,7 +222,7 @@ class Stream(Video):
             if packet is None and self._held is not None:
                 return []
         if packet is None:
-            if self._is_snapshot:
+            if self._is_snapshot and self._opening.every is None:
                 raise VideoError(_SNAPSHOT)
             if self._reading is not None and self._reading.missed(None):
                 self._begin_again()
@@ -238,7 +261,8 @@ class Stream(Video):
         try:
             return next(self._packets, None)
         except self._errors as error:
-            if self._breaks and self._container.size <= 0 and getattr(error, "errno", None) == errno.EIO:
+            ends = self._breaks or (self._is_snapshot and self._opening.every is not None)
+            if ends and self._container.size <= 0 and getattr(error, "errno", None) == errno.EIO:
                 # So ends what has no length. Decoders still have pictures.
                 return self._flush()
             failed = self._broken(error)
@@ -253,7 +277,7 @@ class Stream(Video):
     @property
     def _is_snapshot(self) -> bool:
         """Whether the URL gave a picture's file, which libav shows as a video of one picture."""
-        return self._address.kind is Kind.HTTP and self._count == 1 and shows_pictures(self._container.format.name)
+        return self._count == 1 and self.may_be_snapshot
 
     def _broken(self, error: Exception) -> VideoError:
         failed = reason(error, self._address, self._opening.silence, "data")

@@ -229,7 +229,7 @@ def test_an_answer_that_is_no_video_is_told_with_what_to_look_at(tmp_path: Path)
         urls = {name: files.url.replace("live.mjpeg", name) for name in ("login.html", "snapshot.jpg")}
         wanted = {
             "login.html": "the connection ended before a picture came: is this the URL of a video stream?",
-            "snapshot.jpg": "its URL gives one picture and ends: take the URL of its video stream",
+            "snapshot.jpg": "its URL gives one picture and ends: set fps to ask for it again and again",
             "odd": "A camera that sends JPEG pictures may need `format: mjpeg`",
         }
         as_told = {"url": odd.url, "format": "mjpeg"}
