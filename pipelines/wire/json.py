@@ -23,6 +23,7 @@ from pipelines.values.image import Image
 from pipelines.values.native import native
 from pipelines.values.ndarray import Array, ByteOrder, NDArrayType, array_type, from_buffer, to_buffer
 from pipelines.values.valuetype import ValueType, type_of
+from pipelines.wire.encodedtwice import encoded_twice
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 from pipelines.wire.nul import nul_found
 
@@ -70,7 +71,7 @@ def loads(
         told = error if nul is None else f"it has {nul}"
         raise WireError(f"Error deserializing Data from JSON: {told}") from None
     if not isinstance(plain, Mapping):
-        raise WireError(f"a Data is a JSON object, not {_json_name(plain)}")
+        raise WireError(f"a Data is a JSON object, not {_json_name(plain)}{encoded_twice(plain)}")
     return _Reader(byte_order, limits, nulls, parsed=True).data(plain, 0)
 
 

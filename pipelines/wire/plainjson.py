@@ -24,6 +24,7 @@ from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireErr
 from pipelines.hotpath import compiled
 from pipelines.values import ValueType
 from pipelines.values.oddvalue import OddValue
+from pipelines.wire.encodedtwice import encoded_twice
 from pipelines.wire.jsondocuments import Documents, Undecoded, alike
 from pipelines.wire.jsontext import REFUSED, Pointer, check_size, documents, parsed, quickly_parsed, text_of
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
@@ -330,7 +331,7 @@ def _instead(plain: object) -> str:
         return "; each: true in the codec makes a row of every element"
     if isinstance(plain, (int, float)) and not isinstance(plain, bool):
         return "; a bare number is read by codec: {type: csv, names: [value], types: {value: number}}"
-    return ""
+    return encoded_twice(plain)
 
 
 def _documents(text: str, options: JsonOptions) -> list[tuple[dict[str, Any], str]]:
@@ -344,7 +345,9 @@ def _documents(text: str, options: JsonOptions) -> list[tuple[dict[str, Any], st
     found: list[tuple[dict[str, Any], str]] = []
     for plain, part in documents(text):
         if plain.__class__ is not dict:
-            raise WireError(f"each row is a JSON object, but number {len(found)} is {_name(plain)}")
+            raise WireError(
+                f"each row is a JSON object, but number {len(found)} is {_name(plain)}{encoded_twice(plain)}"
+            )
         check_size(part, options.limits)
         options.limits.check_elements(len(found))
         found.append((plain, part))

@@ -307,6 +307,17 @@ def test_a_bare_number_is_told_with_the_codec_that_reads_it() -> None:
     assert [data["temp"] for data in read.batch.to_list()] == [23.5, 7.0]
 
 
+@pytest.mark.parametrize("codec", ["json", {"type": "json", "each": True}, "konduit-json"])
+def test_a_record_that_its_producer_encoded_twice_says_so_and_another_text_does_not(
+    codec: str | dict[str, Any],
+) -> None:
+    payloads = [json.dumps(json.dumps({"a": 1})).encode(), b'{"a": 1}', b'"a text"']
+    found = codec_of(codec).decode(records_of([Message(payload) for payload in payloads], "bus"), None)
+    assert found.batch.to_list() == [Data({"a": 1})]
+    assert "the text is JSON itself: the producer encodes twice" in str(found.failed[0])
+    assert "twice" not in str(found.failed[2])
+
+
 @pytest.mark.parametrize(
     ("options", "good", "bad"),
     [
