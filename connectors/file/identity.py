@@ -31,11 +31,13 @@ class FileId:
     """How many of its first bytes are known: those that were read, `HEAD` at most."""
     head: str
     """Their SHA-256, in hexadecimal digits."""
+    modified: int
+    """When it had been written to last, in nanoseconds since 1970: what took its place is younger."""
 
     @classmethod
     def of(cls, stat: os.stat_result, head: bytes) -> FileId:
         """The file of `stat`, of which `head` was read."""
-        return cls(stat.st_dev, stat.st_ino, len(head), sha256(head).hexdigest())
+        return cls(stat.st_dev, stat.st_ino, len(head), sha256(head).hexdigest(), stat.st_mtime_ns)
 
     def fits(self, file: OpenFile, offset: int) -> bool:
         """Whether this is the file, and has `offset` bytes or more.

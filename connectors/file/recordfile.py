@@ -13,7 +13,7 @@ from connectors.file.checkpoint import Place
 from connectors.file.framing import Framing
 from connectors.file.identity import Inode, OpenFile, inode_of
 from connectors.file.reading import Delivered, Reading, Rows
-from connectors.file.rotation import following, former
+from connectors.file.rotation import following, former, rotated_since
 from pipelines.errors import ConnectorError
 
 _log = logging.getLogger(__name__)
@@ -241,30 +241,20 @@ class RecordFile(Reading):
             self.close()
 
     def _opened(self) -> OpenFile | None:
-        """The file of the place, or else the one that has its name now; `None` while it is awaited."""
+        """The file of the place, or else the one to read after it; `None` while it is awaited."""
         place = self._next_place
         try:
-            present = OpenFile(self._path)
+            file = OpenFile(self._path)
         except FileNotFoundError:
-            present = None
-        file = present
-        if present is None or not _fits(place, present):
-            file = None if place.file is None else former(self._path, place.file, place.offset)
-            if file is not None and self._read_elsewhere(file.path):
-                file.close()
-                file = present
-                place = Place(place.records)
-            elif file is not None:
+            file = None
+        if file is None or not _fits(place, file):
+            present, file = file, None
+            if place.file is not None:
+                file = former(self._path, place.file, place.offset)
+            if file is not None and not self._read_elsewhere(file.path):
                 _log.info("%s: the rest of the former file is in %s now, and is read first", self._path, file.path)
-            elif present is not None:
-                _log.warning(
-                    "%s is another file now (rotated, replaced or cut short), and is read from its beginning; the "
-                    "former one was read up to byte %d, and is not found beside it: what it had after that is not read "
-                    "(if log rotation compresses files, let it do so one rotation later; logrotate: delaycompress)",
-                    self._path,
-                    place.offset,
-                )
-                file = present
+            else:
+                file = self._next_of_missing(place, present) if file is None else present
                 place = Place(place.records)
             if present is not None and file is not present:
                 present.close()
@@ -273,6 +263,23 @@ class RecordFile(Reading):
                 return None
             raise ConnectorError(f"{self._path} is not there any more")
         self._begin(file, place.offset)
+        return file
+
+    def _next_of_missing(self, place: Place, present: OpenFile | None) -> OpenFile | None:
+        """The file to read after one that is gone; `None` while there is none."""
+        file = None
+        if place.file is not None:
+            file = rotated_since(self._path, place.file.modified, self._read_elsewhere)
+        file = file or present
+        if file is not None:
+            _log.warning(
+                "%s is another file now (rotated, replaced or cut short), and the former one is not found beside it. "
+                "It was read up to byte %d: what it had after that is not read (if log rotation compresses files, let "
+                "it do so one rotation later; logrotate: delaycompress). %s is read next, from its beginning",
+                self._path,
+                place.offset,
+                file.path,
+            )
         return file
 
     def _begin(self, file: OpenFile, offset: int) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from connectors.file.identity import FileId, OpenFile
 
 _NUMBER = re.compile(r"\d+")
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".lzo", ".Z", ".zip")
 _COUNTED = 3
 """Digits of a number that counts rotations, at most; a number with more is a date."""
 
@@ -25,18 +26,42 @@ def former(path: Path, id: FileId, offset: int) -> OpenFile | None:
 
     That is the file itself under another name, else the youngest copy of it. Compressed files are not found.
     """
-    copies: list[tuple[int, Path]] = []
-    for candidate, added in _beside(path):
-        file = _opened(candidate)
-        if file is None:
+    # A file may be renamed during the search.
+    return _former(path, id, offset) or _former(path, id, offset)
+
+
+def _former(path: Path, id: FileId, offset: int) -> OpenFile | None:
+    copies: list[OpenFile] = []
+    try:
+        for file, added in _opened_beside(path):
+            if id.same_inode(file.stat) and id.begins(file, offset):
+                return file
+            # Without a byte that was read, or a name that rotation gives, there is nothing by which to know a copy.
+            if offset and added is not None and id.begins(file, offset):
+                copies.append(file)
+            else:
+                file.close()
+        copies.sort(key=_modified)
+        return copies.pop() if copies else None
+    finally:
+        for copy in copies:
+            copy.close()
+
+
+def rotated_since(path: Path, modified: int, excepted: Callable[[Path], bool]) -> OpenFile | None:
+    """The oldest of the rotated files beside `path` that were written to after this time, open; `None` if there is
+    none. Where the file that was read is gone, these came after it, and nothing of them was read.
+    """
+    oldest: OpenFile | None = None
+    for file, added in _opened_beside(path):
+        came_after = added is not None and modified < _modified(file) and not excepted(file.path)
+        if not came_after or (oldest is not None and _modified(oldest) <= _modified(file)):
+            file.close()
             continue
-        if id.same_inode(file.stat) and id.begins(file, offset):
-            return file
-        # Without a byte that was read, or a name that rotation gives, there is nothing by which to know a copy.
-        if offset and added is not None and id.begins(file, offset):
-            copies.append((file.stat.st_mtime_ns, candidate))
-        file.close()
-    return _opened(max(copies)[1]) if copies else None
+        if oldest is not None:
+            oldest.close()
+        oldest = file
+    return oldest
 
 
 def following(path: Path, file: OpenFile, excepted: Callable[[Path], bool]) -> Path | None:
@@ -91,23 +116,27 @@ def _beside(path: Path) -> Iterator[tuple[Path, _Added | None]]:
                     yield one, _added(one.name, name)
 
 
+def _opened_beside(path: Path) -> Iterator[tuple[OpenFile, _Added | None]]:
+    """As `_beside`, those files that are still there, open."""
+    for candidate, added in _beside(path):
+        with suppress(OSError):
+            yield OpenFile(candidate), added
+
+
+def _modified(file: OpenFile) -> int:
+    return file.stat.st_mtime_ns
+
+
 def _added(name: str, path: Path) -> _Added | None:
-    """`app2.log` is no name that rotation makes of `app.log`."""
+    """`app2.log` is no name that rotation makes of `app.log`. What is compressed cannot be read."""
     if name.startswith(path.name):
         added = name[len(path.name) :]
     elif name.endswith(path.suffix):
         added = name[len(path.stem) : len(name) - len(path.suffix)]
     else:
         return None
-    if not added or added[0] not in ".-_" or not (numbers := _NUMBER.findall(added)):
+    if not added or added[0] not in ".-_" or added.endswith(_COMPRESSED) or not (numbers := _NUMBER.findall(added)):
         return None
     # Dates with other numbers of digits are of another kind, as are dates and counts.
     kind = _NUMBER.sub(lambda found: "#" * (1 if len(found[0]) <= _COUNTED else len(found[0])), added)
     return _Added(kind, tuple(map(int, numbers)))
-
-
-def _opened(path: Path) -> OpenFile | None:
-    try:
-        return OpenFile(path)
-    except OSError:
-        return None

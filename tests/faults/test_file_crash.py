@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -43,6 +46,16 @@ with Reader(FileSource(sys.argv[1], checkpoint=sys.argv[2])) as reader:
         reader.acknowledge(block)
 """
 
+FOLLOWER = """
+import sys
+from connectors.contract import Reader
+from connectors.file import FileSource
+with Reader(FileSource(sys.argv[1], "lines", checkpoint=sys.argv[2], follow=True)) as reader:
+    while True:
+        for one in (block := reader.poll(20)):
+            print(one.position, one.message.value.decode(), flush=True)
+        reader.acknowledge(block[:-3])
+"""
 
 Started = Callable[..., subprocess.Popen[str]]
 
@@ -109,3 +122,58 @@ def test_a_killed_reader_gets_what_it_had_not_acknowledged_again_and_nothing_is_
     assert second == list(range(second[0], second[0] + len(second)))
     assert 0 < second[0] <= len(first), "it goes on where it had acknowledged: nothing is skipped"
     assert second[0] >= len(first) - 40, "acknowledged records came again"
+
+
+def _renamed(path: Path) -> None:
+    path.rename(f"{path}.1")
+
+
+def _copied_and_cut(path: Path) -> None:
+    shutil.copy(path, f"{path}.1")
+    os.truncate(path, 0)
+
+
+@pytest.mark.parametrize("rotated", [_renamed, _copied_and_cut])
+def test_a_reader_that_is_killed_while_its_file_is_rotated_gets_every_record_at_its_position(
+    tmp_path: Path, started: Started, rotated: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "data" / "log"
+    path.parent.mkdir()
+    written = 0
+
+    def write(count: int) -> None:
+        nonlocal written
+        with path.open("a") as file:
+            file.writelines(f"{number:06d}\n" for number in range(written, written + count))
+        written += count
+
+    def rotate() -> None:
+        for number in range(len(list(path.parent.iterdir())) - 1, 0, -1):
+            path.with_name(f"log.{number}").rename(path.with_name(f"log.{number + 1}"))
+        rotated(path)
+
+    lines: list[str] = []
+    write(50)
+    for turn in range(5):
+        reader = started(FOLLOWER, str(path), str(tmp_path / "checkpoint"))
+        assert reader.stdout is not None
+        lines.append(reader.stdout.readline())
+        write(100)
+        rotate()
+        write(10)
+        # It is killed after a few records, or at the end of what there is.
+        while turn % 2 == 0 and not lines[-1].endswith(f" {written - 1:06d}\n"):
+            lines.append(reader.stdout.readline())
+            assert lines[-1], "it has ended by itself"
+        reader.kill()
+        lines += reader.stdout.readlines()
+        reader.wait()
+        if turn < 4:
+            rotate()
+            write(70)
+            rotate()
+            write(200)
+    # The last line of a killed process may be cut short.
+    seen = [tuple(map(int, line.split())) for line in lines if re.fullmatch(r"\d+ \d{6}\n", line)]
+    assert {number for _, number in seen} == set(range(written))
+    assert all(position == number for position, number in seen)

@@ -157,8 +157,31 @@ def test_a_new_file_in_place_of_one_that_is_gone_is_read_from_its_start_and_the_
     with source.reader(follow=follow) as reader:
         assert numbers(reader.take(200)) == list(range(100, 300))
     assert "app.jsonl is another file now" in caplog.text
-    assert "was read up to byte 90, and is not found beside it" in caplog.text
+    assert "app.jsonl is read next, from its beginning" in caplog.text
+    assert "was read up to byte 90" in caplog.text
     assert "delaycompress" in caplog.text
+
+
+def test_files_that_were_rotated_after_one_that_is_compressed_now_are_read_and_older_ones_are_not(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = Source(path)
+    older = path.with_name("app.jsonl.1")
+    add(older, range(1000, 1010))
+    add(path, range(10))
+    # Time passes between two rotations.
+    os.utime(older, (1, 1))
+    os.utime(path, (2, 2))
+    source.run()
+    older.rename(path.with_name("app.jsonl.4"))
+    path.rename(path.with_name("app.jsonl.3.gz"))
+    for number, name in enumerate(("app.jsonl.2", "app.jsonl.1", "app.jsonl")):
+        add(path.with_name(name), range(10 + 10 * number, 20 + 10 * number))
+        os.utime(path.with_name(name), (3 + number, 3 + number))
+    path.with_name("app.jsonl.3.gz").write_bytes(b"compressed")
+    os.utime(path.with_name("app.jsonl.3.gz"), (2.5, 2.5))
+    assert source.run() == list(range(10, 40))
+    assert "app.jsonl.2 is read next, from its beginning" in caplog.text
 
 
 def test_a_file_that_is_written_anew_and_longer_between_two_looks_is_read_from_its_start(path: Path) -> None:
@@ -403,7 +426,7 @@ def test_a_file_system_that_is_mounted_again_under_another_number_has_the_same_f
     renamed(path)
     add(path, range(210, 500))
     assert source.run() == list(range(200, 500))
-    assert "is not found" not in caplog.text
+    assert "is not found beside it" not in caplog.text
 
 
 @pytest.mark.parametrize("pattern", ["", "*.jsonl*"])
