@@ -11,7 +11,7 @@ from connectors.measures import Measure
 from connectors.records import Header, Lane, Records
 from pipelines.data.batch import Batch
 from pipelines.data.data import RecordContext
-from pipelines.data.rowrange import RowNumbers, RowRange, row_range
+from pipelines.data.rowrange import RowRange, row_range
 from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
 
 
@@ -48,11 +48,6 @@ class RecordsOrigin:
 
     records: Records
     first: int
-
-    @classmethod
-    def of(cls, records: Records, first: int, rows: RowNumbers) -> RecordsOrigin:
-        """For codecs of earlier versions, which gave `rows` here; it is not used any more."""
-        return cls(records, first)
 
     @property
     def rows(self) -> RowRange:

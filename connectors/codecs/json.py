@@ -21,7 +21,7 @@ from pipelines.wire.jsontext import Pointer
 from pipelines.wire.plainjson import JsonForm, JsonOptions
 
 _KONDUITS: Final = ("byte_order", "nulls")
-"""Fields of the codec `konduit-json`, which was called `json` in earlier versions."""
+"""Fields of the codec `konduit-json`, which users of Konduit may expect here."""
 
 
 class JsonConfig(HasCompiledForm, WritesImages, MessageConfig):
@@ -44,7 +44,7 @@ class JsonConfig(HasCompiledForm, WritesImages, MessageConfig):
         named = [name for name in _KONDUITS if isinstance(fields, Mapping) and name in fields]
         if named:
             raise ValueError(
-                f"{named[0]} is of Konduit's form of JSON, which is called konduit-json now, and json is plain JSON: "
+                f"{named[0]} is a field of konduit-json, Konduit's form of JSON, and json is plain JSON: "
                 f"write type: konduit-json, or leave {' and '.join(named)} out"
             )
         return fields

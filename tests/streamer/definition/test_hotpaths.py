@@ -69,44 +69,19 @@ def test_connectors_and_codecs_take_the_hot_path_of_the_service() -> None:
     assert len(reports) == 6
 
 
-@built
-def test_a_file_of_before_whose_connectors_and_codecs_choose_themselves_loads_and_does_the_same(tmp_path: Path) -> None:
-    file = tmp_path / "before.yaml"
-    file.write_text("""
-hot_path: native
-source: {type: kafka, topics: in, group: g, hot_path: python}
-pipeline: [{"@type": LOGGING}]
-sink: {type: kafka, topic: out, codec: {type: protodata, hot_path: python}}
-dead_letter: {type: kafka, topic: dead, hot_path: auto}
-""")
-    with pytest.warns(FutureWarning, match="write hot_path: python once, for the whole service, beside its source"):
-        made = streamer.load(file)
-    reports = {part: path for part, (path, _) in build(made).hot_paths()}
-    assert reports == {
-        "source kafka": "python",
-        "source kafka codec": "native",
-        "sink kafka": "native",
-        "sink kafka codec": "python",
-        "sink dead_letter": "native",
-    }
-    assert "hot_path" not in made.sources[0].model_dump()
-
-
-@pytest.mark.parametrize("part", ["source: {type: kafka, topics: in, group: g", "sink: {type: kafka, topic: out"])
-def test_another_word_is_an_error_with_its_line(tmp_path: Path, part: str) -> None:
+def test_another_word_is_an_error_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "wrong.yaml"
-    other = "sink: {type: memory, topic: out}" if part.startswith("source") else "source: {type: memory, topic: in}"
-    file.write_text(f'{part}, hot_path: rust}}\n{other}\npipeline: [{{"@type": LOGGING}}]\n')
+    file.write_text("hot_path: rust\nsource: {type: memory, topic: in}\nsink: {type: memory, topic: out}\npipeline: []")
     with pytest.raises(DefinitionError, match=r"wrong\.yaml:1.*hot_path.*'auto', 'python' or 'native'"):
         streamer.load(file)
 
 
-def test_parts_without_a_compiled_form_have_no_such_key(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", ["source: {type: kafka, topics: in, group: g", "sink: {type: kafka, topic: out"])
+def test_it_is_chosen_for_the_whole_service_and_not_for_its_parts(tmp_path: Path, part: str) -> None:
     file = tmp_path / "wrong.yaml"
-    file.write_text(
-        "source: {type: memory, topic: in, hot_path: python}\nsink: {type: memory, topic: out}\npipeline: []"
-    )
-    with pytest.raises(DefinitionError, match=r"wrong\.yaml:1: source\.hot_path: no such field"):
+    other = "sink: {type: memory, topic: out}" if part.startswith("source") else "source: {type: memory, topic: in}"
+    file.write_text(f"{part}, hot_path: python}}\n{other}\npipeline: []")
+    with pytest.raises(DefinitionError, match=r"wrong\.yaml:1: (source|sink)\.hot_path: no such field"):
         streamer.load(file)
 
 

@@ -386,7 +386,7 @@ def test_contradictory_settings_are_refused_at_loading(setting: dict[str, Any], 
 
 
 def test_a_schema_file_is_found_beside_the_service_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from streamer.loading import load
+    from streamer.definition.loading import load
 
     (tmp_path / "schemas").mkdir()
     (tmp_path / "schemas" / "reading.avsc").write_text(json.dumps(READING))
