@@ -13,9 +13,8 @@ from connectors.file.checkpoint import Place
 from connectors.file.reading import Delivered, Reading, Rows
 from connectors.records import Ints
 from pipelines.errors import ConnectorError
+from pipelines.values.imageheader import SUFFIXES
 
-SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
-"""The suffixes of files that are read without a pattern."""
 RESCAN = 0.2
 """Seconds between two searches for new files."""
 

@@ -11,10 +11,12 @@ from connectors.file.sink import NO_ROOM
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
 from pipelines.errors import ConnectorError
+from pipelines.values.imageheader import sniff
 
 PLAIN = frozenset((string.ascii_letters + string.digits + "-_.,=+@ ()[]{}~#").encode())
 """Bytes that are kept in a file name; others are written as `%` and two hexadecimal digits."""
-MAGIC = ((b"\xff\xd8\xff", ".jpg"), (b"\x89PNG\r\n\x1a\n", ".png"), (b"GIF8", ".gif"), (b"BM", ".bmp"))
+SUFFIXES = {"JPEG": ".jpg", "TIFF": ".tif"}
+"""The suffixes of image files that are not the names of their formats."""
 
 
 class ImageSink(Sink):
@@ -112,7 +114,8 @@ def file_name(key: bytes, content: bytes = b"") -> str:
     name = "/".join(_part(part) for part in key.split(b"/"))
     if "." in name.rsplit("/", 1)[-1]:
         return name
-    return name + next((suffix for magic, suffix in MAGIC if content.startswith(magic)), "")
+    image_format = sniff(content)
+    return name if image_format is None else name + SUFFIXES.get(image_format, f".{image_format.lower()}")
 
 
 def _part(part: bytes) -> str:

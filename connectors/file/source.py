@@ -14,13 +14,14 @@ import numpy as np
 from connectors.file.checkpoint import Checkpoint
 from connectors.file.framing import MAX_RECORD, Framing, framing
 from connectors.file.identity import Inode, inode_of
-from connectors.file.imagefolder import SUFFIXES, ImageFolder
+from connectors.file.imagefolder import ImageFolder
 from connectors.file.reading import Reading, Rows
 from connectors.file.recordfile import RecordFile, Unfinished
 from connectors.file.unread import unread
 from connectors.records import Ints, Lane, Records, Span
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceEnded
 from pipelines.errors import ConnectorError
+from pipelines.values.imageheader import SUFFIXES
 
 LOOK = 0.05
 """Seconds between two checks of files that are followed."""

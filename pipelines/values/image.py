@@ -12,7 +12,7 @@ import numpy as np
 from pipelines.errors import DataError, MissingPackageError, WrongTypeError
 from pipelines.values.conversion.formats import ImageFormat
 from pipelines.values.frames import Part, Plane, frame_planes
-from pipelines.values.imageheader import Header, read_header, sniff
+from pipelines.values.imageheader import FORMATS, Header, read_header, sniff
 from pipelines.values.orientation import LYING, UPRIGHT, orientation, turned
 from pipelines.values.pixels import Pixels, as_pixels, check_size, decode, encode, gray_of, merged, resized, split
 
@@ -25,9 +25,10 @@ T = TypeVar("T")
 class Image:
     """One picture: the bytes of an image file, an array of pixels, or an object that another library made.
 
-    `Image(source)` takes the bytes of a PNG, JPEG, BMP or GIF file, a path to one, or a uint8 array in the order
-    height, width, channels: blue, green, red; or gray with one channel or none. Alpha is dropped. Bytes are decoded
-    only when pixels or size are needed; the format is found by the content, not by a label. It also takes a Pillow
+    `Image(source)` takes the bytes of a PNG, JPEG, BMP, GIF, WebP, TIFF, PGM or PPM file, a path to one, or a uint8
+    array in the order height, width, channels: blue, green, red; or gray with one channel or none. Alpha is dropped.
+    Bytes are decoded only when pixels or size are needed; the format is found by the content, not by a label. Of a TIFF
+    file with several pages it is the first; an animated WebP is refused. It also takes a Pillow
     image, a PyAV video frame, and the forms of plug-ins (`pipelines.values.conversion.convert`): those are kept, and
     converted when another form is first needed; a PNG made of a Pillow image has its alpha. The picture does not
     change: arrays that it gives are read-only, and an array that it was made of must not be written to later.
@@ -72,7 +73,7 @@ class Image:
         """The image in the file at `path`. `OSError` if it cannot be read, `DataError` if it is no image."""
         image = cls(Path(path))
         if image.format is None:
-            raise DataError(f"{path} is no PNG, JPEG, BMP or GIF file")
+            raise DataError(f"{path} is no {FORMATS} file")
         return image
 
     @property
@@ -82,7 +83,10 @@ class Image:
 
     @property
     def format(self) -> str | None:
-        """`"PNG"`, `"JPEG"`, `"BMP"` or `"GIF"` by the content of `encoded`; `None` if there is none of these."""
+        """`"PNG"`, `"JPEG"`, `"BMP"`, `"GIF"`, `"WEBP"`, `"TIFF"`, `"PGM"` or `"PPM"` by the content of `encoded`.
+
+        `None` if it is none of these.
+        """
         return None if self._encoded is None else sniff(self._encoded)
 
     @property
@@ -169,7 +173,7 @@ class Image:
 
     @property
     def wire_format(self) -> str:
-        """The format of `to_wire`: `"PNG"`, `"JPEG"`, `"BMP"` or `"GIF"`; PNG for bytes that are none of these."""
+        """The format of `to_wire` by its content, as `format`; PNG for bytes of none that is known."""
         return self.format or "PNG"
 
     def __eq__(self, other: object) -> bool:

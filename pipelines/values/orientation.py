@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+
+from pipelines.values.imageheader import TIFF
 
 UPRIGHT: Final = 1
 """The orientation of an image that is shown as it is stored."""
@@ -23,6 +26,8 @@ _TURNS: Final[Mapping[int, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]]] = {
     8: lambda pixels: pixels[:, ::-1].swapaxes(0, 1),
 }
 _ORIENTATION: Final = 0x0112
+_EXTRA_SAMPLES: Final = 338
+_MULTIPLIED: Final = 1
 _SHORT: Final = 3
 
 
@@ -41,6 +46,21 @@ def turned(pixels: npt.NDArray[Any], number: int) -> npt.NDArray[Any]:
     return pixels if turn is None else np.ascontiguousarray(turn(pixels))
 
 
+def as_stored(tiff: bytes) -> bytes:
+    """A TIFF file of which OpenCV gives the pixels that are stored.
+
+    It turns what is to be turned, whatever it is told, and darkens colours by their alpha. So the file says that it
+    is upright, and that its colours have been multiplied by their alpha.
+    """
+    found = bytearray(tiff)
+    for tag, value in ((_ORIENTATION, UPRIGHT), (_EXTRA_SAMPLES, _MULTIPLIED)):
+        with contextlib.suppress(struct.error):
+            place = _place(tiff, tag)
+            if place is not None:
+                struct.pack_into(_short(tiff), found, place, value)
+    return bytes(found)
+
+
 def _exif(encoded: bytes) -> bytes:
     """The EXIF data of a file, which have the form of a TIFF file; empty if there are none."""
     if encoded.startswith(b"\xff\xd8"):
@@ -49,7 +69,7 @@ def _exif(encoded: bytes) -> bytes:
         return _of_chunks(encoded, 8, ">I4s", b"eXIf", behind=4)
     if encoded.startswith(b"RIFF") and encoded[8:12] == b"WEBP":
         return _of_chunks(encoded, 12, "<4sI", b"EXIF", behind=0)
-    return encoded if encoded.startswith((b"II*\0", b"MM\0*")) else b""
+    return encoded if encoded.startswith(TIFF) else b""
 
 
 def _of_jpeg(encoded: bytes) -> bytes:
@@ -84,13 +104,21 @@ def _of_chunks(encoded: bytes, position: int, head: str, wanted: bytes, behind: 
 
 
 def _tag(exif: bytes) -> int:
-    if not exif.startswith((b"II*\0", b"MM\0*")):
-        return UPRIGHT
-    order = "<" if exif.startswith(b"II") else ">"
-    (directory,) = struct.unpack_from(f"{order}I", exif, 4)
-    (count,) = struct.unpack_from(f"{order}H", exif, directory)
-    for entry in range(count):
-        tag, kind, _, value = struct.unpack_from(f"{order}HHIH", exif, directory + 2 + 12 * entry)
-        if tag == _ORIENTATION and kind == _SHORT:
-            return int(value)
-    return UPRIGHT
+    place = _place(exif, _ORIENTATION) if exif.startswith(TIFF) else None
+    return UPRIGHT if place is None else int(struct.unpack_from(_short(exif), exif, place)[0])
+
+
+def _place(tiff: bytes, wanted: int) -> int | None:
+    """Where EXIF data or a TIFF file have the number of this tag, an integer of 16 bits."""
+    order = "<" if tiff.startswith(b"II") else ">"
+    (directory,) = struct.unpack_from(f"{order}I", tiff, 4)
+    (count,) = struct.unpack_from(f"{order}H", tiff, directory)
+    for entry in range(directory + 2, directory + 2 + 12 * count, 12):
+        tag, kind = struct.unpack_from(f"{order}HH", tiff, entry)
+        if tag == wanted and kind == _SHORT:
+            return entry + 8
+    return None
+
+
+def _short(tiff: bytes) -> str:
+    return "<H" if tiff.startswith(b"II") else ">H"

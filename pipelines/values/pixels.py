@@ -11,12 +11,15 @@ import numpy.typing as npt
 from pipelines.errors import DataError, MissingPackageError, WrongTypeError
 from pipelines.values.conversion.formats import Channels, ImageFormat
 from pipelines.values.imageheader import Header, check_png_chunks, sniff
+from pipelines.values.orientation import as_stored
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 """Height, width, channels: blue, green, red; or gray with one channel."""
 
 EXTENSIONS = {"png": ".png", "jpeg": ".jpg", "bmp": ".bmp", "gif": ".gif"}
-"""The forms of image files, with their extensions for OpenCV."""
+"""The forms of image files that are written, with their extensions for OpenCV."""
+READ_ONLY = ("webp", "tiff", "pgm", "ppm")
+"""The forms of image files that are read only."""
 
 
 def as_pixels(array: npt.NDArray[Any]) -> Pixels:
@@ -155,6 +158,8 @@ def _check(encoded: bytes, header: Header, max_pixels: int) -> None:
 
 def _read(encoded: bytes, flag: int) -> npt.NDArray[Any]:
     cv2 = _opencv()
+    if sniff(encoded) == "TIFF":
+        encoded = as_stored(encoded)
     try:
         read = cv2.imdecode(np.frombuffer(encoded, np.uint8), flag | cv2.IMREAD_IGNORE_ORIENTATION)
     except cv2.error as error:

@@ -20,6 +20,7 @@ from pipelines.errors import DataError, MissingPackageError, WireError
 from pipelines.values.buffer import ByteBuffer
 from pipelines.values.geometry import BoundingBox, Point
 from pipelines.values.image import Image
+from pipelines.values.imageheader import FORMATS
 from pipelines.values.native import native
 from pipelines.values.ndarray import Array, ByteOrder, NDArrayType, array_type, from_buffer, to_buffer
 from pipelines.values.valuetype import ValueType, type_of
@@ -349,10 +350,13 @@ def _is_configured_point(plain: Mapping[Any, Any]) -> bool:
     )
 
 
+_IMAGE_FORMATS = frozenset({"PNG", "JPEG", "JPG", "BMP", "GIF", "WEBP", "TIFF", "PGM", "PPM"})
+
+
 def _image(plain: Mapping[str, Any]) -> Image:
     label = plain.get("@ImageFormat", "PNG")
-    if not isinstance(label, str) or label.upper() not in {"PNG", "JPEG", "JPG", "BMP", "GIF"}:
-        raise WireError(f"@ImageFormat is {label!r}; it can be PNG, JPEG, BMP or GIF")
+    if not isinstance(label, str) or label.upper() not in _IMAGE_FORMATS:
+        raise WireError(f"@ImageFormat is {label!r}; it can be {FORMATS}")
     # The content decides, not the label: peers send other formats labelled PNG.
     return Image(_bytes(plain["@ImageData"], "@ImageData"))
 

@@ -19,13 +19,14 @@ from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.errors import ConnectorError, DefinitionError
 from pipelines.values import Image
+from pipelines.values.imageheader import FORMATS, SUFFIXES
 from streamer.routing.template import Template, template
 
 ENDINGS: Final = {
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
     **dict.fromkeys((".pb", ".bin", ".protodata", ".delimited"), "protodata"),
     **dict.fromkeys((".txt", ".log", ".csv"), "lines"),
-    **dict.fromkeys((".png", ".jpg", ".jpeg", ".bmp", ".gif"), "image"),
+    **dict.fromkeys(SUFFIXES, "image"),
 }
 """Formats of files by their endings, in lower case."""
 
@@ -173,7 +174,7 @@ def _image(file: Path) -> Batch:
     content = _content(file)
     image = Image(content)
     if image.format is None:
-        raise typer.BadParameter(f"{file}: is no PNG, JPEG, BMP or GIF file")
+        raise typer.BadParameter(f"{file}: is no {FORMATS} file")
     return Batch.of([Data({"image": image})])
 
 

@@ -14,6 +14,7 @@ from pipelines.definitions.documents import Document, parse_documents, read_docu
 from pipelines.definitions.validation import definition_error
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.values import Image
+from pipelines.values.imageheader import SUFFIXES
 from pipelines.wire.json import value_from_plain
 from streamer.definition.settings import Settings
 from streamer.testing.registries import Schema
@@ -23,7 +24,6 @@ FOLDER: Final = "cases"
 FILE: Final = "@file"
 """`{"@file": "a.png"}` stands for the content of the file: a picture, or the array of a `.npy` file."""
 
-PICTURES: Final = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif"})
 WRITTEN: Final = frozenset({".yaml", ".yml", ".json", ".jsonl", ".ndjson"})
 
 
@@ -125,7 +125,7 @@ def _in(place: Path) -> Iterator[Case]:
             if file.suffix.lower() in WRITTEN:
                 yield from _written(file)
         return
-    if place.suffix.lower() in PICTURES:
+    if place.suffix.lower() in SUFFIXES:
         yield Case(name=place.stem, input={"image": {FILE: place.name}}, folder=place.parent)
         return
     yield from _written(place)
@@ -156,8 +156,8 @@ def _lines(file: Path) -> list[Document]:
 
 
 def _content(file: Path) -> Any:
-    if file.suffix.lower() in PICTURES:
+    if file.suffix.lower() in SUFFIXES:
         return Image(file.read_bytes())
     if file.suffix.lower() == ".npy":
         return np.load(file, allow_pickle=False)
-    raise DefinitionError(f"{file}: a picture ({', '.join(sorted(PICTURES))}) or a .npy file is needed")
+    raise DefinitionError(f"{file}: a picture ({', '.join(sorted(SUFFIXES))}) or a .npy file is needed")

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import PIL.Image
 
+import streamer
 from pipelines import Image
 
 SERVICE = """
@@ -41,3 +43,14 @@ def test_the_dead_letter_of_a_file_that_is_no_picture_is_told_by_its_name(tmp_pa
     assert letter["at"] == "photos[0]@1 (trip/2.jpg)"
     assert (tmp_path / "dead" / "trip" / "2.jpg").read_bytes() == b"no picture"
     assert (tmp_path / "small" / "1.png").exists()
+
+
+def test_a_folder_of_webp_tiff_and_ppm_is_read_picture_by_picture_under_their_names(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    for name, kind in (("a.webp", "WEBP"), ("b.tif", "TIFF"), ("c.ppm", "PPM")):
+        PIL.Image.new("RGB", (16, 12), (200, 100, 50)).save(tmp_path / "photos" / name, kind)
+    (tmp_path / "service.yaml").write_text(SERVICE)
+    streamer.load(tmp_path / "service.yaml").run()
+    written = [Image.open(tmp_path / "small" / name) for name in ("a.webp", "b.tif", "c.ppm")]
+    assert [(one.width, one.height) for one in written] == [(8, 6)] * 3
+    assert all(abs(one.get_as("numpy").astype(int) - (50, 100, 200)).max() < 6 for one in written)

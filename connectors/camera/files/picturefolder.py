@@ -6,18 +6,15 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from connectors.camera.address import Address
 from connectors.camera.errors import VideoError, reason
 from connectors.camera.upright import Upright
 from connectors.camera.video import Opening, Picture, Video, check_size, decoder_options, pyav
 from connectors.camera.web.recording import RATE
+from pipelines.values.imageheader import SUFFIXES
 
 _log = logging.getLogger(__name__)
-
-SUFFIXES: Final = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
-"""The suffixes of pictures' files."""
 
 
 def pictures(folder: Path) -> list[Path]:

@@ -19,7 +19,7 @@ from pipelines.values import Image, type_of
 
 
 class ImageConfig(CodecConfig):
-    """Payloads that are JPEG, PNG, BMP or GIF files. They are decoded only when a step asks for the pixels."""
+    """Payloads that are image files (PNG, JPEG, BMP, GIF, WebP, TIFF, PGM, PPM), decoded when a step needs pixels."""
 
     requires: ClassVar[Requires] = Package("cv2", "image")
 

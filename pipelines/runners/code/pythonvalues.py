@@ -12,6 +12,7 @@ from pipelines.data.data import Data
 from pipelines.errors import DataError, DefinitionError, StreamerError, WrongTypeError
 from pipelines.steps.code.python import PythonIO
 from pipelines.values import BoundingBox, ByteBuffer, Image, Point, TypedList, ValueType, type_of
+from pipelines.values.imageheader import FORMATS
 from pipelines.values.native import native
 
 Convert = Callable[[Any], Any]
@@ -196,7 +197,7 @@ def _bytes(value: Any) -> bytes:
 def _image(value: Any) -> Image:
     image = Image(_bytes(value))
     if image.format is None:
-        raise DataError("the bytes are no PNG, JPEG, BMP or GIF file")
+        raise DataError(f"the bytes are no {FORMATS} file")
     return image
 
 

@@ -27,6 +27,7 @@ from pipelines.values.frames import frame_of, frame_pixels, frame_size
 from pipelines.values.imageheader import read_header, sniff
 from pipelines.values.pixels import (
     EXTENSIONS,
+    READ_ONLY,
     Pixels,
     as_pixels,
     decode,
@@ -56,7 +57,7 @@ def builtin_converters() -> list[Converter]:
         for target, write in _FROM_PIXELS.items()
         if source != target
     }
-    for form in EXTENSIONS:
+    for form in (*EXTENSIONS, *READ_ONLY):
         pairs[form, "numpy"] = _array_of_file
         pairs[form, "pil"] = lambda encoded, _: read_pillow(encoded, read_header(encoded), _max_pixels())
     pairs["png", "png"] = lambda encoded, wanted: recoded(encoded, read_header(encoded), _max_pixels(), wanted)
@@ -139,7 +140,7 @@ FACTORIES = (
 
 _TO_PIXELS: dict[str, Callable[[Any], Pixels]] = {
     "numpy": as_pixels,
-    **dict.fromkeys(EXTENSIONS, _pixels_of_file),
+    **dict.fromkeys((*EXTENSIONS, *READ_ONLY), _pixels_of_file),
     "pil": _pixels_of_pillow,
     "frame": _pixels_of_frame,
 }

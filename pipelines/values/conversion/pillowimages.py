@@ -72,7 +72,7 @@ def read_pillow(encoded: bytes, header: Header, max_pixels: int) -> Any:
     if name == "PNG":
         check_png_chunks(encoded)
     try:
-        image = pillow.open(io.BytesIO(encoded), formats=[name])
+        image = pillow.open(io.BytesIO(encoded), formats=["PPM" if name == "PGM" else name])
         image.load()
     # Pillow lets the exceptions of its decoders through.
     except (OSError, SyntaxError, ValueError, EOFError, pillow.DecompressionBombError) as error:

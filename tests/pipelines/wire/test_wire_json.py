@@ -119,7 +119,7 @@ def test_a_list_of_strings_with_a_number_is_still_refused() -> None:
         ('{"k":{"@NDArrayType":"UTF8","@NDArrayShape":[1],"@NDArrayDataBase64":"AAAA"}}', "list of strings"),
         ('{"k":{"@NDArrayType":3,"@NDArrayShape":[1],"@NDArrayDataBase64":"AAAA"}}', "3 is no element type"),
         ('{"k":{"@ImageData":3}}', "@ImageData must be a string"),
-        ('{"k":{"@ImageFormat":"TIFF","@ImageData":""}}', "'TIFF'"),
+        ('{"k":{"@ImageFormat":"HEIC","@ImageData":""}}', "'HEIC'"),
         ('{"k":{"@cx":1,"@cy":1,"@h":1}}', "without @w"),
         ('{"k":{"@cy":1,"@h":1,"@w":1}}', "without @cx"),
         ('{"k":{"@x1":1,"@x2":1,"@y1":"1","@y2":1}}', "@y1 must be a number, not a string"),
