@@ -31,7 +31,8 @@ class FrameConfig(CodecConfig):
 
     def build(self) -> FrameCodec:
         """The codec."""
-        return FrameCodec(ImageConfig(key=self.key))
+        # Files are dead letters of pictures, for which the source had its own limit.
+        return FrameCodec(ImageConfig(key=self.key, max_pixels=Image.max_pixels))
 
 
 class FrameCodec(ImageFile):

@@ -27,8 +27,8 @@ class ImageConfig(CodecConfig):
     """The type of codec."""
     key: Key = "image"
     """The key of the image. If a result has only one value, that is written whatever its key."""
-    max_pixels: Annotated[int, Field(gt=0)] = Image.max_pixels
-    """The largest image that is accepted, width times height: a small file can claim a huge picture."""
+    max_pixels: Annotated[int, Field(gt=0)] = 40_000_000
+    """The largest image that is accepted, width times height: a small file can claim a huge picture, and decoding it takes a second and 300 MB for 100 million pixels. More than that are not decoded."""  # noqa: E501
     upright: bool = True
     """Whether images are turned and mirrored as their files say they are shown (the orientation in EXIF data, as phones write it); else pixels are taken as they are stored. The file itself goes on as it came."""  # noqa: E501
     format: Literal["jpeg", "png", "bmp"] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -465,3 +466,12 @@ def test_a_missing_value_is_not_written_by_protodata() -> None:
 
 def test_raw_columns_are_typed_as_bytes() -> None:
     assert decoded(codec_of("raw"), [b"a", b"b"]).batch["bytes"].type is ValueType.BYTES
+
+
+def test_a_picture_of_more_than_40_million_pixels_is_refused_unless_the_codec_allows_it() -> None:
+    claims = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBB", 13, b"IHDR", 8000, 5001, 8, 2, 0, 0, 0) + bytes(8)
+    found = decoded(codec_of("image"), [claims])
+    assert "8000 x 5001 pixels, more than 40000000; raise max_pixels of the codec" in str(found.failed[0])
+    assert not decoded(codec_of({"type": "image", "max_pixels": 50_000_000}), [claims]).failed
+    # The source of the pictures had its own limit.
+    assert not decoded(codec_of("frame"), [claims]).failed
