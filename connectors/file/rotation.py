@@ -16,6 +16,7 @@ from pathlib import Path
 from connectors.file.identity import FileId, OpenFile
 
 _NUMBER = re.compile(r"\d+")
+_SEPARATORS = (".", "-", "_")
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".lzo", ".Z", ".zip")
 _COUNTED = 3
 """Digits of a number that counts rotations, at most; a number with more is a date."""
@@ -108,12 +109,16 @@ class _Added:
 
 
 def _beside(path: Path) -> Iterator[tuple[Path, _Added | None]]:
-    """The other files whose names begin as its own, each with what rotation added to the name, if it can have."""
-    for name in {path, path.resolve()}:
+    """The other files whose names are made from its own, each with what rotation added, if rotation can have done so.
+
+    Files of other names are none of ours to read, whatever a checkpoint says.
+    """
+    for name in [path, path.resolve()] if path.is_symlink() else [path]:
         with suppress(OSError):
             for one in name.parent.iterdir():
-                if one.name.startswith(name.stem) and one.name != name.name and one.is_file():
-                    yield one, _added(one.name, name)
+                added = _addition(one.name, name)
+                if added and one.is_file():
+                    yield one, _by_rotation(added)
 
 
 def _opened_beside(path: Path) -> Iterator[tuple[OpenFile, _Added | None]]:
@@ -127,15 +132,22 @@ def _modified(file: OpenFile) -> int:
     return file.stat.st_mtime_ns
 
 
-def _added(name: str, path: Path) -> _Added | None:
-    """`app2.log` is no name that rotation makes of `app.log`. What is compressed cannot be read."""
+def _addition(name: str, path: Path) -> str:
+    """What stands behind the name of `path`, or between it and its ending: `-old` in `app-old.log`. Nothing in the name
+    itself, and in others: `app2.log` is no name of `app.log`.
+    """
     if name.startswith(path.name):
-        added = name[len(path.name) :]
-    elif name.endswith(path.suffix):
+        return name[len(path.name) :]
+    if name.startswith(path.stem) and name.endswith(path.suffix):
         added = name[len(path.stem) : len(name) - len(path.suffix)]
-    else:
-        return None
-    if not added or added[0] not in ".-_" or added.endswith(_COMPRESSED) or not (numbers := _NUMBER.findall(added)):
+        return added if added[:1] in _SEPARATORS else ""
+    return ""
+
+
+def _by_rotation(added: str) -> _Added | None:
+    """Without a number it is by hand, and what is compressed cannot be read."""
+    numbers = _NUMBER.findall(added)
+    if added[0] not in _SEPARATORS or added.endswith(_COMPRESSED) or not numbers:
         return None
     # Dates with other numbers of digits are of another kind, as are dates and counts.
     kind = _NUMBER.sub(lambda found: "#" * (1 if len(found[0]) <= _COUNTED else len(found[0])), added)

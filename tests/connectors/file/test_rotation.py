@@ -429,10 +429,11 @@ def test_a_file_system_that_is_mounted_again_under_another_number_has_the_same_f
     assert "is not found beside it" not in caplog.text
 
 
-@pytest.mark.parametrize("pattern", ["", "*.jsonl*"])
-def test_a_file_that_is_renamed_within_a_folder_that_is_read_is_not_read_again(path: Path, pattern: str) -> None:
+@pytest.mark.parametrize("read", ["data", "data/*.jsonl*", "link"])
+def test_a_file_that_is_renamed_within_a_folder_that_is_read_is_not_read_again(path: Path, read: str) -> None:
     source = Source(path)
-    source.path = path.parent / pattern
+    source.path = path.parent.parent / read
+    (path.parent.parent / "link").symlink_to(path.parent)
     add(path, range(200))
     assert source.run() == list(range(200))
     for turn in range(3):
@@ -476,6 +477,17 @@ def test_a_file_whose_first_record_is_all_that_two_files_share_is_read_from_ther
     path.write_bytes(b"")
     add(path, range(10))
     assert source.run() == list(range(1, 10))
+
+
+@pytest.mark.parametrize(("name", "is_its_own"), [("app.jsonl.old", True), ("app-old.jsonl", True), ("apple", False)])
+def test_a_file_is_looked_for_only_under_names_made_from_its_own(path: Path, name: str, is_its_own: bool) -> None:
+    source = Source(path)
+    add(path, range(10))
+    with source.reader() as reader:
+        reader.take(1)
+    path.rename(path.with_name(name))
+    add(path, range(100, 110))
+    assert source.run() == [*(range(10) if is_its_own else ()), *range(100, 110)]
 
 
 def test_a_damaged_identity_in_a_checkpoint_is_an_error_that_names_it(path: Path) -> None:
