@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
@@ -24,6 +26,8 @@ from pipelines.values import ValueType, type_of
 
 Array = npt.NDArray[Any]
 
+_log = logging.getLogger(__name__)
+
 
 class Combiner(Protocol):
     """An open combine function: makes one batch of several whose rows belong together one by one."""
@@ -43,7 +47,7 @@ class CombineJunction(Junction):
 
     @classmethod
     def of(cls, step: AlignedCombine, name: str, inputs: tuple[str, ...], context: OpenContext) -> CombineJunction:
-        return cls(name, inputs, step.combiner(context))
+        return cls(name, inputs, step.combiner(replace(context, step=context.named(name))))
 
     @property
     def opens_images(self) -> bool:
@@ -84,31 +88,56 @@ class CombineJunction(Junction):
 
 
 class EnsembleCombiner:
-    """Weighted averages."""
+    """Weighted averages. Without `fieldNames`, numbers that an input lacks stay as they are, which is logged once a key."""
 
     def __init__(self, function: Ensemble, context: OpenContext) -> None:
         self._weights = function.weights
         self._keys = function.field_names
+        self._name = context.step
+        self._told: set[str] = set()
 
     def __call__(self, inputs: Sequence[Batch]) -> Batch:
         weights = self._weights or (1.0,) * len(inputs)
         first = inputs[0]
         averaged: dict[str, Column] = {}
         failures: dict[int, Exception] = {}
-        keys = self._keys or [key for key in first.keys() if all(key in batch for batch in inputs)]  # noqa: SIM118
+        keys = self._keys or self._common(inputs)
         for key in keys:
             for batch in inputs:
                 if key not in batch:
                     raise ValueNotFoundError(f'Value not found for key "{key}" in every input')
             own = first.column(key)
             if isinstance(own, SparseColumn) and self._keys is None:
-                averaged[key] = _rare_average(key, own, inputs, weights, failures)
+                averaged[key] = _rare_average(key, own, inputs, weights, failures, self._left)
                 continue
             columns = [batch[key] for batch in inputs]
-            averaged[key] = _average(key, columns, weights, failures, chosen=self._keys is not None)
+            averaged[key] = _average(key, columns, weights, failures, None if self._keys is not None else self._left)
         if failures:
             raise RowsFailed(failures)
         return first.with_columns(averaged)
+
+    def _common(self, inputs: Sequence[Batch]) -> list[str]:
+        """The keys that all inputs have."""
+        found = []
+        for key in dict.fromkeys(key for batch in inputs for key in batch.columns):
+            there = [batch for batch in inputs if key in batch]
+            if len(there) == len(inputs):
+                found.append(key)
+            elif any(_holds_averaged(batch.column(key)) for batch in there):
+                self._left(key)
+        return found
+
+    def _left(self, key: str) -> None:
+        """Numbers under this key were not averaged."""
+        if key in self._told:
+            return
+        self._told.add(key)
+        _log.warning(
+            '%s: "%s" is not averaged where an input lacks it or has no number there: results have what the first '
+            "input has; name the keys to average in fieldNames, and such a record fails",
+            self._name,
+            key,
+        )
 
 
 class ArgMaxCombiner:
@@ -168,20 +197,30 @@ class FunctionCombiner:
 
 
 def _rare_average(
-    key: str, own: SparseColumn, inputs: Sequence[Batch], weights: Sequence[float], failures: dict[int, Exception]
+    key: str,
+    own: SparseColumn,
+    inputs: Sequence[Batch],
+    weights: Sequence[float],
+    failures: dict[int, Exception],
+    left: Callable[[str], None],
 ) -> Column:
     # Rows in which the first input has no value get none.
     rows = np.array(own.rows, np.int64)
     wrong: dict[int, Exception] = {}
     columns = [batch.column(key).take(rows).decoded() for batch in inputs]
-    found = _average(key, columns, weights, wrong, chosen=False)
+    found = _average(key, columns, weights, wrong, left)
     failures.update({own.rows[place]: error for place, error in wrong.items()})
     return SparseColumn(len(own), own.rows, found)
 
 
 def _average(
-    key: str, columns: Sequence[Column], weights: Sequence[float], failures: dict[int, Exception], *, chosen: bool
+    key: str,
+    columns: Sequence[Column],
+    weights: Sequence[float],
+    failures: dict[int, Exception],
+    left: Callable[[str], None] | None,
 ) -> Column:
+    """The averages of each row; `left` is called for a key of which a row keeps the first value, `None`: it fails."""
     first = columns[0]
     arrays = [column.array for column in columns if _averages_whole(column, first)]
     if len(arrays) == len(columns):
@@ -190,11 +229,17 @@ def _average(
     values: list[Any] = []
     for row, given in enumerate(zip(*(column.values() for column in columns), strict=True)):
         try:
-            values.append(_average_of(key, given, weights, chosen=chosen))
+            values.append(_average_of(key, given, weights, left))
         except DataError as error:
             failures.setdefault(row, error)
             values.append(MISSING)
     return Column.of(values)
+
+
+def _holds_averaged(column: Column) -> bool:
+    if isinstance(column, DenseColumn) and column.type is ValueType.NDARRAY:
+        return column.storage.dtype.kind in "iuf"
+    return column.type in (ValueType.DOUBLE, ValueType.NDARRAY)
 
 
 def _averages_whole(column: Column, first: Column) -> TypeGuard[DenseColumn]:
@@ -209,14 +254,17 @@ def _averages_whole(column: Column, first: Column) -> TypeGuard[DenseColumn]:
     )
 
 
-def _average_of(key: str, given: Sequence[Any], weights: Sequence[float], *, chosen: bool) -> Any:
+def _average_of(key: str, given: Sequence[Any], weights: Sequence[float], left: Callable[[str], None] | None) -> Any:
+    chosen = left is None
     # An INT64 may be a class index, which has no average: it is averaged if its key is named, or beside a DOUBLE.
     integers = chosen or float in {value.__class__ for value in given}
     for value in given:
         if value is MISSING and chosen:
             raise ValueNotFoundError(f'Value not found for key "{key}" in every input')
         if value is MISSING or not _averages(value, integers=integers):
-            if not chosen:
+            if left is not None:
+                if any(one is not MISSING and _averages(one, integers=False) for one in given):
+                    left(key)
                 return given[0]
             kind = value.dtype if isinstance(value, np.ndarray) else type_of(value).name
             raise WrongTypeError(f'"{key}" is {kind}; numbers and arrays of numbers can be averaged')

@@ -119,6 +119,41 @@ def test_a_value_that_cannot_be_averaged_fails_its_record(given: dict[str, Any],
     assert found[1]["v"] == 2.0
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"a": {"score": 0.2}, "b": {"scor": 0.8}}] * 3,
+        [{"a": {"score": np.ones(2)}, "b": {"scor": np.ones(2)}}],
+        [{"a": {"score": 0.2}, "b": {"score": "0.8"}}, {"a": {"score": 0.2}, "b": {"score": 0.8}}],
+        [{"a": {"score": 0.2}, "b": {"score": 0.4}}, {"a": {"score": 0.2}, "b": {}}],
+        [{"a": {}, "b": {"score": 0.4}}],
+    ],
+)
+def test_numbers_that_an_ensemble_leaves_as_they_are_are_logged_once_a_key(
+    rows: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    def branch(name: str) -> Callable[[Data], Data]:
+        return lambda data: Data(data[name])
+
+    with combined(Ensemble(), branch("a"), branch("b")).open() as executor:
+        executor.run_many([Data({key: Data(value) for key, value in row.items()}) for row in rows])
+    told = [one.getMessage() for one in caplog.records if '"score" is not averaged' in one.getMessage()]
+    assert len(told) == 1
+    assert told[0].startswith("best: ")
+    assert "fieldNames" in told[0]
+
+
+def test_an_ensemble_that_averages_all_numbers_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    given: list[dict[str, Any]] = [
+        {"a": 1.0, "b": 3.0},
+        {"a": np.ones(2), "b": np.ones(2)},
+        {"a": 1, "b": 2},
+        {"a": "x", "b": "y"},
+    ]
+    run(combined(Ensemble(), *keys("a", "b")), *given)
+    assert caplog.records == []
+
+
 def test_a_key_that_an_input_lacks_cannot_be_averaged() -> None:
     (found,) = run(combined(Ensemble(field_names=["w"]), *keys("a", "b")), {"a": 1.0, "b": 1.0})
     assert str(found) == 'best: ValueNotFoundError: Value not found for key "w" in every input'
