@@ -88,7 +88,7 @@ class CombineJunction(Junction):
 
 
 class EnsembleCombiner:
-    """Weighted averages. Without `fieldNames`, numbers that an input lacks stay as they are, which is logged once a key."""
+    """Weighted averages. Without `fieldNames`, numbers that an input lacks stay as they are: a warning is logged."""
 
     def __init__(self, function: Ensemble, context: OpenContext) -> None:
         self._weights = function.weights
