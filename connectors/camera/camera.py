@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Condition
 from typing import TYPE_CHECKING, Final
 
@@ -107,6 +107,7 @@ class Camera:
         # used again after a restart.
         self._number = int(time.time() * 1000) if self.live else 0
         self._backoff = Backoff(_LEAST_WAIT, _MOST_WAIT)
+        self._opening = settings.opening
         self._place: Place | None = None
         self._taker: _Taker | None = None
         self._in_vain = 0
@@ -212,13 +213,15 @@ class Camera:
         self._stop.wait(seconds)
 
     def _read_to_the_end(self) -> None:
-        video = open_video(self.address, self.settings.opening, self.footage, self._place)
+        video = open_video(self.address, self._opening, self.footage, self._place)
         try:
             self._know(video)
             if not self._stop.is_set():
                 self._read(video)
         finally:
             self._place = video.place
+            # To find it out again would take as long again.
+            self._opening = replace(self._opening, format=self._opening.format or video.format)
             video.close()
         self._place = None
 

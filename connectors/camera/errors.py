@@ -10,9 +10,17 @@ from typing import Final
 from connectors.camera.address import Address, Kind
 from pipelines.errors import ConnectorError
 
+PAGE: Final = (
+    "the URL gives a web page, not a video: is it the login page, or the page that shows the video? The manual of the "
+    "camera names the URL of the stream"
+)
+
 
 class VideoError(ConnectorError):
     """The stream gives no pictures. The text says why, and holds neither URL nor login."""
+
+    may_be_explained = False
+    """Whether libav could make nothing of an answer, so that another look at it may say why."""
 
 
 class SilentError(VideoError):
@@ -29,6 +37,15 @@ class RefusedError(VideoError):
 
 def reason(error: Exception, address: Address, seconds: float, awaited: str) -> VideoError:
     """The error of libav in words. The error itself may not be shown: its text holds the URL with the login."""
+    import av
+
+    found = _in_words(error, address, seconds, awaited)
+    vague = isinstance(error, (av.error.ExitError, av.error.InvalidDataError))
+    found.may_be_explained = vague or getattr(error, "errno", None) == errno.EIO
+    return found
+
+
+def _in_words(error: Exception, address: Address, seconds: float, awaited: str) -> VideoError:
     import av
 
     if isinstance(error, av.error.ExitError) and address.is_sent_here:

@@ -10,12 +10,13 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from connectors.camera.address import Address, Kind
-from connectors.camera.errors import SilentError, VideoError, reason
+from connectors.camera.errors import PAGE, SilentError, VideoError, reason
 from connectors.camera.upright import Upright
+from connectors.camera.web.look import Answer, look
 from connectors.camera.web.recording import RATE, Place, Reading, has_end, is_playlist
 from pipelines.errors import MissingPackageError, nearest
 
@@ -89,6 +90,8 @@ class Video(ABC):
     """Whether pictures come at their own time. It is known once the stream is open: what the network sends may be a
     recording."""
 
+    format: str | None = None
+    """The name of the format, where libav had to be told it."""
     polled: bool = False
     """Whether each picture is asked for when it is wanted, so that there are as many as that."""
 
@@ -178,6 +181,7 @@ class Stream(Video):
                 # The parts of a playlist have been loaded now, of each of its sizes: that is not done twice.
                 self._container.close()
                 self._container = _opened(address, self._opening, _OF_A_FILE)
+            self.format = "mjpeg" if self._container.format.name == "mjpeg" else None
             self._timed = not _makes_up_times(self._container.format, live=self.live)
             self._stream = stream = self._chosen()
             if footage is not None:
@@ -229,6 +233,9 @@ class Stream(Video):
                 return []
             if self._reading is not None:
                 self._reading.check_end()
+            answer = self._look()
+            if answer is not None and answer.is_page:
+                raise VideoError(PAGE)
             return None
         receipt = time.time()
         clock = _clock(packet) if self._clocked else None
@@ -267,7 +274,13 @@ class Stream(Video):
                 return self._flush()
             failed = self._broken(error)
         # Not raised inside `except`: the error of libav, which holds the URL, would be kept as its context.
-        raise failed
+        answer = self._look() if failed.may_be_explained else None
+        if answer is not None and answer.holds_jpegs and self._opening.format is None:
+            self._opening = replace(self._opening, format="mjpeg")
+            self.close()
+            self._begin()
+            return self._next()
+        raise failed if answer is None or not answer.is_page else VideoError(PAGE)
 
     def _flush(self) -> av.Packet[Any]:
         last: av.Packet[Any] = pyav().Packet()
@@ -278,6 +291,10 @@ class Stream(Video):
     def _is_snapshot(self) -> bool:
         """Whether the URL gave a picture's file, which libav shows as a video of one picture."""
         return self._count == 1 and self.may_be_snapshot
+
+    def _look(self) -> Answer | None:
+        """What the URL gives, if no picture has come: libav goes by the end of its path, or by what a camera says."""
+        return look(self._address, self._opening.wait) if not self._count and self._address.kind is Kind.HTTP else None
 
     def _broken(self, error: Exception) -> VideoError:
         failed = reason(error, self._address, self._opening.silence, "data")
@@ -379,17 +396,22 @@ def _opened(address: Address, opening: Opening, further: Mapping[str, str]) -> A
         raise VideoError(f"there is no file {address.shown}")
     if address.path is not None and address.path.is_file() and not address.path.stat().st_size:
         raise VideoError("the file is empty")
+
+    def connected(format: str | None) -> Any:
+        timeout = opening.wait, opening.silence
+        return av.open(address.target, format=format, options=options, timeout=timeout, hwaccel=hardware)
+
     try:
-        return av.open(
-            address.target,
-            format=opening.format or address.format,
-            options=options,
-            timeout=(opening.wait, opening.silence),
-            hwaccel=hardware,
-        )
+        return connected(opening.format or address.format)
     except (av.FFmpegError, OSError, ValueError) as error:
         failed = reason(error, address, opening.wait, "answer")
-    raise failed
+    answer = look(address, opening.wait) if address.kind is Kind.HTTP and failed.may_be_explained else None
+    if answer is not None and answer.holds_jpegs and opening.format is None:
+        try:
+            return connected("mjpeg")
+        except (av.FFmpegError, OSError, ValueError):
+            pass
+    raise failed if answer is None or not answer.is_page else VideoError(PAGE)
 
 
 def _accelerator(kind: str) -> Any:

@@ -35,6 +35,8 @@ class HttpCamera:
         """Sends nothing, and keeps the connection."""
         self.part_type = "image/jpeg"
         """The content type of each picture."""
+        self.bare: str | None = None
+        """A content type: pictures follow each other as they are, not as parts."""
         self.connections = 0
         """Requests that were answered."""
         self.pictures: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -88,7 +90,7 @@ class HttpCamera:
 
     def _send_pictures(self, answer: BaseHTTPRequestHandler) -> None:
         answer.send_response(200)
-        answer.send_header("Content-Type", "multipart/x-mixed-replace; boundary=next")
+        answer.send_header("Content-Type", self.bare or "multipart/x-mixed-replace; boundary=next")
         answer.end_headers()
         number = 0
         while not self._closing.wait(0 if self._fed else 1 / self.fps):
@@ -106,6 +108,9 @@ class HttpCamera:
                 self.pictures.put(file)
                 return
             number += 1
+            if self.bare is not None:
+                answer.wfile.write(file)
+                continue
             head = f"--next\r\nContent-Type: {self.part_type}\r\nContent-Length: {len(file)}\r\n\r\n"
             answer.wfile.write(head.encode())
             answer.wfile.write(file + b"\r\n")

@@ -222,21 +222,37 @@ def test_every_trouble_is_told_without_a_login_and_the_other_cameras_go_on(
 
 
 def test_an_answer_that_is_no_video_is_told_with_what_to_look_at(tmp_path: Path) -> None:
-    (tmp_path / "login.html").write_text("<html>Please log in.")
+    pages = ("login.html", "live.mjpeg", "snap.jpg", "live", "live.m3u8", "film.mp4")
+    for page in pages:
+        (tmp_path / page).write_text("<!DOCTYPE html><html><body>Please log in.</body></html>")
     (tmp_path / "snapshot.jpg").write_bytes(jpeg(1))
-    with HttpCamera(folder=tmp_path) as files, HttpCamera() as odd:
-        odd.part_type = "image/jpg"
-        urls = {name: files.url.replace("live.mjpeg", name) for name in ("login.html", "snapshot.jpg")}
+    (tmp_path / "notes").write_text("no video at all")
+    with HttpCamera(folder=tmp_path) as files:
+        urls = {name: files.url.replace("live.mjpeg", name) for name in (*pages, "snapshot.jpg", "notes")}
         wanted = {
-            "login.html": "the connection ended before a picture came: is this the URL of a video stream?",
+            **dict.fromkeys(pages, "the URL gives a web page, not a video: is it the login page"),
             "snapshot.jpg": "its URL gives one picture and ends: set fps to ask for it again and again",
-            "odd": "A camera that sends JPEG pictures may need `format: mjpeg`",
+            "notes": "the connection ended before a picture came: is this the URL of a video stream?",
         }
-        as_told = {"url": odd.url, "format": "mjpeg"}
-        with reading({**urls, "odd": odd.url, "as-told": as_told}) as reader:
-            reader.see("as-told")
+        with reading(urls) as reader:
             for name, reason in wanted.items():
                 reader.wait(lambda name=name, reason=reason: reason in reader.reason(name), reason)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "kind", ["image/jpeg", "application/octet-stream", "video/x-motion-jpeg", "image/jpg in parts"]
+)
+def test_jpeg_pictures_are_found_however_a_camera_sends_them(kind: str) -> None:
+    with HttpCamera() as camera:
+        if kind.endswith(" in parts"):
+            camera.part_type = kind.removesuffix(" in parts")
+        else:
+            camera.bare = kind
+        with reading({"gate": camera.url}, timeout="0.5s") as reader:
+            assert all(shown(one) < 500 for one in reader.see("gate", 5))
+            epoch = reader.of("gate")[-1].lane.epoch
+            camera.drop()
+            reader.wait(lambda: reader.of("gate")[-1].lane.epoch > epoch, "pictures of another connection")
 
 
 def test_a_refused_login_is_not_tried_again_soon_as_cameras_lock_such_guests_out(
