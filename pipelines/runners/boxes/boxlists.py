@@ -86,6 +86,7 @@ def label_of(labels: Sequence[str], index: int, first: int) -> str:
         raise DataError(
             f"Predicted label index was {index} but only {len(labels)} labels were provided"
             + (f", for {first} and up" if index < first else "")
+            + ("; set firstClass: 0 if the model counts from 0" if 0 == index < first else "")
         )
     return labels[place]
 

@@ -113,7 +113,7 @@ class SsdToBoundingBoxRunner(Runner):
         failures: dict[int, Exception] = {}
         for row, index in zip(rows.tolist(), classes.tolist(), strict=True):
             try:
-                found.append(label_of(labels, _class(index), 1))
+                found.append(label_of(labels, _class(index), self._step.first_class))
             except DataError as error:
                 failures.setdefault(row, error)
         if failures:

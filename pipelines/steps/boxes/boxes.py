@@ -14,8 +14,8 @@ class SsdToBoundingBox(Step):
     """Boxes from the output of a single shot detector (TensorFlow's detection models).
 
     Reads `detection_boxes` `[1, n, 4]` (y1, x1, y2, x2), `detection_scores` `[1, n]` and, if there are labels,
-    `detection_classes` `[1, n]`, arrays of any float type, with or without the leading 1. Class numbers start at 1, and
-    may be of any integer type.
+    `detection_classes` `[1, n]`, arrays of any float type, with or without the leading 1. Class numbers start at 1
+    unless `firstClass` says otherwise, and may be of any integer type.
     """
 
     type_name: ClassVar[str] = "SSD_TO_BBOX"
@@ -23,6 +23,9 @@ class SsdToBoundingBox(Step):
 
     class_labels: tuple[str, ...] | None = None
     """Labels of the classes 1, 2, ...; default: boxes have no label; empty: each has the label `no label provided`."""
+    first_class: Annotated[Int, Field(ge=0), EXTENSION] = 1
+    """The number of the first class: 0 for detectors that have none for the background, as those of TensorFlow Lite.
+    With the wrong one each box has the label of the class beside its own."""
     keep_other_values: bool = True
     """Whether to keep the other keys; `detection_boxes` and `detection_scores` are always removed."""
     threshold: float = 0.5

@@ -55,6 +55,12 @@ def test_coco_classes_are_counted_from_one() -> None:
     assert [box.label for box in found["bounding_boxes"]] == ["person", "dog"]
 
 
+def test_classes_that_the_model_counts_from_zero_have_the_labels_from_the_first_on() -> None:
+    step = SsdToBoundingBox(class_labels=("cat", "dog"), first_class=0)
+    found = run(step, detections([[0, 0, 1, 1]] * 2, [0.9, 0.8], [0, 1]))
+    assert [box.label for box in found["bounding_boxes"]] == ["cat", "dog"]
+
+
 def test_class_zero_has_no_label_and_only_its_record_fails() -> None:
     good, bad = detections([[0, 0, 1, 1]], [0.9], [1]), detections([[0, 0, 1, 1]], [0.9], [0])
 
@@ -63,6 +69,7 @@ def test_class_zero_has_no_label_and_only_its_record_fails() -> None:
 
     assert isinstance(found[1], StepError)
     assert "Predicted label index was 0 but only 1 labels were provided, for 1 and up" in str(found[1])
+    assert "set firstClass: 0 if the model counts from 0" in str(found[1])
     assert found[0] == found[2] == run(SsdToBoundingBox(class_labels=("cat",)), good)
 
 
