@@ -26,6 +26,7 @@ from pipelines.errors import WireError, nearest
 from pipelines.steps.config import Key
 from pipelines.values.native import INT64_MAX, INT64_MIN
 from pipelines.wire.nul import nul_found
+from pipelines.wire.owndigits import in_own_digits
 from pipelines.wire.plainvalues import PlainForm
 
 Type = Literal["text", "integer", "number", "boolean"]
@@ -119,7 +120,7 @@ class Csv(Codec):
 
     def encode(self, batch: Batch) -> Encoded:
         """A row for each record, with the named columns, or with a header row of its own keys."""
-        return encode_rows(batch, self._written)
+        return encode_rows(in_own_digits(batch), self._written)
 
     def _row(self, payload: object) -> dict[str, Any]:
         raw = payload_bytes(payload, "csv")

@@ -22,7 +22,7 @@ import itertools
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +67,7 @@ class Column(ABC):
     `present` tells which rows have the key.
     """
 
-    __slots__ = ("key", "mask", "type")
+    __slots__ = ("digits", "key", "mask", "type")
 
     type: ValueType | None
     """The rows' common value type; `None` if they differ or are not known yet."""
@@ -75,6 +75,9 @@ class Column(ABC):
     """Which rows have the key, `bool (N,)`, as far as that is known without decoding; `None` when all do."""
     key: str | None
     """The key under which a batch returned the column, for error texts; `None` if no batch has."""
+    digits: np.dtype[Any] | None
+    """The narrower float that its DOUBLEs (also in arrays and lists) were made of exactly: text is written with the
+    digits of that one, 0.1 instead of 0.10000000149011612. `None`: they have digits of their own."""
 
     def __init__(self, type: ValueType | None, mask: Mask | None) -> None:
         if mask is not None and mask.flags.writeable:
@@ -83,6 +86,7 @@ class Column(ABC):
         self.type = type
         self.mask = mask
         self.key = None
+        self.digits = None
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -232,6 +236,11 @@ class Column(ABC):
         """The rows of all columns in the form of this one, which is among them; `None` if that is impossible."""
         return None
 
+    def with_digits(self, digits: np.dtype[Any] | None) -> Self:
+        """This column, which nobody else has yet, with these `digits`."""
+        self.digits = digits
+        return self
+
     def __iter__(self) -> Iterator[Any]:
         return iter(self.values())
 
@@ -318,10 +327,10 @@ class DenseColumn(Column):
 
     def part(self, start: int, stop: int) -> DenseColumn:
         present = cut_mask(self.mask, start, stop)
-        return DenseColumn(self.storage[start:stop], _typed(self), present)
+        return DenseColumn(self.storage[start:stop], _typed(self), present).with_digits(self.digits)
 
     def take(self, rows: Rows) -> DenseColumn:
-        return DenseColumn(self.storage[rows], _typed(self), taken_mask(self.mask, rows))
+        return DenseColumn(self.storage[rows], _typed(self), taken_mask(self.mask, rows)).with_digits(self.digits)
 
     def values(self) -> list[Any]:
         array = self.storage
@@ -429,7 +438,7 @@ class ObjectColumn(Column):
 
     def take(self, rows: Rows) -> ObjectColumn:
         objects = self.objects
-        return ObjectColumn([objects[row] for row in rows.tolist()], self.type)
+        return ObjectColumn([objects[row] for row in rows.tolist()], self.type).with_digits(self.digits)
 
     def inner(self, row: int) -> tuple[Any, ...] | None:
         if self.type is None and is_double(self.objects[row]):
@@ -564,6 +573,11 @@ def _concat(columns: Sequence[Column]) -> Column:
         return columns[0]
     if not columns:
         return ObjectColumn([])
+    kinds = {column.digits for column in columns}
+    return _joined(columns).with_digits(kinds.pop() if len(kinds) == 1 else None)
+
+
+def _joined(columns: Sequence[Column]) -> Column:
     for column in {column.__class__: column for column in columns}.values():
         joined = column.joined(columns)
         if joined is not None:

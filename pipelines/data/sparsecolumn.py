@@ -48,6 +48,7 @@ class SparseColumn(Column):
         self.column = column
         self.type = column.type
         self.key = None
+        self.digits = None
 
     @property
     def mask(self) -> Mask | None:  # type: ignore[override]

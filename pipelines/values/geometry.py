@@ -21,12 +21,15 @@ class BoundingBox:
     Two boxes are equal if their corners and probabilities agree within 1e-5 and their labels are the same.
     """
 
-    __slots__ = ("_a", "_b", "_c", "_d", "form", "label", "probability")
+    __slots__ = ("_a", "_b", "_c", "_d", "form", "label", "narrow", "probability")
 
     form: Literal["CHW", "XY"]
     """`"CHW"` for centre, height and width; `"XY"` for corners."""
     label: str | None
     probability: float | None
+    narrow: bool
+    """Whether numbers of it may be those of float32: these are written as text with the digits that they have there,
+    0.1, not 0.10000000149011612. Boxes that differ in this alone are equal."""
 
     def __init__(
         self,
@@ -87,6 +90,7 @@ class BoundingBox:
         box._a, box._b, box._c, box._d = self._a, self._b, self._c, self._d
         box.label = self.label
         box.probability = self.probability
+        box.narrow = self.narrow
         return box
 
     def _set(
@@ -104,6 +108,7 @@ class BoundingBox:
         self._d = float(d)  # type: ignore[arg-type]
         self.label = label if label is None or isinstance(label, str) else _no_label(label)
         self.probability = None if probability is None else float(probability)
+        self.narrow = False
 
     @property
     def numbers(self) -> tuple[float, float, float, float]:

@@ -34,6 +34,7 @@ from pipelines.wire.compiled_columns import (
     together,
 )
 from pipelines.wire.jsontext import INDEX
+from pipelines.wire.owndigits import in_own_digits
 from pipelines.wire.plainjson import (
     JsonDecoder,
     JsonForm,
@@ -130,7 +131,7 @@ def _column(raw: FoundColumns, part: _native.Part, decoder: JsonDecoder) -> Colu
 def write_compiled(native: Any, form: JsonForm, batch: Batch) -> WrittenJson:
     """One object for each row of the batch, as `Spans`; see `pipelines.wire.plainjson.write_json`."""
     failed: dict[int, Exception] = {}
-    writer = JsonWriter(form)
+    batch, writer = in_own_digits(batch), JsonWriter(form)
     columns: list[tuple[Any, ...]] = []
     rare: list[list[bytes]] = []
     for key, column in rare_last(batch):

@@ -28,6 +28,7 @@ from pipelines.wire.encodedtwice import encoded_twice
 from pipelines.wire.jsondocuments import Documents, Undecoded, alike
 from pipelines.wire.jsontext import REFUSED, Pointer, check_size, documents, parsed, quickly_parsed, text_of
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
+from pipelines.wire.owndigits import in_own_digits
 from pipelines.wire.plainvalues import PlainForm, PlainRules, note_unreadable, read_column, unwritten
 
 NaN: TypeAlias = Literal["null", "error"]
@@ -140,7 +141,7 @@ def write_json(batch: Batch, form: JsonForm) -> WrittenJson:
     Values that were not read are the text that came in. Arrays are (nested) lists of numbers with the fewest digits
     that give them back, bytes base64, an image `{"format": "png", "base64": ...}`; see `PlainForm`.
     """
-    writer = JsonWriter(form)
+    batch, writer = in_own_digits(batch), JsonWriter(form)
     failed: dict[int, Exception] = {}
     prefixes: list[bytes] = []
     parts: list[Sequence[bytes | None]] = []

@@ -33,6 +33,7 @@ from pipelines.values import BoundingBox, Image, Point, ValueType, type_of
 from pipelines.values.native import INT64_MAX, INT64_MIN, native
 from pipelines.values.oddvalue import OddValue
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
+from pipelines.wire.owndigits import in_digits_of_float32
 from pipelines.wire.shortest import shortest
 
 EXACT: Final = 1 << 53
@@ -234,7 +235,8 @@ class PlainForm:
             return {"format": (value.format or "PNG").lower(), name: self._bytes(content)}
         if isinstance(value, BoundingBox):
             names = ("x1", "x2", "y1", "y2") if value.form == "XY" else ("cx", "cy", "h", "w")
-            return {**dict(zip(names, value.numbers, strict=True)), **_label(value)}
+            plain = {**dict(zip(names, value.numbers, strict=True)), **_label(value)}
+            return in_digits_of_float32(plain) if self.shortest and value.narrow else plain
         if isinstance(value, Point):
             return {"coords": list(value.coords), **_label(value)}
         raise WireError(f"a value of type {kind.name} cannot be written as plain numbers, texts and lists")

@@ -62,6 +62,9 @@ def _converted(value: Any, region: BoundingBox | None, width: int, height: int) 
     box: BoundingBox = box_in_image(value, region)
     if region is None and not (box.cx < 1 and box.cy < 1):
         return box
-    return BoundingBox.center(
+    made = BoundingBox.center(
         box.cx * width, box.cy * height, box.height * height, box.width * width, box.label, box.probability
     )
+    # The probability is the same number.
+    made.narrow = box.narrow
+    return made

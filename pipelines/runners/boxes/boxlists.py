@@ -79,6 +79,12 @@ def float_array(part: Batch, key: str, *, named: str = "", integers: bool = Fals
     return column.array
 
 
+def narrow(box: BoundingBox) -> BoundingBox:
+    """The box, whose numbers are those of float32."""
+    box.narrow = True
+    return box
+
+
 def label_of(labels: Sequence[str], index: int, first: int) -> str:
     """The label of a class number, of which `first` is the lowest. Raises `DataError` if it has none."""
     place = index - first

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pipelines.data.batch import Batch
 from pipelines.data.result import Result
 from pipelines.errors import DataError, RowsFailed, WrongTypeError
-from pipelines.runners.boxes.boxlists import BoxLists, fail_beyond_one, float_array, label_of
+from pipelines.runners.boxes.boxlists import BoxLists, fail_beyond_one, float_array, label_of, narrow
 from pipelines.runners.models.arrays import array_column
 from pipelines.runners.runner import OpenContext, Runner
 from pipelines.steps.boxes.boxes import SsdToBoundingBox
@@ -59,18 +59,16 @@ class SsdToBoundingBoxRunner(Runner):
         found.put_groups(
             batch,
             self._keys,
-            lambda part: self._boxes(
-                *[_sample(float_array(part, key, integers=key == CLASSES), key) for key in self._keys]
-            ),
+            lambda part: self._boxes(*[float_array(part, key, integers=key == CLASSES) for key in self._keys]),
         )
         made = {step.output_name: found.column()}
         if not step.keep_other_values:
             return Result(batch.select(made))
         return Result(batch.without([BOXES, SCORES]).with_columns(made))
 
-    def _boxes(
-        self, boxes: Doubles, scores: Doubles, classes: Doubles | None = None
-    ) -> tuple[npt.NDArray[np.int64], list[BoundingBox]]:
+    def _boxes(self, *arrays: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], list[BoundingBox]]:
+        boxes, scores, *more = map(_sample, arrays, self._keys)
+        classes = more[0] if more else None
         if boxes.shape != (*scores.shape, 4) or (classes is not None and classes.shape != scores.shape):
             raise WrongTypeError(
                 f"the arrays {', '.join(self._keys)} do not belong together: [1, n, 4], [1, n] and [1, n] are needed"
@@ -88,7 +86,8 @@ class SsdToBoundingBoxRunner(Runner):
             BoundingBox.corners(x1, x2, y1, y2, label, probability)
             for (y1, x1, y2, x2), label, probability in zip(corners, labels, probabilities, strict=True)
         ]
-        return rows, made
+        single = all(array.dtype == np.float32 for array in arrays[:2])
+        return rows, list(map(narrow, made)) if single else made
 
     def _adjusted(self, boxes: Doubles) -> Doubles:
         step = self._step

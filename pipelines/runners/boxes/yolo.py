@@ -11,7 +11,7 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import Column
 from pipelines.data.result import Result
 from pipelines.errors import DataError, DefinitionError, RowsFailed, WrongTypeError
-from pipelines.runners.boxes.boxlists import BoxLists, fail_beyond_one, float_array, label_of
+from pipelines.runners.boxes.boxlists import BoxLists, fail_beyond_one, float_array, label_of, narrow
 from pipelines.runners.boxes.suppression import survivors
 from pipelines.runners.models.arrays import array_column, array_named
 from pipelines.runners.runner import OpenContext, Runner
@@ -124,7 +124,8 @@ class YoloToBoundingBoxRunner(Runner):
         owners = image // images
         labels = self._labels(owners, classes)
         numbers = zip(middle.tolist(), extent.tolist(), labels, probabilities.tolist(), strict=True)
-        return owners, [BoundingBox.center(cx, cy, h, w, label, p) for (cx, cy), (w, h), label, p in numbers]
+        made = (BoundingBox.center(cx, cy, h, w, label, p) for (cx, cy), (w, h), label, p in numbers)
+        return owners, list(map(narrow, made))
 
     def _labels(self, owners: npt.NDArray[np.int64], classes: npt.NDArray[np.int64]) -> list[str]:
         labels = self._step.class_labels

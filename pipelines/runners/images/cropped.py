@@ -19,7 +19,7 @@ def box_in_image(box: BoundingBox, region: BoundingBox | None) -> BoundingBox:
     """A box in fractions of `region` as fractions of the image, by its corners; itself without a region."""
     if region is None:
         return box
-    return BoundingBox.corners(
+    made = BoundingBox.corners(
         region.x1 + region.width * box.x1,
         region.x1 + region.width * box.x2,
         region.y1 + region.height * box.y1,
@@ -27,6 +27,9 @@ def box_in_image(box: BoundingBox, region: BoundingBox | None) -> BoundingBox:
         box.label,
         box.probability,
     )
+    # The probability is the same number.
+    made.narrow = box.narrow
+    return made
 
 
 def point_in_pixels(point: Point, region: BoundingBox | None, width: int, height: int) -> Point:

@@ -19,6 +19,7 @@ from pipelines.runners.models.matrices import Matrix, by_row, matrices, put_toge
 from pipelines.runners.runner import OpenContext, Runner
 from pipelines.steps.models.classifier import ClassifierOutput
 from pipelines.values import ValueType
+from pipelines.wire.owndigits import digits_of
 
 Indexes: TypeAlias = npt.NDArray[np.intp]
 
@@ -97,7 +98,7 @@ class ClassifierOutputRunner(Runner):
         found: dict[str, Column] = {}
         if step.return_prob:
             prob = samples[np.arange(len(samples)), index].astype(np.float64)
-            found[step.prob_name] = self._column(part, prob, ValueType.DOUBLE)
+            found[step.prob_name] = self._column(part, prob, ValueType.DOUBLE).with_digits(digits_of(samples))
         if step.return_index:
             found[step.index_name] = self._column(part, index.astype(np.int64, copy=False), ValueType.INT64)
         if step.return_label:
@@ -141,8 +142,8 @@ def _numbers(count: int) -> tuple[str, ...]:
 
 
 def _all_probabilities(part: Matrix) -> Column:
-    wide = part.samples.astype(np.float64)
+    wide, digits = part.samples.astype(np.float64), digits_of(part.samples)
     if part.splits is None:
-        return DenseColumn(wide)
+        return DenseColumn(wide).with_digits(digits)
     wide.flags.writeable = False
-    return by_row(part, list(wide), ValueType.NDARRAY)
+    return by_row(part, list(wide), ValueType.NDARRAY).with_digits(digits)

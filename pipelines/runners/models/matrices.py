@@ -60,13 +60,18 @@ def put_together(
     if len(parts) == 1 and parts[0].positions is None:
         return columns_of(parts[0])
     values: dict[str, list[Any]] = {}
+    digits: dict[str, set[np.dtype[Any] | None]] = {}
     for part in parts:
         for key, column in columns_of(part).items():
+            digits.setdefault(key, set()).add(column.digits)
             listed = values.setdefault(key, [None] * size)
             rows = range(size) if part.positions is None else part.positions.tolist()
             for row, value in zip(rows, column.values(), strict=True):
                 listed[row] = value
-    return {key: Column.of(listed) for key, listed in values.items()}
+    return {
+        key: Column.of(listed).with_digits(digits[key].pop() if len(digits[key]) == 1 else None)
+        for key, listed in values.items()
+    }
 
 
 def by_row(part: Matrix, found: list[Any], elements: ValueType, single: Callable[[Any], Any] | None = None) -> Column:
