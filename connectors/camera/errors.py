@@ -41,7 +41,8 @@ def reason(error: Exception, address: Address, seconds: float, awaited: str) -> 
 
     found = _in_words(error, address, seconds, awaited)
     vague = isinstance(error, (av.error.ExitError, av.error.InvalidDataError))
-    found.may_be_explained = vague or getattr(error, "errno", None) == errno.EIO
+    vague = (vague or getattr(error, "errno", None) == errno.EIO) and address.kind is Kind.HTTP
+    found.may_be_explained = vague or (isinstance(found, RefusedError) and address.has_login)
     return found
 
 

@@ -405,13 +405,24 @@ def _opened(address: Address, opening: Opening, further: Mapping[str, str]) -> A
         return connected(opening.format or address.format)
     except (av.FFmpegError, OSError, ValueError) as error:
         failed = reason(error, address, opening.wait, "answer")
-    answer = look(address, opening.wait) if address.kind is Kind.HTTP and failed.may_be_explained else None
-    if answer is not None and answer.holds_jpegs and opening.format is None:
+    answer = look(address, opening.wait) if failed.may_be_explained else None
+    if answer is None:
+        raise failed
+    form = opening.format or ("mjpeg" if answer.holds_jpegs else None)
+    login = None
+    if address.kind is Kind.HTTP and not answer.redirected and answer.challenges.refusal is not None:
+        login = answer.challenges.authorization(address, "GET", answer.path)
+    if login is not None:
+        # Once: an answer is for one request.
+        options["headers"] = f"{options.get('headers', '')}Authorization: {login}\r\n"
+    if login is not None or form != opening.format:
         try:
-            return connected("mjpeg")
-        except (av.FFmpegError, OSError, ValueError):
-            pass
-    raise failed if answer is None or not answer.is_page else VideoError(PAGE)
+            return connected(form)
+        except (av.FFmpegError, OSError, ValueError) as error:
+            failed = reason(error, address, opening.wait, "answer")
+    elif address.has_login:
+        failed = answer.challenges.refusal or failed
+    raise VideoError(PAGE) if answer.is_page and answer.status == 200 else failed
 
 
 def _accelerator(kind: str) -> Any:

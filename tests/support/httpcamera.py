@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import queue
+import re
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -35,6 +37,8 @@ class HttpCamera:
         """Sends nothing, and keeps the connection."""
         self.part_type = "image/jpeg"
         """The content type of each picture."""
+        self.challenges: list[str] = ['Basic realm="camera"']
+        """What it asks for to log in, a header each."""
         self.bare: str | None = None
         """A content type: pictures follow each other as they are, not as parts."""
         self.connections = 0
@@ -86,7 +90,24 @@ class HttpCamera:
     def _allowed(self, given: str | None) -> bool:
         if self._login is None:
             return True
+        if given is not None and given.startswith("Digest "):
+            return self._is_right(dict(re.findall(r'(\w+)="?([^",]*)"?', given)))
         return given == "Basic " + base64.b64encode(":".join(self._login).encode()).decode()
+
+    def _is_right(self, given: dict[str, str]) -> bool:
+        """Whether a Digest is that of its login, by an algorithm that it asks for."""
+        algorithm = given.get("algorithm", "MD5")
+        if self._login is None or not any(f"algorithm={algorithm}" in one for one in self.challenges):
+            return False
+
+        def hashed(*texts: str) -> str:
+            return hashlib.new(algorithm.replace("-", ""), ":".join(texts).encode()).hexdigest()
+
+        request = hashed("GET", given["uri"])
+        return given["response"] == hashed(
+            hashed(self._login[0], given["realm"], self._login[1]),
+            given["nonce"], given["nc"], given["cnonce"], given["qop"], request,
+        )  # fmt: skip
 
     def _send_pictures(self, answer: BaseHTTPRequestHandler) -> None:
         answer.send_response(200)
@@ -141,7 +162,8 @@ def _handler(camera: HttpCamera) -> type[BaseHTTPRequestHandler]:
                 self.end_headers()
             elif not camera._allowed(self.headers.get("Authorization")):
                 self.send_response(401)
-                self.send_header("WWW-Authenticate", 'Basic realm="camera"')
+                for challenge in camera.challenges:
+                    self.send_header("WWW-Authenticate", challenge)
                 self.end_headers()
             elif camera._folder is not None:
                 self._send_file(camera._folder / Path(self.path).name)

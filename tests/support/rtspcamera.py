@@ -44,6 +44,8 @@ class RtspCamera:
         self.shown: Clip = clip(codec, width, height)
         """The clip; another one is sent at its next key frame."""
         self.fps = fps
+        self.challenges = [f'Digest realm="{_REALM}", nonce="{_NONCE}"']
+        """What it asks for to log in, a header each."""
         self.stalled = False
         """Sends nothing, and keeps the session."""
         self.trickles = False
@@ -170,7 +172,7 @@ class _Session:
         if camera._redirect is not None and method == "DESCRIBE":
             self._say("302 Moved", number, {"Location": camera._redirect})
         elif camera._login is not None and method != "OPTIONS" and not _is_right(camera._login, method, uri, headers):
-            challenge = f'Digest realm="{_REALM}", nonce="{_NONCE}"'
+            challenge = "\r\nWWW-Authenticate: ".join(camera.challenges)
             self._say("401 Unauthorized", number, {"WWW-Authenticate": challenge})
         elif method == "DESCRIBE":
             base = {"Content-Base": camera.address + "/", "Content-Type": "application/sdp"}

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from connectors.camera.address import Address
+from connectors.camera.web.login import Challenges
 
 _SECONDS: Final = 3.0
 """The longest that one look may take."""
@@ -31,7 +32,13 @@ class Answer(NamedTuple):
     body: bytes
     """The beginning of the content."""
     path: str
-    """What was asked for in the end, after redirects."""
+    """The path and query that were asked for in the end."""
+    redirected: bool = False
+
+    @property
+    def challenges(self) -> Challenges:
+        """The ways to log in that it offers."""
+        return Challenges.of(self.headers.get_all("WWW-Authenticate", []) if self.status == 401 else [])
 
     @property
     def is_page(self) -> bool:
@@ -61,7 +68,7 @@ def look(address: Address, patience: float) -> Answer | None:
             return None
         onward = found.headers.get("Location") if 300 <= found.status < 400 else None
         if onward is None:
-            return found
+            return found._replace(redirected=url != address.target)
         url = urljoin(url, onward)
     return None
 
