@@ -84,11 +84,18 @@ protos:  ## regenerate the modules of protos/*.proto and their stubs
 	@.venv-protos/bin/python -m pip install --quiet --disable-pip-version-check 'grpcio-tools==1.78.0'
 	.venv-protos/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/data.proto protos/sparkplug.proto
 
-lock:  ## refresh constraints.txt with the newest versions that work together
+lock:  ## refresh constraints.txt and constraints-gpu.txt with the newest versions that work together
 	$(PYTHON) -m venv --clear .venv-lock
 	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check '.[dev]'
 	@{ echo '# Versions that are tested together; `make lock` refreshes them.'; \
 	   .venv-lock/bin/python -m pip list --format=freeze --exclude streamer-inference --exclude pip --exclude setuptools; } > constraints.txt
+	@{ echo '# Versions of onnxruntime for GPUs, and of the CUDA libraries that come with it; `make lock` refreshes them.'; \
+	   .venv-lock/bin/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed \
+	     --constraint constraints.txt --report - "onnxruntime-gpu[cuda,cudnn]==$$(sed -n 's/^onnxruntime==//p' constraints.txt)" \
+	   | .venv-lock/bin/python -c 'import json, sys; \
+	     named = [one["metadata"] for one in json.load(sys.stdin)["install"]]; \
+	     pins = sorted("{name}=={version}".format(**one) for one in named); \
+	     print(*[pin for pin in pins if pin.startswith(("nvidia-", "onnxruntime-gpu"))], sep="\n")'; } > constraints-gpu.txt
 	rm -rf .venv-lock
 
 clean:  ## remove what the targets created

@@ -147,6 +147,16 @@ def test_the_gpu_is_a_profile_of_the_same_service_with_another_onnxruntime(servi
     assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
 
 
+def test_the_onnxruntime_for_gpus_is_installed_in_the_version_that_is_tested_on_cpus() -> None:
+    tested, gpu = ((ROOT / name).read_text().splitlines() for name in ("constraints.txt", "constraints-gpu.txt"))
+    (version,) = [pin.partition("==")[2] for pin in tested if pin.startswith("onnxruntime==")]
+    assert f"onnxruntime-gpu=={version}" in gpu
+    assert all("==" in pin for pin in gpu if not pin.startswith("#"))
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    assert 'pip install --constraint constraints.txt --constraint constraints-gpu.txt "$ONNXRUNTIME"' in dockerfile
+    assert "!constraints-gpu.txt" in (ROOT / ".dockerignore").read_text().splitlines()
+
+
 @pytest.mark.parametrize("provider", [None, "cpu", "cuda"])
 def test_the_deployed_service_runs_on_the_provider_that_is_there(provider: str | None) -> None:
     environment = {"KAFKA_BOOTSTRAP_SERVERS": "kafka:19092"} | ({} if provider is None else {"ONNX_PROVIDER": provider})
