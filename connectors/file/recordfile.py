@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -25,6 +24,22 @@ Unfinished = Literal["wait", "read", "fail"]
 record as they are (lines only, half a message cannot be one), or the source fails."""
 
 _CUT = "it ends inside this record, of which {} bytes are there: its writer was stopped, or still writes"
+
+
+class Neighbours(Protocol):
+    """What a source tells a file of it about the others that it reads under their own names."""
+
+    def reads(self, path: Path) -> bool:
+        """Whether this is one of them."""
+
+    def has(self, place: Place) -> bool:
+        """Whether the file of this place is one of them."""
+
+    def is_held(self, path: Path, topic: str) -> bool:
+        """Whether another file than `topic` is reading this one, which had its name before."""
+
+    def place_in(self, path: Path) -> Place | None:
+        """Up to where this file was read under a former name; `None` if it was not."""
 
 
 class RecordFile(Reading):
@@ -48,17 +63,16 @@ class RecordFile(Reading):
         max_record: int,
         follow: bool,
         unfinished: Unfinished = "wait",
-        read_elsewhere: Callable[[Path], bool] = lambda path: False,
+        neighbours: Neighbours,
     ) -> None:
-        """`unfinished`: what to do with a record at the end of a file whose own end is missing, unless it is followed.
-        `read_elsewhere` tells which other files the source reads under their own names."""
+        """`unfinished`: what to do with a record at the end of a file that lacks its own end, unless it is followed."""
         super().__init__(topic, start)
         self._path = path
         self._framing = framing
         self._max_record = max_record
         self._follow = follow
         self._unfinished = unfinished
-        self._read_elsewhere = read_elsewhere
+        self._neighbours = neighbours
         self._file: OpenFile | None = None
         self._given: int
         self.rewind()
@@ -248,14 +262,13 @@ class RecordFile(Reading):
         except FileNotFoundError:
             file = None
         if file is None or not _fits(place, file):
-            present, file = file, None
-            if place.file is not None:
-                file = former(self._path, place.file, place.offset)
-            if file is not None and not self._read_elsewhere(file.path):
+            present, file = file, self._former(place)
+            if file is not None:
                 _log.info("%s: the rest of the former file is in %s now, and is read first", self._path, file.path)
-            else:
-                file = self._next_of_missing(place, present) if file is None else present
-                place = Place(place.records)
+            elif not self._neighbours.is_held(self._path, self.topic):
+                # Otherwise it is read on from here once the other one has let go of it.
+                file = present if self._neighbours.has(place) else self._next_of_missing(place, present)
+                place = self._start_of(place.records, file)
             if present is not None and file is not present:
                 present.close()
         if file is None:
@@ -265,11 +278,21 @@ class RecordFile(Reading):
         self._begin(file, place.offset)
         return file
 
+    def _former(self, place: Place) -> OpenFile | None:
+        """The file of the place, or a copy of it, beside the one that has its name now, unless it is read elsewhere."""
+        if place.file is None or self._neighbours.has(place):
+            return None
+        file = former(self._path, place.file, place.offset)
+        if file is not None and self._neighbours.reads(file.path):
+            file.close()
+            return None
+        return file
+
     def _next_of_missing(self, place: Place, present: OpenFile | None) -> OpenFile | None:
         """The file to read after one that is gone; `None` while there is none."""
         file = None
         if place.file is not None:
-            file = rotated_since(self._path, place.file.modified, self._read_elsewhere)
+            file = rotated_since(self._path, place.file.modified, self._neighbours.reads)
         file = file or present
         if file is not None:
             _log.warning(
@@ -299,7 +322,9 @@ class RecordFile(Reading):
         looked = (_changed(self._path.parent), _changed(target.parent), _size(target))
         if looked == self._looked:
             return None
-        after = following(self._path, file, self._read_elsewhere)
+        after = following(self._path, file, self._neighbours.reads)
+        if after is not None and self._neighbours.is_held(after, self.topic):
+            return None
         self._looked = looked if after is None else None
         return after
 
@@ -320,9 +345,15 @@ class RecordFile(Reading):
         except FileNotFoundError:
             # It was rotated in this moment.
             return
+        offset = self._start_of(0, opened).offset
         _log.info("%s was read to its end, %s is read next", file.path, after)
         file.close()
-        self._begin(opened, 0)
+        self._begin(opened, offset)
+
+    def _start_of(self, records: int, file: OpenFile | None) -> Place:
+        """Where a file that has the name now is read from: its beginning, unless it was read under another name."""
+        known = None if file is None else self._neighbours.place_in(file.path)
+        return Place(records, 0 if known is None else known.offset)
 
     def _raise_problem(self) -> None:
         if self._problem is not None:

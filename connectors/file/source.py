@@ -6,12 +6,13 @@ import itertools
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from connectors.file.checkpoint import Checkpoint
+from connectors.file.checkpoint import Checkpoint, Place
 from connectors.file.framing import MAX_RECORD, Framing, framing
 from connectors.file.identity import Inode, inode_of
 from connectors.file.imagefolder import ImageFolder
@@ -151,6 +152,31 @@ class FileSource(Source):
         """Bytes read and not delivered: about 1 MiB for each file that is being read, or one record."""
         return sum(reading.held_bytes for reading in self._readings.values())
 
+    def reads(self, path: Path) -> bool:
+        """As `Neighbours.reads`."""
+        return any(path == one for one, _ in _files(self._path, self._pattern))
+
+    def has(self, place: Place) -> bool:
+        """As `Neighbours.has`."""
+        for path, _ in _files(self._path, self._pattern):
+            with suppress(OSError):
+                if place.is_in(path):
+                    return True
+        return False
+
+    def is_held(self, path: Path, topic: str) -> bool:
+        """As `Neighbours.is_held`."""
+        with suppress(OSError):
+            inode = inode_of(path.stat())
+            return any(name != topic and inode in one.held() for name, one in self._readings.items())
+        return False
+
+    def place_in(self, path: Path) -> Place | None:
+        """As `Neighbours.place_in`."""
+        with suppress(OSError):
+            return self._checkpoint.place_in(path)
+        return None
+
     def _left_out(self) -> list[str]:
         if self._path.is_file():
             return []
@@ -183,7 +209,7 @@ class FileSource(Source):
                     max_record=self._max_record,
                     follow=self._follow,
                     unfinished=self._unfinished,
-                    read_elsewhere=self._reads,
+                    neighbours=self,
                 )
             )
 
@@ -211,10 +237,6 @@ class FileSource(Source):
             return False
         self._at_their_end[topic] = looked
         return True
-
-    def _reads(self, path: Path) -> bool:
-        """Whether this is one of the files that it reads under their own names."""
-        return any(path == one for one, _ in _files(self._path, self._pattern))
 
     def _note(self, topic: str) -> None:
         """Note what is acknowledged of this file, and of those that had its name before."""

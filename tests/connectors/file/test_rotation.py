@@ -469,6 +469,43 @@ def test_a_file_that_is_renamed_within_a_folder_that_is_followed_is_not_read_aga
     assert source.run() == []
 
 
+def test_a_folder_whose_rotated_files_are_read_too_gives_each_record_once_when_all_of_them_move_on(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = Source(path)
+    source.path = path.parent
+    for number, name in enumerate(("app.jsonl.2", "app.jsonl.1", "app.jsonl")):
+        add(path.with_name(name), range(100 * number, 100 * number + 100))
+    received: list[Received] = []
+    written = 300
+    with source.reader(follow=True) as reader:
+        received += reader.take(300)
+        for _ in range(3):
+            add(path, range(written, written + 5))
+            for number in range(5, 0, -1):
+                if (older := path.with_name(f"app.jsonl.{number}")).exists():
+                    older.rename(path.with_name(f"app.jsonl.{number + 1}"))
+            renamed(path)
+            add(path, range(written + 5, written + 10))
+            received += reader.take(10)
+            written += 10
+            assert reader.listen(0.3) == []
+            reader.acknowledge(received)
+            assert reader.listen(0.3) == []
+        # Half of it is not acknowledged when everything moves on once more, while nobody reads.
+        add(path, range(written, written + 10))
+        reader.acknowledge(reader.take(10)[:5])
+    for number in range(6, 0, -1):
+        if (older := path.with_name(f"app.jsonl.{number}")).exists():
+            older.rename(path.with_name(f"app.jsonl.{number + 1}"))
+    renamed(path)
+    add(path, range(written + 10, written + 20))
+    assert sorted(numbers(received)) == list(range(written))
+    assert sorted(source.run()) == list(range(written + 5, written + 20))
+    assert source.run() == []
+    assert "is not found beside it" not in caplog.text
+
+
 def test_a_file_whose_first_record_is_all_that_two_files_share_is_read_from_there(path: Path) -> None:
     """Up to 1024 bytes are compared: if all that was read stands in the new file too, nothing is missed."""
     source = Source(path)
