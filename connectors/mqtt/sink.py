@@ -10,6 +10,7 @@ import numpy as np
 
 from connectors.measures import Measure
 from connectors.mqtt.protocol.fields import MOST
+from connectors.mqtt.protocol.packets import V5
 from connectors.mqtt.publishing.block import Block
 from connectors.mqtt.publishing.inflight import CAPACITY
 from connectors.mqtt.publishing.publisher import Publisher
@@ -170,8 +171,10 @@ class MqttSink(Sink):
         publisher.lost = {}
 
     def _wrong(self, block: Block, sizes: Ints, publisher: Publisher) -> dict[int, ConnectorError]:
-        wrong = {at: ConnectorError(f"sink {self.name}: {why}") for at, why in block.wrong().items()}
         granted = publisher.granted
+        # Until a broker has answered, it may be one that takes headers.
+        whys = block.wrong() if granted is not None and granted.version != V5 else block.shunned() | block.wrong()
+        wrong = {at: ConnectorError(f"sink {self.name}: {why}") for at, why in whys.items()}
         most = min(MOST, self._config.buffer if granted is None else min(granted.max_packet, self._config.buffer))
         if int(sizes.max()) > most:
             for at in np.flatnonzero(sizes > most).tolist():

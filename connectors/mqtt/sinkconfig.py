@@ -14,7 +14,7 @@ from connectors.config import Addressing, SinkConfig, SourceConfig
 from connectors.mqtt.client import MqttClientFields
 from connectors.mqtt.protocol.packets import Publish, Will
 from connectors.mqtt.protocol.properties import Place, Properties, encode_properties
-from connectors.mqtt.protocol.topics import why_no_name
+from connectors.mqtt.protocol.topics import why_not_published, why_shunned
 from connectors.mqtt.publishing.style import Style
 from connectors.mqtt.qos import Qos
 from connectors.mqtt.session.settings import Settings
@@ -56,7 +56,7 @@ class Announcement(BaseModel):
     @field_validator("topic")
     @classmethod
     def _name(cls, topic: str) -> str:
-        if reason := why_no_name(topic):
+        if reason := why_not_published(topic):
             raise ValueError(f'nothing can be published to "{topic[:100]}": {reason}')
         return topic
 
@@ -123,7 +123,7 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
     @classmethod
     def _can_be_published_to(cls, topic: str) -> str:
         # What stands in place of a value is known, and checked, with each result.
-        if reason := why_no_name(_VALUE.sub("x", topic)):
+        if reason := why_not_published(_VALUE.sub("x", topic)):
             raise ValueError(f'nothing can be published to "{topic[:100]}": {reason}')
         return topic
 
@@ -144,6 +144,9 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
             encode_properties(self._properties(), Place.PUBLISH)
         except ValueError as error:
             raise ValueError(f"content_type, user_properties: {error}") from None
+        for text in (self.content_type or "", *self.user_properties, *self.user_properties.values()):
+            if reason := why_shunned(text):
+                raise ValueError(f"content_type, user_properties: {text[:100]!r}: {reason}")
         if self.client == "paho" and self.qos == 2:
             raise ValueError("paho does not do QoS 2 here; write qos: 1, or leave out client: paho")
         return self

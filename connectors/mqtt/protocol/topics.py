@@ -13,6 +13,11 @@ from connectors.mqtt.protocol.fields import LONGEST
 SHARE: Final = "$share"
 _NAMED: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _REMEMBERED: Final = 65_536
+_SHUNNED: Final = re.compile(
+    "[\x01-\x1f\x7f-\x9f\ufdd0-\ufdef"
+    + "".join(chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF))
+    + "]"
+)
 
 
 def why_no_name(topic: str) -> str | None:
@@ -20,6 +25,28 @@ def why_no_name(topic: str) -> str | None:
     if "+" in topic or "#" in topic:
         return "a topic name holds no wildcards (+, #)"
     return _why_no_text(topic)
+
+
+def why_not_published(topic: str) -> str | None:
+    """Why a message should not be published to this topic; `None` if it can. The standards allow a little more, which
+    brokers answer by closing the connection (`why_shunned`)."""
+    return why_no_name(topic) or why_shunned(topic)
+
+
+def why_shunned(text: str) -> str | None:
+    """Why brokers, mosquitto among them, close the connection of a client that sends this text; `None` if they do not.
+
+    Control characters and what Unicode calls noncharacters should not be sent, and may be answered so (MQTT-1.5.4).
+    """
+    if (found := _SHUNNED.search(text)) is None:
+        return None
+    kind = "control character" if ord(found[0]) < 0xA0 else "noncharacter"
+    return f"it holds a {kind} (U+{ord(found[0]):04X}), for which brokers close the connection"
+
+
+def without_shunned(text: str) -> str:
+    """The text with U+FFFD in place of each character for which brokers close the connection."""
+    return _SHUNNED.sub("\ufffd", text)
 
 
 def why_no_filter(filter: str) -> str | None:

@@ -14,7 +14,7 @@ from connectors.mqtt.protocol.bulk import Codes, PacketIds, encode_publishes
 from connectors.mqtt.protocol.fields import LONGEST, written_binary, written_text, written_varint
 from connectors.mqtt.protocol.packets import V5, Publish, Version
 from connectors.mqtt.protocol.properties import decode_properties
-from connectors.mqtt.protocol.topics import why_no_name
+from connectors.mqtt.protocol.topics import why_not_published, why_shunned, without_shunned
 from connectors.mqtt.publishing.style import Style
 from connectors.records import Ints, Messages
 from pipelines.data.spans import Spans
@@ -38,6 +38,7 @@ class Block:
         self._messages = messages
         self._style = style
         self._wrong: dict[int, str] = {}
+        self._shunned: dict[int, str] = {}
         self._topics, self._codes = _dictionary(messages.topics, style.topic)
         self._properties = self._made_properties()
         self.sizes = self._made_sizes()
@@ -58,6 +59,10 @@ class Block:
     def topic(self, index: int) -> str:
         """The topic of this message."""
         return self._topics[0 if self._codes is None else int(self._codes[index])]
+
+    def shunned(self) -> dict[int, str]:
+        """The reasons why messages cannot be published with their headers, over MQTT 5, by index."""
+        return self._shunned
 
     def wrong(self) -> dict[int, str]:
         """The reasons why messages cannot be published at all, by index."""
@@ -162,6 +167,12 @@ class Block:
             for header in (None if headers is None else headers[at]) or ():
                 pair = _pair(*header)
                 self.left_out += pair is None
+                if pair is not None and (reason := why_shunned(header[0]) or why_shunned((header[1] or b"").decode())):
+                    # A letter is sent in any case: texts of errors have several lines.
+                    if self._style.letters:
+                        pair = _pair(without_shunned(header[0]), without_shunned((header[1] or b"").decode()).encode())
+                    else:
+                        self._shunned[at] = f"the header {header[0][:100]!r}: {reason}; headers: false writes none"
                 body += pair or b""
             made.append(written_varint(len(body)) + body)
         return made
@@ -173,9 +184,11 @@ class Block:
         body = b""
         try:
             if isinstance(kind, str) and not self._style.content_type:
+                if reason := why_shunned(kind):
+                    raise ValueError(f"the content type {kind[:100]!r}: {reason}")
                 body += _CONTENT_TYPE + written_text(kind, "content type")
             if isinstance(response, str):
-                if reason := why_no_name(response):
+                if reason := why_not_published(response):
                     raise ValueError(f"the response topic {response[:100]!r}: {reason}")
                 body += _RESPONSE_TOPIC + written_text(response, "response topic")
             if isinstance(correlation, bytes):
@@ -187,7 +200,7 @@ class Block:
 
 @lru_cache(65_536)
 def _why_no_topic(topic: str) -> str | None:
-    return why_no_name(topic)
+    return why_not_published(topic)
 
 
 def _pair(name: str, value: bytes | None) -> bytes | None:

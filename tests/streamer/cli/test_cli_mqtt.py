@@ -99,6 +99,16 @@ def test_a_json_file_that_is_sent_reaches_an_mqtt_subscriber(cli: Any, broker: F
     assert json.loads(message.payload) == {"x": 1}
 
 
+def test_a_topic_or_header_for_which_brokers_close_the_connection_is_refused_at_once(
+    cli: Any, broker: FaultyMqtt, tmp_path: Path
+) -> None:
+    (tmp_path / "one.json").write_text('{"x": 1}')
+    for arguments in (["press/\x01"], ["press/7", "-H", "note=a\x02b"]):
+        ended = cli("send", *arguments, tmp_path / "one.json", "-b", broker.url, "--codec", "json")
+        assert ended.code in (1, 2)
+        assert "for which brokers close the connection" in ended.err
+
+
 RECORD = {
     "levels.device": "7",
     "qos": 1,

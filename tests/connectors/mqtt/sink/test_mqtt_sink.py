@@ -724,6 +724,8 @@ def test_acknowledgements_cut_at_every_byte_are_read(server: PlayedServer, make:
     ("fields", "why"),
     [
         ({"topic": "a/+"}, "wildcards"),
+        ({"topic": "a\tb"}, r"control character \(U\+0009\), for which brokers close"),
+        ({"user_properties": {"site": "a\nb"}}, r"user_properties: 'a\\nb': it holds a control character"),
         ({"topic": "a/{device}/#", "topics": "^a/"}, 'published to "a/{device}/#": .* wildcards'),
         ({"topic": "a/{device}", "topics": "a/+"}, r'"a/\+" is no name of a topic; write a regular expression'),
         ({"topic": "a/{device}", "topics": ["^b", "a/{device}"]}, '"a/{device}" is no name of a topic'),

@@ -159,6 +159,46 @@ def test_a_message_at_which_mosquitto_ends_the_connection_is_lost_alone_and_the_
     sink.close()
 
 
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+def test_what_mosquitto_would_end_the_connection_for_is_refused_at_once_and_the_others_go_on(
+    mqtt_broker: MqttBroker, version: str
+) -> None:
+    sink = sink_to(mqtt_broker.url, version=version)
+    sink.open()
+    odd = [
+        Message(b"0", topic="shunned/a\x01b"),
+        Message(b"1", topic="shunned/\ufdd0"),
+        Message(b"2", topic="shunned/good"),
+        Message(b"3", topic="shunned/good", headers=(("why", b"line 1\nline 2"),)),
+        Message(b"4", topic="shunned/good", headers=(("a\x7f", b"x"), ("good", b"\xc3\xa4"))),
+        Message(b"5", topic="shunned/good", headers=(("good", b"\xc3\xa4"),)),
+    ]
+    refused = sink.send(block_of(odd), time.monotonic() + 60)
+    # MQTT 3.1.1 has no headers.
+    assert sorted(refused) == ([0, 1, 3, 4] if version == "5" else [0, 1])
+    assert "a control character (U+0001), for which brokers close the connection" in str(refused[0])
+    assert "a noncharacter (U+FDD0)" in str(refused[1])
+    if version == "5":
+        assert "the header 'why': it holds a control character (U+000A)" in str(refused[3])
+    assert sink.barrier(time.monotonic() + 60) == {}
+    sink.close()
+
+
+def test_an_error_of_several_lines_reaches_the_dead_letters(mqtt_broker: MqttBroker) -> None:
+    sink = sink_to(mqtt_broker.url, topic="letters/lines", dead_letters=True)
+    sink.open()
+    with MqttClient(mqtt_broker.host, mqtt_broker.port, version=MQTTv5) as client:
+        client.subscribe("letters/lines", 1)
+        letter = Message(b"record", headers=(("streamer-text", b"line 1\nline 2"), ("own", b"a")))
+        assert sink.send(block_of([letter]), time.monotonic() + 60) == {}
+        assert sink.barrier(time.monotonic() + 60) == {}
+        (message,) = client.take(1)
+    assert message.payload == b"record"
+    said = dict(message.properties.json()["UserProperty"])  # type: ignore[union-attr]
+    assert said == {"streamer-text": "line 1\ufffdline 2", "own": "a"}
+    sink.close()
+
+
 def test_a_topic_that_the_sink_may_not_write_to_is_lost_alone(start_mosquitto: StartMosquitto, tmp_path: Path) -> None:
     rights = tmp_path / "acl"
     rights.write_text("topic readwrite out/#\n")
