@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -9,6 +10,7 @@ from pydantic import Field, field_validator
 from connectors.codec import Codec
 from connectors.codecs.cloudevents.events import is_attribute
 from connectors.codecs.cloudevents.texts import text_of
+from connectors.codecs.config import PayloadFields
 from connectors.codecs.wrapping import WrapperConfig
 from connectors.units import Size
 from pipelines.steps.config import Key
@@ -53,6 +55,14 @@ class CloudEventsConfig(WrapperConfig):
             elif name in ("id", "source", "type"):
                 raise ValueError(f"an event cannot be without {name}")
         return write
+
+    def read_fields(self, topic: str | None = None) -> PayloadFields | None:
+        """Those of the data, and the values that attributes become."""
+        inner = super().read_fields(topic)
+        if inner is None:
+            return None
+        added = frozenset(self.attributes.values())
+        return replace(inner, names=inner.names | added, images=inner.images - added)
 
     def build(self) -> Codec:
         """The codec."""

@@ -194,6 +194,16 @@ def test_a_value_that_a_step_needs_and_no_source_has_is_wrong(
     assert checked(source={**source, "into": {"key": "b"}}, pipeline=[step]) == []
 
 
+def test_an_attribute_of_an_event_that_becomes_a_value_is_there_for_steps(checked: Any) -> None:
+    codec = {"type": "cloudevents", "codec": {"type": "csv", "names": ["a"]}}
+    source = {"type": "memory", "topic": "in", "codec": codec}
+    step = {"@type": "FEATURES", "fields": ["a", "b"], "output": "x"}
+    ((_, text),) = checked(source=source, pipeline=[step])
+    assert text == 'it needs "b", but records have a here'
+    codec["attributes"] = {"reading": "b"}
+    assert checked(source=source, pipeline=[step]) == []
+
+
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_the_latest_schema_of_a_sources_topic_tells_what_records_lack_once_the_registry_is_asked(
     checked: Any, wrapped: bool
