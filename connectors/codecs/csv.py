@@ -44,6 +44,8 @@ class CsvConfig(CodecConfig):
     """The type of codec."""
     names: tuple[Key, ...] = ()
     """The names of the columns, in their order: `[id, temp, vib]`. Without them each payload is two rows, the first one the header."""  # noqa: E501
+    header: bool = False
+    """Whether a row that repeats the `names`, such as the first line of a file, is no record: it is acknowledged, and nothing is made of it. Such rows are not written."""  # noqa: E501
     types: dict[str, Type] = Field(default_factory=dict)
     """The types of columns: `{temp: number, count: integer, ok: boolean}`; of others `text`."""
     example: str | None = None
@@ -65,6 +67,11 @@ class CsvConfig(CodecConfig):
             raise ValueError("decimal and delimiter are the same sign: give the other delimiter, such as ;")
         if len(set(self.names)) < len(self.names):
             raise ValueError("two columns have the same name")
+        if self.header and not self.names:
+            raise ValueError(
+                "header: true is for rows of a table with a header before them all: give the names of its columns "
+                "(names: [...]); without it and names each payload is a header and a row"
+            )
         if self.example is not None:
             if not self.names or self.types:
                 raise ValueError("an example shows the types of names: give names with it, and no types")
@@ -97,6 +104,10 @@ class CsvConfig(CodecConfig):
         return Csv(self)
 
 
+class _IsHeader(WireError):
+    """The payload is the header of the table."""
+
+
 class Csv(Codec):
     """One row of a table for each record. An empty field is an absent value; in a column of texts it is an empty text.
 
@@ -116,7 +127,10 @@ class Csv(Codec):
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """A row for each payload, with all its columns."""
-        return decode_mappings(records, first, lambda _, payload: self._row(payload))
+        found = decode_mappings(records, first, lambda _, payload: self._row(payload))
+        return Decoded(
+            found.batch, {row: error for row, error in found.failed.items() if not isinstance(error, _IsHeader)}
+        )
 
     def encode(self, batch: Batch) -> Encoded:
         """A row for each record, with the named columns, or with a header row of its own keys."""
@@ -148,6 +162,9 @@ class Csv(Codec):
             raise WireError(f"the payload has {len(found)} rows, a record has one")
         if len(found[0]) != len(names):
             raise WireError(self._other_count(found[0], names))
+        repeated = bool(self._config.names) and tuple(map(str.strip, found[0])) == names
+        if repeated and self._config.header:
+            raise _IsHeader
         row: dict[str, Any] = {}
         for name, field in zip(names, found[0], strict=True):
             read = self._read.get(name)
@@ -160,6 +177,8 @@ class Csv(Codec):
                     if (nul := nul_found(field, field.find("\0"))) is not None:
                         raise WireError(f'the field "{name}" has {nul}') from None
                     hint = _hint(field, self._config.decimal) if read is _number else ""
+                    if repeated:
+                        hint = "; the row repeats the names: with header: true in the codec such rows are no records"
                     raise WireError(f'the field "{name}" is {field[:60]!r}, {error}{hint}') from None
         return row
 

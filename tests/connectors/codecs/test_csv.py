@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from examples import examples
 from pipelines import Batch, Data
 from pipelines.errors import DataError, DefinitionError, WireError
 from streamer import testing
+from streamer.definition.loading import loads
 from streamer.testing.running import payload
 
 
@@ -236,3 +239,27 @@ def test_a_number_beyond_the_largest_double_fails_and_infinity_is_read() -> None
     decoded = codec.decode(records_of([Message(b"1e400"), Message(b"-inf"), Message(b"1e300")], "csv"), None)
     assert [data["x"] for data in decoded.batch.to_list()] == [-math.inf, 1e300]
     assert "the field \"x\" is '1e400', which is beyond the largest number" in str(decoded.failed[0])
+
+
+def test_a_header_line_of_a_file_is_no_record(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_bytes(b"\xef\xbb\xbfid,temp\na,21.5\nb,22\nid, temp\nc,23\n")
+    codec = {"type": "csv", "names": ["id", "temp"], "types": {"temp": "number"}, "header": True}
+    service = {
+        "source": {"type": "file", "path": "in.csv", "format": "lines", "codec": codec, "checkpoint": "done"},
+        "pipeline": [{"@type": "LOGGING"}],
+        "sink": {"type": "file", "path": "out.jsonl", "format": "jsonl"},
+    }
+    # Without a dead letter a record that fails stops the service.
+    for _ in range(2):
+        loads(json.dumps(service), tmp_path).run()
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert found == [{"id": "a", "temp": 21.5}, {"id": "b", "temp": 22.0}, {"id": "c", "temp": 23.0}]
+
+
+def test_a_header_that_is_not_expected_is_told_what_to_set() -> None:
+    codec = codec_of({"type": "csv", "names": ["id", "temp"], "types": {"temp": "number"}})
+    found = codec.decode(records_of([Message(b"id,temp"), Message(b"a,x")], "file"), None)
+    assert "with header: true in the codec such rows are no records" in str(found.failed[0])
+    assert "header" not in str(found.failed[1])
+    with pytest.raises(DefinitionError, match="give the names of its columns"):
+        codec_of({"type": "csv", "header": True})
