@@ -46,6 +46,9 @@ class Sink(ABC):
         """Which hot path it takes, and why it is plain Python if it is. Known from the start, without `open`."""
         return NO_COMPILED_FORM
 
+    service: str | None = None
+    """The name of the service that it belongs to; set before `attach`, for sinks that show it."""
+
     def attach(self, sources: Sequence[Source]) -> None:
         """Called once, before `open`, with the service's sources: for a sink that needs more of a record than its
         result, such as the data that it was decoded from.

@@ -6,7 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from connectors.camera.waiting import Cause
 
@@ -29,6 +29,14 @@ class State(Enum):
     """A file or recording was read to its end."""
     FAILED = "failed"
     """A file or recording cannot be read; it is not tried again."""
+
+
+@runtime_checkable
+class TellsCameras(Protocol):
+    """A source that tells how its cameras are."""
+
+    def cameras(self) -> Mapping[str, Any]:
+        """What `Health.told` says of each camera, by its name. From any thread."""
 
 
 class Health:
@@ -132,6 +140,7 @@ class Health:
             "fps": round(self.fps, 2),
             "codec": self.codec,
             "size": "x".join(map(str, self.size)),
+            "last_picture_seconds": round(time.monotonic() - self._last, 1) if self.pictures else None,
             "pictures": self.pictures,
             "delivered": self.delivered,
             "drops": dict(self.drops),

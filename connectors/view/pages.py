@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import AsyncGenerator, Mapping
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import partial
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qs
 
 from connectors.http.hosts import host_of, is_loopback
@@ -15,7 +16,7 @@ from connectors.http.server import Answer, Request
 from connectors.view.board import Board
 
 HEARTBEAT: Final = 1.0
-"""Seconds without a new picture after which a stream sends a status, to show that it is alive."""
+"""Seconds after which a stream sends the next status, to tell how the cameras are, and that it is alive itself."""
 FIRST: Final = 10.0
 """Seconds to wait for a single picture."""
 BOUNDARY: Final = "picture"
@@ -36,11 +37,12 @@ _SAFE: Final = {
 class Pages:
     """Answers requests. With a token all requests need it, except for the page itself, which holds no data."""
 
-    def __init__(self, board: Board, title: str, token: str | None) -> None:
-        """`title` is the title of the page."""
+    def __init__(self, board: Board, title: str, token: str | None, states: Callable[[], Mapping[str, Any]]) -> None:
+        """`title` is the title of the page; `states` tells how each camera is, also those without a picture."""
         self._board = board
         self._title = title
         self._token = token
+        self._states = states
 
     def answer(self, request: Request) -> Answer:
         """The answer to a request. Called in the server's thread."""
@@ -58,7 +60,7 @@ class Pages:
         if not self._is_trusted(request):
             return _refused(401, "the token is missing: Authorization: Bearer TOKEN, or ?token=TOKEN")
         if name == "stream":
-            return Answer(200, b"", "application/octet-stream", stream=partial(_all, self._board, self._title))
+            return Answer(200, b"", "application/octet-stream", stream=partial(_all, self._board, self._status))
         boxes = parse_qs(request.query).get("boxes", ["1"])[-1] != "0"
         camera, _, ending = "/".join(request.parts).rpartition(".")
         if camera not in self._board.cameras() or ending not in ("jpg", "mjpeg"):
@@ -69,6 +71,10 @@ class Pages:
         kind = f"multipart/x-mixed-replace; boundary={BOUNDARY}"
         return Answer(200, b"", kind, stream=partial(_moving, self._board, camera, boxes))
 
+    def _status(self) -> bytes:
+        told = {"title": self._title, "cameras": self._board.cameras(), "states": self._states()}
+        return json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
+
     def _is_trusted(self, request: Request) -> bool:
         if self._token is None:
             return True
@@ -78,19 +84,19 @@ class Pages:
         return hmac.compare_digest(given.strip().encode("utf-8", "replace"), self._token.encode())
 
 
-async def _all(board: Board, title: str) -> AsyncGenerator[bytes, None]:
+async def _all(board: Board, status: Callable[[], bytes]) -> AsyncGenerator[bytes, None]:
     """All cameras: pieces of a JSON object and a JPEG file, each with its length before it (4 bytes, big-endian).
 
-    A piece without a picture is the status: `{"title": ..., "cameras": [...]}`.
+    A piece without a picture is the status: `{"title": ..., "cameras": [...], "states": {...}}`.
     """
     with board.watched(None, boxes=False) as watcher:
-        yield _piece(_status(board, title))
+        told = -HEARTBEAT
         while True:
-            found = await board.news(watcher, HEARTBEAT)
-            for one in found:
+            if time.monotonic() - told >= HEARTBEAT:
+                told = time.monotonic()
+                yield _piece(status())
+            for one in await board.news(watcher, HEARTBEAT):
                 yield _piece(one.facts, one.jpeg)
-            if not found:
-                yield _piece(_status(board, title))
 
 
 async def _moving(board: Board, camera: str, boxes: bool) -> AsyncGenerator[bytes, None]:
@@ -106,10 +112,6 @@ async def _one(board: Board, camera: str, boxes: bool) -> AsyncGenerator[bytes, 
     with board.watched(camera, boxes=boxes) as watcher:
         for one in await board.news(watcher, FIRST):
             yield one.jpeg
-
-
-def _status(board: Board, title: str) -> bytes:
-    return json.dumps({"title": title, "cameras": board.cameras()}, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _piece(facts: bytes, jpeg: bytes = b"") -> bytes:

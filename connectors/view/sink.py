@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from connectors.camera.health import TellsCameras
 from connectors.http.server import HttpServer, url_of
 from connectors.measures import Measure
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
+from connectors.source import Source
 from connectors.view.board import Board
 from connectors.view.pages import Pages
 from connectors.view.result import Taking, data_of
@@ -35,16 +38,21 @@ class ViewSink(Sink):
         self._token = token
         self._server: HttpServer | None = None
         self._confirmed: list[Ints] = []
+        self._cameras: list[TellsCameras] = []
 
     @property
     def address(self) -> tuple[str, int] | None:
         """Host and port of the page; `None` while it is not open."""
         return None if self._server is None else self._server.address
 
+    def attach(self, sources: Sequence[Source]) -> None:
+        """As `Sink.attach`: has cameras tell how they are, to show those too that give no pictures."""
+        self._cameras = [source for source in sources if isinstance(source, TellsCameras)]
+
     def open(self) -> None:
         """Serve the page. Raises `ConnectorError` if the address cannot be used."""
         host, _, port = self._listen.rpartition(":")
-        pages = Pages(self.board, self.name, self._token)
+        pages = Pages(self.board, self.service or self.name, self._token, self._states)
         try:
             self._server = HttpServer(host.strip("[]"), int(port), pages.answer, "view")
         except (OSError, OverflowError) as error:
@@ -90,6 +98,11 @@ class ViewSink(Sink):
         if server is not None:
             server.close()
             self.board.stop()
+
+    def _states(self) -> dict[str, Any]:
+        """The state of each camera, why it is not live, and the seconds since its last picture."""
+        told = ((name, one) for source in self._cameras for name, one in source.cameras().items())
+        return {name: {key: one[key] for key in ("state", "reason", "last_picture_seconds")} for name, one in told}
 
     def metrics(self) -> Sequence[Measure]:
         """Results shown, pictures encoded and failed, and the number of browsers that watch."""

@@ -200,6 +200,7 @@ def build(
         for config in service.sinks
     ]
     for route in routes:
+        route.sink.service = service.name
         route.sink.attach([source for _, _, source in built])
     return Assembly(
         service,

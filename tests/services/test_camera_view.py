@@ -93,6 +93,26 @@ def test_cameras_are_seen_and_recorded_with_their_boxes(running: Any, tmp_path: 
     assert len((tmp_path / "boxes.jsonl").read_text().splitlines()) == summary.ok
 
 
+def test_the_page_has_the_name_of_the_service_and_names_cameras_that_are_down(running: Any) -> None:
+    text = SERVICE.replace("  cameras:\n", '  cameras:\n    gone: "http://127.0.0.1:1/live.mjpeg"\n')
+    view = running(text)._assembly.routes[0].sink
+    with socket.create_connection(view.address, timeout=60) as client:
+        client.sendall(f"GET /stream HTTP/1.1\r\nHost: localhost:{view.address[1]}\r\n\r\n".encode())
+        stream = client.makefile("rb")
+        while stream.readline() != b"\r\n":
+            pass
+        told: dict[str, Any] = {}
+        # It is told again and again, also while pictures of other cameras come.
+        while told.get("states", {}).get("gone", {}).get("reason") is None or told["states"]["gate"]["state"] != "live":
+            facts = json.loads(stream.read(int.from_bytes(stream.read(4))))
+            stream.read(int.from_bytes(stream.read(4)))
+            told = facts if "states" in facts else told
+    assert told["title"] == "yard"
+    assert told["states"]["gone"]["last_picture_seconds"] is None
+    assert "connection refused" in told["states"]["gone"]["reason"]
+    assert told["states"]["gate"]["last_picture_seconds"] < 60
+
+
 def test_a_page_goes_on_while_another_sink_is_away(running: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -30,13 +30,14 @@ function cardOf(camera) {
   const caption = element("figcaption", figure);
   element("strong", caption).textContent = camera;
   const rate = element("span", caption, "rate");
+  const reason = element("p", caption, "reason");
   const values = element("dl", caption);
   const grow = () => figure.classList.toggle("large");
   canvas.addEventListener("click", grow);
   canvas.addEventListener("keydown", (event) => {
     if (event.key === "Enter" || event.key === " ") { event.preventDefault(); grow(); }
   });
-  card = { camera, figure, canvas, rate, values, times: [], drawn: 0, busy: false, next: null };
+  card = { camera, figure, canvas, rate, reason, values, told: null, times: [], drawn: 0, busy: false, next: null };
   const after = [...cards.keys()].filter((name) => name > camera).sort()[0];
   byId("cameras").insertBefore(figure, after === undefined ? null : cards.get(after).figure);
   cards.set(camera, card);
@@ -120,9 +121,22 @@ function take(facts, jpeg) {
   if (facts.title !== undefined) {
     byId("title").textContent = facts.title;
     document.title = facts.title;
+    for (const [camera, told] of Object.entries(facts.states)) cardOf(camera).told = told;
   } else if (!paused) {
     show(cardOf(facts.camera), facts, jpeg);
   }
+}
+
+// What a camera does that gives no pictures, and since when; empty where only the page lacks them.
+function trouble(told) {
+  if (!told || told.state === "live") return "";
+  const age = told.last_picture_seconds;
+  return `${told.state}, ${age === null ? "no picture yet" : `last picture ${lasting(age)} ago`}`;
+}
+
+function lasting(seconds) {
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
 }
 
 async function read(body) {
@@ -175,10 +189,13 @@ setInterval(() => {
   for (const card of cards.values()) {
     card.times = card.times.filter((time) => time > now - 5000);
     const last = card.times.at(-1) ?? 0;
-    const silent = !paused && now - last > SILENT;
+    const down = trouble(card.told);
+    const silent = !paused && (now - last > SILENT || (down !== "" && !card.times.length));
     card.figure.classList.toggle("silent", silent);
     const span = card.times.length > 1 ? (last - card.times[0]) / 1000 : 0;
-    card.rate.textContent = silent ? "silent" : span ? `${((card.times.length - 1) / span).toFixed(1)} fps` : "";
+    card.reason.textContent = (down && card.told.reason) || "";
+    if (!card.drawn) card.canvas.setAttribute("aria-label", `${card.camera}: no picture yet`);
+    card.rate.textContent = silent ? down || "silent" : span ? `${((card.times.length - 1) / span).toFixed(1)} fps` : "";
   }
 }, 500);
 

@@ -44,7 +44,7 @@ def shade(jpeg: bytes) -> int:
 def test_one_stream_brings_all_cameras_with_their_boxes_and_values(viewing: Any, ask: Any) -> None:
     sink = viewing()
     client = ask(sink, "/stream")
-    assert piece(client) == ({"title": "yard", "cameras": []}, b"")
+    assert piece(client) == ({"title": "yard", "cameras": [], "states": {}}, b"")
     assert deliver(sink, result("gate", 50, count=3, text="x" * 500), result("dock", 200, boxes=2)) == {}
     found = {facts["camera"]: (facts, jpeg) for facts, jpeg in (picture(client), picture(client))}
     facts, jpeg = found["gate"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
+from connectors.memory import MemoryLiveSource
 from tests.connectors.view.conftest import deliver, result
 
 CHROMIUM = shutil.which("chromium")
@@ -42,6 +43,35 @@ def _drawn_in_a_second(page: Any, seconds: float = 2.0) -> float:
     after = page.eval_on_selector_all("canvas", counts)
     drawn = [later - earlier for earlier, later in zip(before, after, strict=True)]
     return float(min(drawn)) / (time.monotonic() - began)
+
+
+class Yard(MemoryLiveSource):
+    """A source with one camera that is down and one that has never given a picture."""
+
+    def cameras(self) -> Mapping[str, Any]:
+        return {
+            "gate": {"state": "backoff", "reason": "the camera ended the stream", "last_picture_seconds": 90.0},
+            "yard": {"state": "connecting", "reason": "connection refused", "last_picture_seconds": None},
+            "dock": {"state": "live", "reason": None, "last_picture_seconds": 0.1},
+        }
+
+
+def test_cameras_that_give_no_picture_are_named_with_what_they_do(viewing: Any, page: Any) -> None:
+    sink = viewing()
+    sink.attach([Yard()])
+    deliver(sink, result("dock", 50))
+    page.goto(f"http://localhost:{sink.address[1]}/")
+    page.wait_for_function("() => [...document.querySelectorAll('.rate')].filter((one) => one.textContent).length >= 2")
+    shown = dict(
+        page.eval_on_selector_all(
+            "figure", "all => all.map(one => [one.querySelector('strong').textContent, one.textContent])"
+        )
+    )
+    assert list(shown) == ["dock", "gate", "yard"]
+    assert "backoff, last picture 90 s ago" in shown["gate"]
+    assert "the camera ended the stream" in shown["gate"]
+    assert "connecting, no picture yet" in shown["yard"]
+    assert "backoff" not in shown["dock"]
 
 
 def test_eight_cameras_are_drawn_with_their_boxes_over_one_connection(viewing: Any, page: Any) -> None:
