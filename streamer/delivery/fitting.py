@@ -130,7 +130,7 @@ def _table(payload: bytes) -> Fitting | None:
     return Fitting({"type": "csv", "names": names, **more}, f"a row of {count} fields")
 
 
-def _is_read_with(own: CodecConfig, codec: str | dict[str, Any]) -> bool:
+def is_read_with(own: CodecConfig, codec: str | dict[str, Any]) -> bool:
     """Whether the source's codec is this one already, or reads the payloads of registries as this one does."""
     if codec is _COMPRESSED:
         return own.type == "compressed"
@@ -140,7 +140,7 @@ def _is_read_with(own: CodecConfig, codec: str | dict[str, Any]) -> bool:
         return getattr(own, "registry", None) is not None
     inner = codec.get("codec")
     if inner is not None:
-        return own.type == codec["type"] and own.wrapped is not None and _is_read_with(own.wrapped, inner)
+        return own.type == codec["type"] and own.wrapped is not None and is_read_with(own.wrapped, inner)
     return own.type == str(codec["type"])
 
 
@@ -182,7 +182,7 @@ class CodecHints:
                 if (
                     found is not None
                     and found.codec is not None
-                    and _is_read_with(self._own[decoded.source], found.codec)
+                    and is_read_with(self._own[decoded.source], found.codec)
                 ):
                     found = None
                 self._found[decoded.source] = found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -13,6 +13,7 @@ from streamer.cli.options import AsJson, Bootstrap, Client, CodecName, TopicName
 
 if TYPE_CHECKING:
     from connectors.codec import Codec
+    from connectors.codecs.config import CodecConfig
     from connectors.records import Records
     from pipelines.data.data import Data, RecordContext
     from streamer.delivery.deadletter import Original
@@ -49,7 +50,7 @@ def tap(
     """
     import threading
 
-    from connectors.codecs.registry import codec_of
+    from connectors.codecs.registry import codec_config, codec_of
     from streamer.cli.folder import import_from_here
     from streamer.cli.options import position
     from streamer.cli.place import place_named, place_of_sink, place_of_source
@@ -70,7 +71,7 @@ def tap(
             "end with --count, or with Ctrl-C"
         )
     how = codec_of(place.codec)
-    hint = Hint(in_file=codec is None and is_service_file(topic))
+    hint = Hint(codec_config(place.codec), in_file=codec is None and is_service_file(topic))
     stop = threading.Event()
     shown = 0
     begin = position(start)
@@ -91,11 +92,17 @@ def tap(
                     return
 
 
+NO_RECORD: Final = "no record: a header row, or an empty list"
+"""What is said of a payload that a codec reads without making a row of it."""
+
+
 class Hint:
     """Names once the codec that would read records that the chosen codec, or the service file's, cannot."""
 
-    def __init__(self, *, in_file: bool) -> None:
+    def __init__(self, own: CodecConfig, *, in_file: bool) -> None:
+        """`own` is the chosen codec: it is no news that this one reads a payload."""
         self._told = False
+        self._own = own
         self._in_file = in_file
 
     def look(self, seen: Seen) -> None:
@@ -103,11 +110,11 @@ class Hint:
         if self._told or seen.error is None or not seen.payload:
             return
         from streamer.cli.terminal import remark
-        from streamer.delivery.fitting import fitting_codec
+        from streamer.delivery.fitting import fitting_codec, is_read_with
 
         self._told = True
         found = fitting_codec(seen.payload)
-        if found is None:
+        if found is None or (found.codec is not None and is_read_with(self._own, found.codec)):
             return
         looks = f"; they look like {found.why}" if found.why else ""
         if found.codec is None:
@@ -170,6 +177,8 @@ def _for_people(seen: Seen) -> Iterator[tuple[str, str]]:
             yield f"  {what}: {origin.refusal}", "yellow"
     if seen.payload is None:
         yield "  no payload (a tombstone)", "dim"
+    elif seen.data is None and seen.error is None:
+        yield f"  {NO_RECORD}", "dim"
     elif seen.data is None:
         reason = " ".join(str(seen.error).split())
         yield f"  {len(seen.payload):,} bytes, not decoded: {reason}", "red"
@@ -221,6 +230,8 @@ def _for_machines(seen: Seen, full: bool) -> dict[str, Any]:
         found["value"] = json.loads(seen.data.to_json()) if whole else summary(values_of(seen.data))
     elif seen.payload is None:
         found["value"] = None
+    elif seen.error is None:
+        found["note"] = NO_RECORD
     else:
         found["error"] = str(seen.error)
         found["payload"] = summary(seen.payload)

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from pipelines import Data
-from streamer.devbroker import Broker, create_topics
+from streamer.devbroker import Broker, MockKafka, create_topics
 
 
 @pytest.fixture
@@ -373,6 +373,23 @@ def test_a_codec_is_said_with_its_fields_as_in_a_service_file(
     assert cli("send", topic, file, "--codec", codec, *on).code == 0
     (record,) = tapped(cli, topic, "--codec", "text", *on)
     assert record["value"]["text"].strip() == "a,1.5"
+
+
+def test_rows_of_a_table_are_shown_without_its_header_and_without_a_hint_at_the_codec_in_use(
+    cli: Any, mock_kafka: MockKafka, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("id,temp\na,21.5\nb,hot\n")
+    on = ("-b", mock_kafka.bootstrap)
+    sent = cli("send", "table", tmp_path / "a.csv", "--format", "lines", "--codec", "text", *on)
+    assert sent.code == 0, sent.err
+    codec = "{type: csv, names: [id, temp], types: {temp: number}, header: true}"
+    shown = cli("tap", "table", "--codec", codec, "--from", "earliest", "-n", "3", *on)
+    assert shown.code == 0, shown.err
+    assert shown.out.count("no record: a header row") == 1
+    assert shown.out.count("not decoded") == 1
+    assert "such payloads are read with" not in shown.err
+    (first, *_) = tapped(cli, "table", "--codec", codec, *on)
+    assert first["note"] == "no record: a header row, or an empty list"
 
 
 def test_a_codec_that_is_no_mapping_is_refused(cli: Any, tmp_path: Path) -> None:
