@@ -33,13 +33,6 @@ class Block:
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
-class OpenBlock:
-    """Bytes to be written to, through the buffer protocol. Let go of, they are used again for another block."""
-
-    def __new__(cls, size: int) -> OpenBlock: ...
-    def __len__(self) -> int: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
-
 class Reader:
     """Takes ProtoData messages apart, and reads the values of the keys `wanted`."""
 
@@ -258,51 +251,3 @@ class KafkaWriter:
         lost: all of those marks, and maybe some of others. A message without a value is said to be lost, too, when
         another one was that was under way with it.
         """
-
-class MqttScanner:
-    """Takes the messages out of the bytes of one MQTT connection, and keeps the codes of their topics."""
-
-    def __new__(cls, five: bool, largest: int, from_server: bool, most: int, most_bytes: int) -> MqttScanner:
-        """Of MQTT 5 or else 3.1.1, sent by a server or else a client, of packets of up to `largest` bytes. There are
-        codes for `most` topics, or `most_bytes` of them.
-        """
-
-    def scan(self, buffer: Bytes, start: int, stop: int, most: int) -> tuple[Block, int, int, list[bytes] | None, bool]:
-        """The messages that `buffer[start:stop]` begins with, up to `most`.
-
-        Gives (memory, N, end, topics, anew). The memory holds `int64 (4, N)`: starts and lengths of payloads and of
-        properties, then `int32 (N,)` codes of topics, `uint16 (N,)` packet identifiers, `uint8 (N,)` flags. `topics`
-        are those that are new, in the order of their codes, which begin at 0 again if `anew`. At `end` begins what is
-        not a message, not whole, wrong, or peculiar: plain Python is to say which.
-        """
-
-    def add(self, topic: bytes) -> None:
-        """This topic has the next code from now on, if it has none."""
-
-    def clear(self) -> None:
-        """No topic has a code any more."""
-
-def mqtt_scan_acks(buffer: Bytes, start: int, stop: int, five: bool, most: int) -> tuple[Block, int, int]:
-    """The acknowledgements without properties that `buffer[start:stop]` begins with, up to `most`: (memory, N, end).
-
-    The memory holds `uint16 (N,)` packet identifiers, `uint8 (N,)` types of packets, `uint8 (N,)` reason codes. At
-    `end` begins what plain Python is to look at.
-    """
-
-def mqtt_encode_acks(first: int, ids: npt.NDArray[np.uint16]) -> bytes | None:
-    """A packet of this first byte for each packet identifier; `None` if one is 0."""
-
-def mqtt_encode_publishes(
-    topics: list[bytes],
-    codes: npt.NDArray[np.int32] | None,
-    payloads: Any,
-    flags: npt.NDArray[np.uint8] | int,
-    ids: npt.NDArray[np.uint16] | None,
-    properties: bytes | list[bytes | None],
-    bare: bytes,
-) -> bytes | None:
-    """Messages one after the other; `None` where plain Python has to say what is wrong.
-
-    Topics and properties have their lengths in front; payloads are `Spans` or a list of `bytes` and `None`; message i
-    goes to `topics[codes[i]]`, else to the first. Where it has no properties of its own, `bare` is written.
-    """

@@ -10,18 +10,15 @@ from benchmarks.contestants import CannotRun, Contestant
 from benchmarks.environments import MQTT_PEERS, python_of
 from benchmarks.environments import TITLES as PEER_TITLES
 from benchmarks.mqtt.rows import Row
-from pipelines.hotpath import VARIABLE, why_not
 
 TITLES = {
-    "ours-native": "streamer, native",
-    "ours-python": "streamer, python",
+    "ours": "streamer",
     "paho": "paho, by hand (the baseline)",
     **{name: PEER_TITLES[name] for name in MQTT_PEERS},
 }
 """How the tables call them."""
 
 SHARES = {
-    "ours-python": 0.25,
     "paho": 0.025,
     "mqtt-gmqtt": 0.05,
     "mqtt-aiomqtt": 0.02,
@@ -33,13 +30,7 @@ SHARES = {
 
 def contestants(progress: Callable[[str], None], *, peers: bool) -> tuple[list[Contestant], dict[str, str]]:
     """All that can run here, in the order of the table, and why others cannot, by name."""
-    found, left_out = [], {}
-    reason = why_not()
-    if reason is None:
-        found.append(_program("ours-native", "ours", hot_path="native"))
-    else:
-        left_out["ours-native"] = reason
-    found += [_program("ours-python", "ours", hot_path="python"), _program("paho", "paho")]
+    found, left_out = [_program("ours", "ours"), _program("paho", "paho")], {}
     for peer in MQTT_PEERS if peers else ():
         try:
             found.append(_program(peer, MQTT_PEERS[peer], python_of(peer, progress)))
@@ -53,11 +44,11 @@ def counted(row: Row, program: Contestant, share: float) -> int:
     return row.counted(share * SHARES.get(program.name, 1.0) if row.broker == "played" else share)
 
 
-def _program(name: str, module: str, python: Path | None = None, hot_path: str | None = None) -> Contestant:
+def _program(name: str, module: str, python: Path | None = None) -> Contestant:
     interpreter = str(python or sys.executable)
     return Contestant(
         name,
         lambda job: [interpreter, "-m", f"benchmarks.programs.mqtt.{module}", job.to_json()],
-        {} if hot_path is None else {VARIABLE: hot_path},
+        {},
         ours=module == "ours",
     )

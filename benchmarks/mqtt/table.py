@@ -10,7 +10,7 @@ from benchmarks.mqtt.rows import ROWS
 from benchmarks.table import Grid, as_markdown
 
 _BASELINE = "paho"
-_OURS = ("ours-native", "ours-python")
+_OURS = "ours"
 
 
 def grids(found: Found) -> list[Grid]:
@@ -26,14 +26,14 @@ def grids(found: Found) -> list[Grid]:
                     TITLES[name],
                     f"{min(one.microseconds for one in costs):.2f}",
                     f"{statistics.median(one.microseconds for one in costs):.2f}",
-                    *(_times(found.ratio(row, other, name)) for other in (_BASELINE, *_OURS)),
+                    *(_times(found.ratio(row, other, name)) for other in (_BASELINE, _OURS)),
                     f"{max(one.rate for one in costs):,.0f}",
                     f"{max(one.rss for one in costs) >> 20}",
                     f"{statistics.median(one.start for one in costs):.2f}",
                 ]
             )
     heads = [
-        "MQTT, QoS 1", "program", "us, least", "us, median", "/ paho", "/ streamer, native", "/ streamer, python",
+        "MQTT, QoS 1", "program", "us, least", "us, median", "/ paho", "/ streamer",
         "msg/s", "RSS, MiB", "start, s",
     ]  # fmt: skip
     return [Grid("", heads, lines)] if lines else []

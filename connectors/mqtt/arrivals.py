@@ -10,7 +10,6 @@ from connectors.mqtt.protocol.reading import LARGEST, Role
 from connectors.mqtt.protocol.receiving import ReceiveBuffer
 from connectors.mqtt.protocol.scan import Scanned, Stopped
 from connectors.mqtt.session.inbound import Inbound, Receive
-from pipelines.hotpath import HotPath
 
 _BLOCK = 4 << 20
 """Bytes of one block of memory for received bytes: large, as payloads of a batch that lie in one block are not
@@ -33,12 +32,10 @@ class Arrivals(Inbound):
         max_packet: int,
         arrived: Callable[[Scanned], None],
         too_large: Callable[[int, Scanned], None],
-        hot_path: HotPath,
     ) -> None:
         self._max_packet = max_packet
         self._arrived = arrived
         self._too_large = too_large
-        self._hot_path = hot_path
         self._buffer: ReceiveBuffer | None = None
         self._passing: PassingBy | None = None
 
@@ -52,7 +49,7 @@ class Arrivals(Inbound):
         # ever.
         largest = self._max_packet if version == V5 else LARGEST
         self._passing = None
-        self._buffer = ReceiveBuffer(Role.CLIENT, version, largest, strict=False, block=_BLOCK, hot_path=self._hot_path)
+        self._buffer = ReceiveBuffer(Role.CLIENT, version, largest, strict=False, block=_BLOCK)
 
     def room(self) -> memoryview:
         return self._received.writable()[:_AT_ONCE]

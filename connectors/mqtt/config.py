@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from connectors.compiledform import HasCompiledForm
 from connectors.config import ConnectorConfig, SourceConfig
 from connectors.mqtt.client import MqttClientFields
 from connectors.mqtt.columns import COLUMNS
@@ -80,7 +79,7 @@ class CanaryConfig(BaseModel):
         return topic
 
 
-class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
+class MqttSourceConfig(MqttClientFields, SourceConfig):
     """Messages of MQTT topics, as one client of a broker."""
 
     model_config = ConfigDict(hide_input_in_errors=True)

@@ -18,7 +18,6 @@ from connectors.mqtt.sinkconfig import MqttSinkConfig
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
 from pipelines.errors import ConnectorError
-from pipelines.hotpath import HotPathReport, taken
 
 OPEN_WAIT = 5.0
 """Seconds to wait for the broker's answer, so that a refused login is reported when the service starts."""
@@ -48,11 +47,6 @@ class MqttSink(Sink):
         self._lost: dict[int, ConnectorError] = {}
         self.headers_left_out = 0
         """The number of headers that were no text, and so could not be user properties."""
-
-    @property
-    def hot_path(self) -> HotPathReport:
-        """See `Sink.hot_path`."""
-        return taken(self._style.hot_path)
 
     def metrics(self) -> Sequence[Measure]:
         """See `Sink.metrics`."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from connectors.compiledform import HasCompiledForm
 from connectors.config import Addressing, SinkConfig, SourceConfig
 from connectors.mqtt.client import MqttClientFields
 from connectors.mqtt.protocol.packets import Publish, Will
@@ -80,7 +79,7 @@ class LastWill(Announcement):
         return Will(self.topic, self.payload.encode(), self.qos, self.retain, properties)
 
 
-class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
+class MqttSinkConfig(MqttClientFields, SinkConfig):
     """Messages published to MQTT topics, confirmed when the broker has acknowledged them."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -201,7 +200,6 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
             letters=self.dead_letters,
             birth=None if self.birth is None else self.birth.message(),
             leaving=None if self.will is None else self.will.message(),
-            hot_path=self.hot_path,
         )
 
     def settings(self) -> Settings:

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +17,7 @@ from connectors.mqtt.columns import Columns
 from connectors.mqtt.gathering import Gathering
 from connectors.mqtt.onlyonce import OnlyOnce
 from connectors.mqtt.pending import Part, Pending
-from connectors.mqtt.protocol.bulk import write_acks
+from connectors.mqtt.protocol.bulk import encode_acks
 from connectors.mqtt.protocol.packets import Packet, PacketType, Pubcomp, Publish, Pubrel
 from connectors.mqtt.protocol.scan import Scanned
 from connectors.mqtt.protocol.topics import TopicPatterns, why_no_name
@@ -32,7 +31,6 @@ from connectors.records import Lane, Records
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown
 from pipelines.data.spans import Ints
 from pipelines.errors import ConnectorError
-from pipelines.hotpath import HotPathReport, compiled, taken
 
 if TYPE_CHECKING:
     from connectors.mqtt.config import MqttSourceConfig
@@ -102,8 +100,7 @@ class MqttSource(Source):
         self._filter = TopicFilter(patterns, shard, topic)
         self._columns = Columns(self.name, patterns, config.key, empty_is_none=config.tombstones != "forward")
         self._patterns = patterns
-        self._native: ModuleType | None = None
-        self._arrivals = Arrivals(config.max_packet, self._arrived, self._passed_by, config.hot_path)
+        self._arrivals = Arrivals(config.max_packet, self._arrived, self._passed_by)
         self._pending = Pending()
         self._window = Window()
         self._only_once = OnlyOnce()
@@ -126,17 +123,11 @@ class MqttSource(Source):
         self._warned_of: str | None = None
         self._session: Session | None = None
 
-    @property
-    def hot_path(self) -> HotPathReport:
-        """See `Source.hot_path`. Raises `HotPathError` if `native` is required and cannot be used."""
-        return taken(self._config.hot_path)
-
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Connect and subscribe. Waits up to 5 s for the broker; an absent one is an event.
 
         Raises `ConnectorError` for a login or topic filter that is refused, and QoS 0 where QoS 1 was asked for.
         """
-        self._native = compiled(self._config.hot_path)
         self._session = session(self._config.client, self._config.settings(), self, self._arrivals)
         deadline = time.monotonic() + self._connect_wait
         try:
@@ -441,10 +432,10 @@ class MqttSource(Source):
     def _send(self, done: Done) -> None:
         connection = self._open_session
         if len(done.qos_1):
-            connection.write(write_acks(PacketType.PUBACK, done.qos_1, self._native))
+            connection.write(encode_acks(PacketType.PUBACK, done.qos_1))
         if len(done.qos_2):
             self._released.update(done.qos_2.tolist())
-            connection.write(write_acks(PacketType.PUBREC, done.qos_2, self._native))
+            connection.write(encode_acks(PacketType.PUBREC, done.qos_2))
         self.counts.acknowledged += len(done.qos_1) + len(done.qos_2)
 
     @property

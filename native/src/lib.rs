@@ -7,7 +7,6 @@ mod columns;
 mod json;
 mod kafka;
 mod memory;
-mod mqtt;
 mod protodata;
 
 use pyo3::prelude::*;
@@ -15,12 +14,10 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<memory::Block>()?;
-    module.add_class::<memory::OpenBlock>()?;
     avro::register(module)?;
     columnar::register(module)?;
     json::register(module)?;
     kafka::register(module)?;
-    mqtt::register(module)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add("SOURCES", env!("STREAMER_SOURCES"))?;
     protodata::register(module)?;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,6 @@ from connectors.mqtt.protocol.reading import LARGEST, read_header
 from connectors.mqtt.protocol.reasons import ProtocolError, ReasonCode
 from connectors.mqtt.protocol.scan import MANY, Stopped
 from pipelines.data.spans import Bytes
-from pipelines.hotpath import HotPath, compiled
 
 
 @dataclass(slots=True)
@@ -41,7 +40,6 @@ def scan_acks(
     stop: int | None = None,
     max_records: int = MANY,
     max_packet: int = LARGEST,
-    hot_path: HotPath = "auto",
 ) -> ScannedAcks:
     """The acknowledgements that `buffer[start:stop]` begins with, as long as they have no properties.
 
@@ -50,16 +48,9 @@ def scan_acks(
     stop = len(buffer) if stop is None else stop
     if not 0 <= start <= stop <= len(buffer):
         raise ValueError(f"bytes {start} to {stop} are not in a buffer of {len(buffer)}")
-    native = compiled(hot_path)
-    if native is not None:
-        block, count, end = native.mqtt_scan_acks(buffer, start, stop, version == V5, max_records)
-        ids: Any = np.ndarray(count, np.uint16, block)
-        codes: Any = np.ndarray((2, count), np.uint8, block, 2 * count)
-        kinds, reasons = codes
-    else:
-        rows, end = _rows(buffer.data, start, stop, version, max_records)
-        ids = np.array(rows[0], np.uint16)
-        kinds, reasons = np.array(rows[1:], np.uint8)
+    rows, end = _rows(buffer.data, start, stop, version, max_records)
+    ids = np.array(rows[0], np.uint16)
+    kinds, reasons = np.array(rows[1:], np.uint8)
     stopped = Stopped.AGAIN if len(ids) == max_records else _stopped(buffer.data, end, stop, version, max_packet)
     return ScannedAcks(ids, kinds, reasons, end - start, stopped)
 

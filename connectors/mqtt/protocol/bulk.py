@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -13,7 +12,6 @@ from connectors.mqtt.protocol.fields import MOST, written_varint
 from connectors.mqtt.protocol.packets import V5, PacketType, Version
 from connectors.mqtt.protocol.writing import topic_field
 from pipelines.data.spans import Ints, Spans
-from pipelines.hotpath import HotPath, compiled
 
 Codes: TypeAlias = npt.NDArray[np.int32]
 PacketIds: TypeAlias = npt.NDArray[np.uint16]
@@ -29,24 +27,15 @@ _ACKNOWLEDGEMENTS: Final = {
 }
 
 
-def encode_acks(kind: PacketType, packet_ids: PacketIds, hot_path: HotPath = "auto") -> bytes:
+def encode_acks(kind: PacketType, packet_ids: PacketIds) -> bytes:
     """An acknowledgement, PUBACK to PUBCOMP, for each of these ids, in their order. It is the same in 3.1.1 and 5.
 
     `packet_ids` are `uint16 (N,)`. Raises `ValueError` for an id of 0 and for another kind of packet.
     """
-    return write_acks(kind, packet_ids, compiled(hot_path))
-
-
-def write_acks(kind: PacketType, packet_ids: PacketIds, native: ModuleType | None) -> bytes:
-    """As `encode_acks`, with the extension given by the caller (`None`: plain Python), as looking it up takes longer
-    than encoding."""
     first = _ACKNOWLEDGEMENTS.get(kind)
     if first is None:
         raise ValueError(f"{kind.name} is no acknowledgement: it must be PUBACK, PUBREC, PUBREL or PUBCOMP")
     ids = np.ascontiguousarray(packet_ids, np.uint16)
-    written: bytes | None = None if native is None else native.mqtt_encode_acks(first, ids)
-    if written is not None:
-        return written
     if not ids.all():
         raise ValueError(f"{kind.name}: packet identifier 0")
     out = np.empty((len(ids), 4), np.uint8)
@@ -65,7 +54,6 @@ def encode_publishes(
     retain: bool | npt.NDArray[np.bool_] = False,
     dup: bool | npt.NDArray[np.bool_] = False,
     properties: EncodedProperties = None,
-    hot_path: HotPath = "auto",
 ) -> bytes:
     """A PUBLISH for each of the N payloads, in their order.
 
@@ -75,9 +63,6 @@ def encode_publishes(
     not fit together, and a message that is too large for MQTT.
     """
     fields = [topic_field(topic) for topic in topics]
-    written = _compiled(version, fields, payloads, codes, packet_ids, qos, retain, dup, properties, hot_path)
-    if written is not None:
-        return written
     count = len(payloads)
     flags, ids = _flags(count, qos, retain, dup), _ids(count, packet_ids, qos)
     bodies = _bodies(version, fields, payloads, codes, qos, properties)
@@ -100,48 +85,6 @@ def encode_publishes(
         if payload:
             write(payload)
     return b"".join(parts)
-
-
-def _compiled(
-    version: Version,
-    fields: list[bytes],
-    payloads: Payloads,
-    codes: Codes | None,
-    packet_ids: PacketIds | None,
-    qos: Any,
-    retain: Any,
-    dup: Any,
-    properties: EncodedProperties,
-    hot_path: HotPath,
-) -> bytes | None:
-    """The same by the compiled hot path; `None` without one, or for invalid input, whose error plain Python raises."""
-    native = compiled(hot_path)
-    if native is None or (version != V5 and properties is not None):
-        return None
-    if isinstance(payloads, Spans):
-        if payloads.extension() is None:
-            return None
-    elif type(payloads) is not list:
-        payloads = list(payloads)
-    if isinstance(qos, int) and isinstance(retain, bool) and isinstance(dup, bool) and 0 <= qos <= 2:
-        flags: Any = dup << 3 | qos << 1 | retain
-    else:
-        flags = _flags(len(payloads), qos, retain, dup)
-    bare = b"\0" if version == V5 else b""
-    if properties is None:
-        properties = bare
-    elif not isinstance(properties, bytes):
-        properties = list(properties)
-    found: bytes | None = native.mqtt_encode_publishes(
-        fields,
-        None if codes is None else np.ascontiguousarray(codes, np.int32),
-        payloads,
-        flags,
-        None if packet_ids is None else np.ascontiguousarray(packet_ids, np.uint16),
-        properties or bare,
-        bare,
-    )
-    return found
 
 
 _HEADS: Final = [bytes([PacketType.PUBLISH << 4 | flags]) for flags in range(16)]

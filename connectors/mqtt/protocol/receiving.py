@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from connectors.mqtt.protocol.reading import LARGEST, Reader, Role, read_header
 from connectors.mqtt.protocol.reasons import ProtocolError
 from connectors.mqtt.protocol.scan import MANY, Scanned, Scanner
 from pipelines.data.spans import Bytes
-from pipelines.hotpath import HotPath, compiled
 
 BLOCK: Final = 256 << 10
 """Bytes of one block of memory for received bytes."""
@@ -25,8 +24,7 @@ class ReceiveBuffer:
 
     A socket writes into `writable()`, `filled(n)` tells how many bytes, and `scan`, `acks` and `packet` take complete
     packets, in the order of arrival. Columns that were returned stay unchanged as long as they are in use: later bytes
-    are written after them, then into another block. With the compiled hot path, blocks that are not in use any more are
-    reused.
+    are written after them, then into another block.
 
     `role`, `version`, `max_packet` and `strict` are those of `Reader` and `Scanner`.
     """
@@ -39,14 +37,12 @@ class ReceiveBuffer:
         *,
         strict: bool = True,
         block: int = BLOCK,
-        hot_path: HotPath = "auto",
     ) -> None:
         self.reader = Reader(role, version, max_packet)
         self._strict = strict
-        self._hot_path = hot_path
         self._scanner: Scanner | None = None
         self._block = block
-        self._bytes = self._memory(block)
+        self._bytes: Bytes = np.empty(block, np.uint8)
         self._at = 0
         self._filled = 0
 
@@ -88,7 +84,6 @@ class ReceiveBuffer:
                 role=reader.role,
                 aliases=reader.aliases,
                 strict=self._strict,
-                hot_path=self._hot_path,
             )
         found = scanner.scan(self._view(), self._at, max_records=max_records)
         self._at += found.consumed
@@ -100,7 +95,7 @@ class ReceiveBuffer:
         if version is None:
             raise ValueError("the CONNECT has to be taken first: the version of MQTT is not known")
         limit = self.reader.max_packet
-        found = scan_acks(self._view(), version, self._at, None, max_records, limit, self._hot_path)
+        found = scan_acks(self._view(), version, self._at, None, max_records, limit)
         self._at += found.consumed
         return found
 
@@ -142,13 +137,6 @@ class ReceiveBuffer:
         pending = self.pending
         # Memory grows with the received bytes, not with the length that a header announces.
         size = min(pending + missing, 4 * max(pending, self._block))
-        block = self._memory(max(self._block, size, pending + LEAST_ROOM if not missing else 0))
+        block = np.empty(max(self._block, size, pending + LEAST_ROOM if not missing else 0), np.uint8)
         block[:pending] = self._bytes[self._at : self._filled]
         self._bytes, self._at, self._filled = block, 0, pending
-
-    def _memory(self, size: int) -> Bytes:
-        native = compiled(self._hot_path)
-        if native is None:
-            return np.empty(size, np.uint8)
-        block: Any = native.OpenBlock(size)
-        return np.frombuffer(block, np.uint8)

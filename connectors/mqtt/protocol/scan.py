@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,8 @@ from connectors.mqtt.protocol.reading import (
     topic_of,
 )
 from connectors.mqtt.protocol.reasons import ProtocolError
-from connectors.mqtt.protocol.topictable import MOST_BYTES, MOST_TOPICS, TopicTable
+from connectors.mqtt.protocol.topictable import TopicTable
 from pipelines.data.spans import Bytes, Ints, Spans
-from pipelines.hotpath import HotPath, compiled
 
 MANY: Final = 1 << 20
 """The most messages of one scan, by default."""
@@ -131,7 +130,6 @@ class Scanner:
         role: Role = Role.CLIENT,
         aliases: Aliases | None = None,
         strict: bool = True,
-        hot_path: HotPath = "auto",
     ) -> None:
         self.version = version
         self.max_packet = max_packet
@@ -140,10 +138,6 @@ class Scanner:
         self.strict = strict
         self.topics = TopicTable()
         self._known_properties: set[bytes] = set()
-        native = compiled(hot_path)
-        self._native: Any = None
-        if native is not None:
-            self._native = native.MqttScanner(version == V5, max_packet, role is Role.CLIENT, MOST_TOPICS, MOST_BYTES)
 
     def scan(self, buffer: Bytes, start: int = 0, stop: int | None = None, max_records: int = MANY) -> Scanned:
         """The complete messages in `buffer[start:stop]`, up to the first other packet.
@@ -153,22 +147,11 @@ class Scanner:
         stop = len(buffer) if stop is None else stop
         if not 0 <= start <= stop <= len(buffer):
             raise ValueError(f"bytes {start} to {stop} are not in a buffer of {len(buffer)}")
-        rows = (self._compiled_rows if self._native else self._plain_rows)(buffer, start, stop, max_records)
+        rows = _Rows.of_frames(buffer, *self._frames(buffer.data, start, stop, max_records), self.version)
+        rows = rows.first(self._usable(rows))
         if not len(rows.codes) and max_records > 0:
             return self._one(buffer, start, stop)
         return self._scanned(buffer, rows, start, stop)
-
-    def _compiled_rows(self, buffer: Bytes, start: int, stop: int, most: int) -> _Rows:
-        block, count, end, names, anew = self._native.scan(buffer, start, stop, max(most, 0))
-        if anew:
-            self.topics = TopicTable()
-        for raw in names or ():
-            self.topics.add(raw, raw.decode())
-        return _Rows.of_block(buffer, block, count, end)
-
-    def _plain_rows(self, buffer: Bytes, start: int, stop: int, most: int) -> _Rows:
-        rows = _Rows.of_frames(buffer, *self._frames(buffer.data, start, stop, most), self.version)
-        return rows.first(self._usable(rows))
 
     def _frames(
         self, raw: memoryview, start: int, stop: int, most: int
@@ -288,10 +271,6 @@ class Scanner:
         raw_name = name.encode()
         if self.topics.full and raw_name not in self.topics.codes:
             self.topics = TopicTable()
-            if self._native:
-                self._native.clear()
-        if self._native:
-            self._native.add(raw_name)
         return self.topics.add(raw_name, name)
 
     def _scanned(self, buffer: Bytes, rows: _Rows, start: int, stop: int, faults: Sequence[Fault] = ()) -> Scanned:
@@ -366,15 +345,6 @@ class _Rows:
     """Where the last message ends."""
     wrong: npt.NDArray[np.bool_] = field(default_factory=lambda: _NONE_WRONG)
     """Messages that break the rules after all."""
-
-    @staticmethod
-    def of_block(buffer: Bytes, block: Any, count: int, end: int) -> _Rows:
-        """The rows of a block of the extension, with columns in the order of `native/src/mqtt/core/scan.rs`."""
-        places: Any = np.ndarray((4, count), np.int64, block)
-        codes: Any = np.ndarray(count, np.int32, block, 32 * count)
-        ids: Any = np.ndarray(count, np.uint16, block, 36 * count)
-        flags: Any = np.ndarray(count, np.uint8, block, 38 * count)
-        return _Rows(buffer, flags, ids, codes, places[0], places[1], places[2], places[3], end)
 
     @staticmethod
     def of_frames(

@@ -10,7 +10,6 @@ from connectors.mqtt.protocol.reading import Role
 from connectors.mqtt.protocol.receiving import ReceiveBuffer
 from connectors.mqtt.protocol.scan import Stopped
 from connectors.mqtt.session.inbound import Inbound, Receive
-from pipelines.hotpath import HotPath
 
 BLOCK = 64 << 10
 """Bytes of one block of memory for received bytes."""
@@ -19,15 +18,14 @@ BLOCK = 64 << 10
 class AckInbound(Inbound):
     """Hands acknowledgements to `acknowledged`, in blocks, and every other packet to the session's `receive`."""
 
-    def __init__(self, max_packet: int, hot_path: HotPath, acknowledged: Callable[[ScannedAcks], None]) -> None:
+    def __init__(self, max_packet: int, acknowledged: Callable[[ScannedAcks], None]) -> None:
         self._max_packet = max_packet
-        self._hot_path = hot_path
         self._acknowledged = acknowledged
         self._buffer: ReceiveBuffer
 
     def begin(self, version: Version) -> None:
         """See `Inbound.begin`."""
-        self._buffer = ReceiveBuffer(Role.CLIENT, version, self._max_packet, block=BLOCK, hot_path=self._hot_path)
+        self._buffer = ReceiveBuffer(Role.CLIENT, version, self._max_packet, block=BLOCK)
 
     def room(self) -> memoryview:
         """See `Inbound.room`."""

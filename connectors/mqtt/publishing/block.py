@@ -102,7 +102,6 @@ class Block:
             retain=self._style.retain,
             dup=again if again.any() else False,
             properties=properties,
-            hot_path=self._style.hot_path,
         )
 
     def packet(self, version: Version, index: int, packet_id: int, qos: int, again: bool) -> Publish:

@@ -162,7 +162,7 @@ class Publisher:
         self._written.clear()
         released = self._in_flight.resume(session_present=granted.session_present and self._qos > 0)
         if len(released):
-            self._session.write(encode_acks(PacketType.PUBREL, released, self._style.hot_path))
+            self._session.write(encode_acks(PacketType.PUBREL, released))
         self._announce(self._style.birth)
         self._careful = self._suspicion.careful(self._in_flight.first)
         self._first_asks = self._session.ping() if self._careful else None
@@ -282,7 +282,7 @@ class Publisher:
         )
 
     def _inbound(self) -> AckInbound:
-        return AckInbound(LARGEST_ANSWER, self._style.hot_path, self._acknowledged)
+        return AckInbound(LARGEST_ANSWER, self._acknowledged)
 
     def _acknowledged(self, acks: ScannedAcks) -> None:
         kinds, reasons, ids = acks.kinds, acks.reasons, acks.packet_ids
@@ -316,12 +316,12 @@ class Publisher:
         self.unheard += unheard
         self._backoff.reset()
         if self._birth_unanswered and BIRTH_ID in ids:
-            self._session.write(encode_acks(PacketType.PUBREL, np.array([BIRTH_ID], np.uint16), self._style.hot_path))
+            self._session.write(encode_acks(PacketType.PUBREL, np.array([BIRTH_ID], np.uint16)))
         numbers = self._in_flight.of_ids(ids, SENT)
         if len(numbers):
             self._suspicion.progress()
             released = self._in_flight.release(numbers)
-            self._session.write(encode_acks(PacketType.PUBREL, released, self._style.hot_path))
+            self._session.write(encode_acks(PacketType.PUBREL, released))
 
     def _completed(self, ids: PacketIds) -> None:
         """PUBCOMP, with any reason: "packet identifier not found" means that the broker has released it already."""

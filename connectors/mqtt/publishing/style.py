@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from connectors.mqtt.protocol.packets import Publish
-from pipelines.hotpath import HotPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,4 +25,3 @@ class Style:
     """Published whenever a connection begins."""
     leaving: Publish | None = None
     """Published when the sink disconnects; when the connection is lost the broker publishes it as the will."""
-    hot_path: HotPath = field(default="auto")

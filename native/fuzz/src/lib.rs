@@ -5,7 +5,6 @@ pub mod arena;
 pub mod avro;
 pub mod columnar;
 pub mod json;
-pub mod mqtt;
 #[path = "../../src/protodata/core/mod.rs"]
 pub mod wire;
 

@@ -17,7 +17,6 @@ from connectors.mqtt.protocol.writing import encode
 from examples import examples
 from pipelines.data.spans import Spans
 
-pytestmark = pytest.mark.usefixtures("hot_path")
 VERSIONS: list[Version] = [V311, V5]
 
 

@@ -17,7 +17,6 @@ from connectors.mqtt.protocol.reasons import ProtocolError, ReasonCode
 from connectors.mqtt.protocol.scan import Scanned
 from connectors.mqtt.protocol.writing import encode
 
-pytestmark = pytest.mark.usefixtures("hot_path")
 VERSIONS: list[Version] = [V311, V5]
 LARGE = 1 << 20
 

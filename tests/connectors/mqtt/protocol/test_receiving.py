@@ -19,7 +19,6 @@ from connectors.mqtt.protocol.scan import Scanned, Stopped
 from connectors.mqtt.protocol.writing import encode
 from examples import examples
 
-pytestmark = pytest.mark.usefixtures("hot_path")
 VERSIONS: list[Version] = [V311, V5]
 
 

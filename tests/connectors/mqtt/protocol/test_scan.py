@@ -21,7 +21,6 @@ from connectors.mqtt.protocol.topictable import MOST_TOPICS
 from connectors.mqtt.protocol.writing import encode
 from examples import examples
 
-pytestmark = pytest.mark.usefixtures("hot_path")
 VERSIONS: list[Version] = [V311, V5]
 LARGE = 1000
 
