@@ -1,4 +1,4 @@
-"""What is known of the values of records before there is one: that a key holds images, or arrays of which shape."""
+"""What is known of the values of records before there is one: that a key holds images, arrays of which shape, lists."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+
+from pipelines.values import ValueType
 
 Lengths: TypeAlias = tuple[int | None, ...]
 """The lengths of an array's axes; `None`: any."""
@@ -26,6 +28,13 @@ class ArrayForm:
     """`None`: any, of any rank."""
 
 
-Form: TypeAlias = ImageForm | ArrayForm
+@dataclass(frozen=True, slots=True)
+class ValueForm:
+    """Each value is of this type, such as a list."""
+
+    type: ValueType
+
+
+Form: TypeAlias = ImageForm | ArrayForm | ValueForm
 Forms: TypeAlias = Mapping[str, Form]
 """The forms of values by key: a record that has the key has such a value there. Of other keys nothing is known."""

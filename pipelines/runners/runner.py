@@ -20,7 +20,8 @@ from pipelines.data.result import Result
 from pipelines.data.sparsecolumn import columns_of
 from pipelines.errors import RAISED, StreamerError, WrongTypeError, blamed
 from pipelines.observe.metrics import Metrics, StepMetrics
-from pipelines.runners.forms import Forms
+from pipelines.runners.forms import Forms, ValueForm
+from pipelines.values import ValueType
 
 if TYPE_CHECKING:
     from pipelines.executors.executor import Executor
@@ -113,16 +114,22 @@ class Runner(ABC):
         return None
 
     @property
+    def types(self) -> Mapping[str, ValueType]:
+        """The types of values that it writes, by key, as far as they are known without a record."""
+        return {}
+
+    @property
     def notes(self) -> Sequence[str]:
         """Sentences about settings that are allowed and most likely not meant, for `streamer check`."""
         return ()
 
     def forms(self, given: Forms) -> Forms:
         """The forms of values in results, as far as they are known where records have values of the forms `given`."""
+        made: Forms = {key: ValueForm(kind) for key, kind in self.types.items()}
         written = self.gives
         if not self.keeps_keys or written is None:
-            return {}
-        return {key: form for key, form in given.items() if key not in written}
+            return made
+        return {**{key: form for key, form in given.items() if key not in written}, **made}
 
     def misfit(self, given: Forms, possible: Collection[str] | None) -> str | None:
         """Why every record fails that has values of the forms `given`; `None` if that is not sure.

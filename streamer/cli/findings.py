@@ -39,6 +39,7 @@ from streamer.cli.commands.run import described
 from streamer.cli.resultkeys import (
     StepKeys,
     at_steps,
+    incomparable,
     misfits,
     of_input,
     of_results,
@@ -147,7 +148,8 @@ def keys_at_odds(service: Service, steps: Mapping[str, StepKeys], *, ask: bool =
     results = of_results(service, given, at[""])
     for config in service.sinks:
         fields = _fields(config, ask)
-        told = [*unfilled(config, results), *(misfits(fields, written(config, results)) if fields is not None else ())]
+        told = [*unfilled(config, results), *incomparable(config, results)]
+        told += misfits(fields, written(config, results)) if fields is not None else ()
         found += [Finding(f"sink {config.label}", False, text) for text in told]
     return found
 

@@ -3,23 +3,31 @@ schemas tell without a record."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import Final
+
+import numpy as np
 
 from connectors.codecs.config import CodecConfig, PayloadFields
 from connectors.codecs.registry import codec_config
 from connectors.config import SinkConfig
+from pipelines.data.batch import Batch
+from pipelines.data.data import Data
 from pipelines.definitions.graph import Graph
 from pipelines.definitions.pipeline import Pipeline
 from pipelines.definitions.walk import Part
 from pipelines.errors import nearest
-from pipelines.runners.forms import Forms, ImageForm
+from pipelines.runners.forms import ArrayForm, Form, Forms, ImageForm
 from pipelines.runners.runner import Runner
 from pipelines.steps import AnyOf, GraphStep, Merge, PipelineStep, Step, Switch, SwitchOutput
+from pipelines.values import Image, ValueType
 from streamer.definition.service import Service
 from streamer.routing.template import template
+from streamer.routing.when import condition
 
 _INPUT = "input"
 """The name of a graph's own input."""
@@ -228,6 +236,33 @@ def unfilled(config: SinkConfig, results: Keys) -> Iterator[str]:
                 f"{setting} needs {_quoted(absent)}, but results have {_listed(results.possible)} (a value of the "
                 f"record is kept by keep: [{absent[0]}]){nearest(absent[0], results.possible)}"
             )
+
+
+def incomparable(config: SinkConfig, results: Keys) -> Iterator[str]:
+    """The errors of all results whose values the conditions of this sink cannot be compared with, by their forms."""
+    if not isinstance(config.when, Mapping):
+        return
+    for key, test in config.when.items():
+        example = _example(results.forms.get(key))
+        tested = condition({key: test})
+        if example is None or tested is None:
+            continue
+        _, failures = tested.rows(Batch.of([Data({key: example})]))
+        yield from map(str, failures.values())
+
+
+def _example(form: Form | None) -> object:
+    """A value of this form; `None` where values of it differ in whether they can be compared."""
+    if isinstance(form, ImageForm):
+        return Image(np.zeros((1, 1, 3), np.uint8))
+    if isinstance(form, ArrayForm):
+        # An array of one number is compared as that number.
+        lengths = None if form.shape is None else [1 if length is None else length for length in form.shape]
+        return None if lengths is None or math.prod(lengths) == 1 else np.zeros(lengths, form.dtype)
+    return None if form is None else _EXAMPLES.get(form.type)
+
+
+_EXAMPLES: Final[Mapping[ValueType, object]] = {ValueType.LIST: [0.0], ValueType.DATA: Data({})}
 
 
 def misfits(fields: PayloadFields, there: Keys) -> Iterator[str]:

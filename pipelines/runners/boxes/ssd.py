@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ from pipelines.runners.boxes.boxlists import BoxLists, fail_beyond_one, float_ar
 from pipelines.runners.models.arrays import array_column
 from pipelines.runners.runner import OpenContext, Runner
 from pipelines.steps.boxes.boxes import SsdToBoundingBox
-from pipelines.values import BoundingBox
+from pipelines.values import BoundingBox, ValueType
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 
@@ -50,6 +51,10 @@ class SsdToBoundingBoxRunner(Runner):
     @property
     def gives(self) -> frozenset[str] | None:
         return None if self._step.keep_other_values else frozenset([self._step.output_name])
+
+    @property
+    def types(self) -> Mapping[str, ValueType]:
+        return {self._step.output_name: ValueType.LIST}
 
     def run_batch(self, batch: Batch) -> Result:
         step = self._step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ from pipelines.runners.boxes.suppression import survivors
 from pipelines.runners.models.arrays import array_column, array_named
 from pipelines.runners.runner import OpenContext, Runner
 from pipelines.steps.boxes.boxes import YoloToBoundingBox
-from pipelines.values import BoundingBox
+from pipelines.values import BoundingBox, ValueType
 from pipelines.values.casting import cast
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -53,6 +54,10 @@ class YoloToBoundingBoxRunner(Runner):
     @property
     def gives(self) -> frozenset[str] | None:
         return frozenset([self._step.output or OUTPUT])
+
+    @property
+    def types(self) -> Mapping[str, ValueType]:
+        return {self._step.output or OUTPUT: ValueType.LIST}
 
     def run_batch(self, batch: Batch) -> Result:
         step = self._step

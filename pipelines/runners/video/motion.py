@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -50,6 +51,10 @@ class MotionRunner(LaneRunner[Scene]):
     @property
     def gives(self) -> frozenset[str] | None:
         return frozenset() if self._step.output_name is None else frozenset([self._step.output_name])
+
+    @property
+    def types(self) -> Mapping[str, ValueType]:
+        return {} if self._step.output_name is None else {self._step.output_name: ValueType.LIST}
 
     def begin(self, record: RecordContext) -> Scene:
         return Scene()

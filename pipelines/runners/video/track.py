@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,6 +56,10 @@ class TrackRunner(LaneRunner[Tracker]):
     @property
     def gives(self) -> frozenset[str] | None:
         return frozenset([self._step.output_name])
+
+    @property
+    def types(self) -> Mapping[str, ValueType]:
+        return {self._step.output_name: ValueType.LIST}
 
     def begin(self, record: RecordContext) -> Tracker:
         return Tracker(self._settings, self._ids)

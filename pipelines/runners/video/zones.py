@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, Final
 
 from pipelines.data.data import Data
@@ -52,6 +52,10 @@ class ZonesRunner(LaneRunner[Visits]):
     @property
     def gives(self) -> frozenset[str] | None:
         return frozenset([self._step.events_name, self._step.counts_name])
+
+    @property
+    def types(self) -> Mapping[str, ValueType]:
+        return {self._step.events_name: ValueType.LIST, self._step.counts_name: ValueType.DATA}
 
     def begin(self, record: RecordContext) -> Visits:
         step = self._step

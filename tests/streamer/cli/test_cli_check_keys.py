@@ -238,3 +238,43 @@ def test_a_value_with_a_default_is_not_needed(checked: Any) -> None:
     source = {"type": "memory", "topic": "in", "codec": {"type": "csv", "names": ["a"]}}
     step = {"@type": "FEATURES", "fields": ["a", {"field": "b", "default": 0}], "output": "x"}
     assert checked(source=source, pipeline=[step]) == []
+
+
+MOTION = [{"@type": "MOTION", "outputName": "motion"}, {"@type": "TRACK", "bboxName": "motion"}]
+ZONES = {"@type": "ZONES", "bboxName": "motion", "zones": {"door": {"points": [[0, 0], [1, 0], [1, 1]]}}}
+
+
+@pytest.mark.parametrize(
+    ("when", "text"),
+    [
+        ({"motion": {"gt": 2}}, 'the value "motion" is of type LIST and cannot be compared; write motion: true'),
+        ({"ids": "car"}, 'the value "ids" is of type LIST and cannot be compared'),
+        ({"counts": {"ge": 1}}, 'the value "counts" is of type DATA and cannot be compared; use a function'),
+        ({"image": "cat"}, 'the value "image" is of type IMAGE and cannot be compared'),
+        ({"input": {"gt": 0.5}}, 'the value "input" is of type NDARRAY of shape [1, 3, 8, 8] and cannot be compared'),
+    ],
+)
+def test_a_condition_on_values_that_it_cannot_be_compared_with_is_found(
+    checked: Any, when: dict[str, Any], text: str
+) -> None:
+    config = {"height": 8, "width": 8}
+    array = {"@type": "IMAGE_TO_NDARRAY", "keys": ["image"], "outputNames": ["input"], "config": config}
+    pipeline = [*MOTION, ZONES] if "input" not in when else [{**array, "keepOtherValues": True}]
+    source = {"type": "camera", "cameras": {"gate": "lavfi:testsrc2"}}
+    ((part, found),) = checked(source=source, pipeline=pipeline, sink={"when": when})
+    assert part == "sink memory"
+    assert text in found
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        {"motion": True, "ids": {"ne": False}, "counts": {"exists": True}},
+        {"label": "cat"},
+        {"prob": {"gt": 0.5}},
+    ],
+)
+def test_conditions_that_may_hold_are_not(checked: Any, when: dict[str, Any]) -> None:
+    source = {"type": "camera", "cameras": {"gate": "lavfi:testsrc2"}}
+    fields = {"source": source, "pipeline": [*MOTION, ZONES]} if "motion" in when else {}
+    assert checked(**fields, sink={"when": when}) == []
