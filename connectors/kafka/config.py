@@ -74,6 +74,8 @@ class _KafkaClientConfig(HasCompiledForm, ConnectorConfig):
 
     _unnamed: Brokers = PrivateAttr()
     """The brokers if `bootstrap` names none."""
+    _given: Brokers | None = PrivateAttr(default=None)
+    """The brokers that another part gave it, with their origin; `bootstrap` has their address."""
 
     def model_post_init(self, context: Any, /) -> None:
         """Note what the environment says about brokers: the one in the validation's context, else the process's."""
@@ -86,12 +88,12 @@ class _KafkaClientConfig(HasCompiledForm, ConnectorConfig):
     @property
     def brokers(self) -> Brokers:
         """Its brokers: of `bootstrap`, else of the environment."""
-        return self._unnamed if self.bootstrap is None else Brokers(self.bootstrap)
+        return self._given or (self._unnamed if self.bootstrap is None else Brokers(self.bootstrap))
 
     def with_brokers(self, brokers: Brokers) -> Self:
         """The same connector on these brokers, in place of those of `bootstrap`."""
-        copy = self.model_copy(update={"bootstrap": None})
-        copy._unnamed = brokers
+        copy = self.model_copy(update={"bootstrap": brokers.address})
+        copy._given = brokers
         return copy
 
     @property

@@ -46,7 +46,7 @@ def test_sinks_and_dead_letter_log_in_where_the_source_does(monkeypatch: pytest.
     text = text.replace("{C}", "{security.protocol: SASL_SSL, sasl.password: hunter22, fetch.min.bytes: 5}")
     service = loads(text + "dead_letter: {type: kafka, topic: digits.dead}", environment={"B": "broker:9093"})
     for sink in (service.sinks[0], service.dead_letter):
-        assert kafka_sink(sink).brokers.address == "broker:9093"
+        assert kafka_sink(sink).brokers.address == kafka_sink(sink).bootstrap == "broker:9093"
         assert kafka_sink(sink).client.keys() == {"security.protocol", "sasl.password"}
 
 
