@@ -275,9 +275,9 @@ def test_a_thousand_records_are_saved_and_read_back_and_a_torn_file_gives_what_i
         assert [Data.from_bytes(one.message.value) for one in reader.take(1000)] == datas
 
     file.write_bytes(whole[:-5])
-    with Reader(FileSource(file), 10) as reader:
+    with Reader(FileSource(file, unfinished="fail"), 10) as reader:
         assert [Data.from_bytes(one.message.value) for one in reader.take(999)] == datas[:-1]
-        with pytest.raises(ConnectorError, match="it ends inside a message"):
+        with pytest.raises(ConnectorError, match="it ends inside this record"):
             reader.poll()
 
 

@@ -631,7 +631,7 @@ def test_transactions_that_are_aborted_again_and_again_make_the_service_not_aliv
     assert "transactions in a row were aborted" in serving.agent.live()
     world.output.faults.lose = None
     world.wait(10)
-    assert serving.agent.live() is None
+    await_that(lambda: serving.agent.live() is None)
     assert serving.stop().error is None
     assert world.results() == [2 * n for n in range(10)]
 
