@@ -112,6 +112,13 @@ class Source(ABC):
 
     name: str
     replays: Replays
+    perishable: bool = False
+    """Whether records lose their worth while they wait, and newer ones replace those that were not polled (cameras).
+
+    Then a service polls only when it can run the records at once, so that it gets the newest. It may end while the
+    source is open: what a camera's URL gives may turn out to be a recording.
+    """
+
     waits: str | None = None
     """What it waits for that is somebody else's to end, such as another program's open transaction; `None`: nothing.
     From any thread."""
@@ -132,15 +139,6 @@ class Source(ABC):
         Raises `ConnectorError` for errors that waiting does not mend (credentials, unknown topic with no pattern);
         an absent peer is not an error but an event.
         """
-
-    @property
-    def perishable(self) -> bool:
-        """Whether records lose their worth while they wait, and newer ones replace unpolled ones (cameras).
-
-        Then a service polls only when it can run the records at once, so that it gets the newest. It may end while the
-        source is open: what a camera's URL gives may turn out to be a recording.
-        """
-        return False
 
     @abstractmethod
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:

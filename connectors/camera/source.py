@@ -67,7 +67,7 @@ class CameraSource(Source):
         self._ended = False
 
     @property
-    def perishable(self) -> bool:
+    def perishable(self) -> bool:  # type: ignore[override]
         """As `Source.perishable`: not once one of its cameras turns out to be a recording."""
         return all(camera.policy == "latest" for camera in self._cameras)
 
