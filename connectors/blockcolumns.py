@@ -1,5 +1,4 @@
-"""Columns of blocks: plain sequences, or `Spans` and `Headers`, whose rows are selected and joined without an object
-per row."""
+"""Columns of blocks: plain sequences, `Spans` and `Headers`, whose rows are taken and joined without row objects."""
 
 from __future__ import annotations
 

@@ -62,7 +62,11 @@ class TopicReader(ABC):
 
     @abstractmethod
     def commit(self, marks: Mapping[int, Mark]) -> None:
-        """Commit these for the group, by partition. Raises `ConnectorError`."""
+        """Commit these positions for the group, by partition.
+
+        Raises:
+            ConnectorError: The bus refuses it, or does not answer.
+        """
 
     @abstractmethod
     def starts(self, position: Position) -> dict[int, int]:
@@ -78,7 +82,15 @@ class TopicReader(ABC):
 
     @abstractmethod
     def poll(self, timeout: float, at_most: int = AT_ONCE) -> Records:
-        """The next records, after waiting for a first one at most `timeout` seconds. Raises `ConnectorError`."""
+        """The next records.
+
+        Args:
+            timeout: Seconds to wait for a first record.
+            at_most: How many records to return at most.
+
+        Raises:
+            ConnectorError: The topic cannot be read further.
+        """
 
 
 class Browser(ABC):
@@ -96,15 +108,21 @@ class Browser(ABC):
 
     @abstractmethod
     def topics(self) -> dict[str, int]:
-        """The topics, and how many partitions each has. Raises `ConnectorError`, retriable if the bus does not answer,
-        and `MissingPackageError` without the client library.
+        """The topics, and how many partitions each has.
+
+        Raises:
+            ConnectorError: Retriable if the bus does not answer.
+            MissingPackageError: The client library is not installed.
         """
 
     def checked(self, wanted: Sequence[str]) -> str | None:
-        """The text of `streamer check --connect` for a connector with these topics; `None`: one that is derived from
-        `topics`.
+        """The text of `streamer check --connect` for a connector with these topics.
 
-        Raises `ConnectorError` for settings that the bus would refuse.
+        Returns:
+            `None`: the text is derived from `topics`.
+
+        Raises:
+            ConnectorError: The bus would refuse settings.
         """
         return None
 
@@ -113,14 +131,23 @@ class Browser(ABC):
         return [topic for topic in topics if re.search(pattern, topic)]
 
     def covering(self, template: str) -> str | None:
-        """What a reader reads to get the messages of all topics that are made from values by this text, such as
-        `alerts/{device}`; `None` where a reader has one topic only.
+        """What a reader reads to get the messages of all topics that are made from values by `template`.
+
+        Args:
+            template: A topic with fields, such as `alerts/{device}`.
+
+        Returns:
+            `None` where a reader reads one topic only.
         """
         return None
 
     @abstractmethod
     def reader(self, topic: str, group: str) -> TopicReader:
-        """A reader of the topic. Raises `MissingPackageError`."""
+        """A reader of the topic, not connected yet.
+
+        Raises:
+            MissingPackageError: The client library is not installed.
+        """
 
     @abstractmethod
     def sink(self, topic: str, name: str) -> Sink:

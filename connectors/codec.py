@@ -67,8 +67,10 @@ class RecordsOrigin:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A message that a codec wants published on the bus of its source, such as one that asks a device to describe
-    itself again."""
+    """A message that a codec wants published on the bus of its source.
+
+    For example one that asks a device to describe itself again.
+    """
 
     topic: str
     payload: bytes
@@ -90,15 +92,25 @@ class Codec(ABC):
 
     @abstractmethod
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
-        """Columns of these records; row numbers are `first` plus the row in the block, `origin` is set.
+        """Read the payloads of these records into columns; `origin` of the batch is set.
 
-        `wanted` names the keys that the pipeline will read: they are decoded and checked now, so that
-        errors in them fail here; others may stay undecoded (`WireColumn`). `None`: not known.
+        Args:
+            records: N records. Tombstones (payload `None`) are left out of the result.
+            wanted: Keys that the pipeline will read: they are decoded and checked now, so that errors in them fail
+                here; others may stay undecoded (`WireColumn`). `None`: not known.
+            first: The number of the first record's row; row i of the block has number `first + i`.
+
+        Raises:
+            ConnectorError: Something is missing for every record, such as a schema registry that does not answer.
         """
 
     @abstractmethod
     def encode(self, batch: Batch) -> Encoded:
-        """One payload for each row of the batch, with all its columns."""
+        """Write each row of the batch, with all its columns, into one payload.
+
+        Raises:
+            ConnectorError: Something is missing for every row, such as a schema registry that does not answer.
+        """
 
     @property
     def hot_path(self) -> HotPathReport:

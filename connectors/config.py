@@ -81,21 +81,27 @@ class ConnectorConfig(BaseModel, ABC):
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The functions that it names as `module:function` and calls, such as one that gives a token: an image that is
-        built of the service takes their modules along."""
+        """The functions that it names as `module:function` and calls, such as one that gives a token.
+
+        An image that is built of the service takes their modules along.
+        """
         return ()
 
     @property
     def file_keys(self) -> Mapping[str, Path]:
-        """The files, folders and patterns of files that it reads or writes, by the key that names each: all fields that
-        hold a path (`LocalPath`), those of the codec included. Under `--no-code` each has to be allowed."""
+        """The files, folders and patterns of files that it reads or writes, by the key that names each.
+
+        All fields that hold a path (`LocalPath`), those of the codec included. Under `--no-code` each has to be
+        allowed.
+        """
         return {name: path for key, config in self._parts() for name, path in _paths(config, key).items()}
 
     @property
     def option_keys(self) -> Mapping[str, str]:
-        """The options of its libraries that may do more than reading and writing records, by the key of each, and why
-        `--no-code` refuses it: all options that its fields, and those of the codec, do not mark as
-        `pipelines.harmless.Harmless`."""
+        """Options of its libraries that may do more than reading and writing records, and why `--no-code` refuses them.
+
+        By key: all options that its fields, and those of the codec, do not mark as `pipelines.harmless.Harmless`.
+        """
         return {name: why for key, config in self._parts() for name, why in refused_options(config, key).items()}
 
     def _parts(self) -> Iterator[tuple[str, BaseModel]]:
@@ -113,8 +119,10 @@ class ConnectorConfig(BaseModel, ABC):
 
     @property
     def identity_keys(self) -> tuple[str, ...]:
-        """Keys by which it logs in as the machine or user that runs it, without credentials from the file; `--no-code`
-        refuses them."""
+        """Keys by which it logs in as the machine or user that runs it, without credentials from the file.
+
+        `--no-code` refuses them.
+        """
         return ()
 
     @property
@@ -125,7 +133,11 @@ class ConnectorConfig(BaseModel, ABC):
     def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
         """A browser of this connector's bus; `None` if the bus cannot be browsed.
 
-        `client` are properties that override its own. Raises `DefinitionError` for a connector that names no bus.
+        Args:
+            client: Properties of the client library that override its own.
+
+        Raises:
+            DefinitionError: The connector names no bus.
         """
         return None
 
@@ -149,8 +161,11 @@ class ConnectorConfig(BaseModel, ABC):
         """Raise `ConnectorError` for settings that its client library refuses. Nothing is connected to."""
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
-        """The same connector as part of the service of this name with these sources, from which it may take fields that
-        are not given.
+        """The same connector as part of a service, from which it may take fields that are not given.
+
+        Args:
+            service: The service's name.
+            sources: The service's sources.
         """
         return self
 
@@ -170,7 +185,7 @@ class ConnectorConfig(BaseModel, ABC):
 
 
 class SourceConfig(ConnectorConfig):
-    """A source of a service."""
+    """Base of sources' configurations: the fields that every source of a service has."""
 
     record_columns: ClassVar[tuple[str, ...]] = ()
     """Properties that its records have besides key, timestamp, topic, partition, offset, source and headers: the names
@@ -198,8 +213,10 @@ class SourceConfig(ConnectorConfig):
 
     @property
     def record_names(self) -> tuple[str, ...]:
-        """The `record_columns` of this very source: where its fields say which members a family has, they stand in the
-        family's place (`levels.line` instead of `levels.NAME`). `check_into` and topics made from values go by it.
+        """The `record_columns` of this very source.
+
+        Where its fields say which members a family has, they stand in the family's place (`levels.line` instead of
+        `levels.NAME`). `check_into` and topics made from values go by it.
         """
         return self.record_columns
 
@@ -233,8 +250,10 @@ class SourceConfig(ConnectorConfig):
         return False
 
     def topic_extras(self, topic: str) -> Mapping[str, Any]:
-        """The metadata that a record of this topic has by its topic alone, by the names of `Records.extras`: the named
-        levels of `factory/{line}/{machine}`. For records of tests, which no source has delivered."""
+        """The metadata that a record of this topic has by its topic alone, by the names of `Records.extras`.
+
+        For example the named levels of `factory/{line}/{machine}`. For records of tests, which no source has delivered.
+        """
         return {}
 
     @property
@@ -249,28 +268,43 @@ class SourceConfig(ConnectorConfig):
 
     @classmethod
     def browser_at(cls, address: str, client: Mapping[str, Any]) -> Browser:
-        """A browser of the bus at this address; `client` are properties of its client library.
+        """A browser of the bus at this address.
 
-        Raises `DefinitionError` for a type of source whose bus cannot be browsed.
+        Args:
+            address: The bus, as the connector's URL or server list.
+            client: Properties of its client library.
+
+        Raises:
+            DefinitionError: The bus of this type of source cannot be browsed.
         """
         raise DefinitionError(f"{cls.__name__}: its bus cannot be browsed")
 
     def starting(self, position: str) -> Self:
-        """The same source, reset to `position` when it opens: earliest, latest or a time, as for `streamer run --from`.
+        """The same source, reset when it opens, as for `streamer run --from`.
 
-        Raises `DefinitionError` for a source that cannot be reset.
+        Args:
+            position: `earliest`, `latest` or a time.
+
+        Raises:
+            DefinitionError: The source cannot be reset.
         """
         raise DefinitionError(f'source "{self.label}" ({self.type}) cannot be told to start at {position}')
 
     @property
     def outside_transactions(self) -> str | None:
-        """Why its positions cannot be committed by transactions (`delivery: exactly_once`), and what to do about that;
-        `None` if they can."""
+        """Why its positions cannot be committed by transactions (`delivery: exactly_once`), and what to do about that.
+
+        `None` if they can.
+        """
         return f'positions of a source of type "{self.type}" cannot be committed by transactions; use at_least_once'
 
     @abstractmethod
     def build(self) -> Source:
-        """The source, not yet open. Raises `MissingPackageError` without its client library."""
+        """The source, not yet open.
+
+        Raises:
+            MissingPackageError: Its client library is not installed.
+        """
 
 
 class SinkConfig(ConnectorConfig):
@@ -335,28 +369,45 @@ class SinkConfig(ConnectorConfig):
         return self
 
     def for_failures(self) -> Self | None:
-        """The sink that tells clients of their records' failures where the service has no `dead_letter`; `None` if it
-        does not answer."""
+        """The sink that tells clients of their records' failures where the service has no `dead_letter`.
+
+        `None` if it does not answer.
+        """
         return None
 
     def outside_transactions(self, source: SourceConfig, first: SinkConfig) -> str | None:
-        """Why it cannot send in transactions that commit positions of `source` and that `first`, the service's first
-        sink, sends in too, and what to do about that; `None` if it can. It may be `first` itself.
+        """Why it cannot send in transactions that commit positions of `source`, and what to do about that.
+
+        `None` if it can.
+
+        Args:
+            source: The source whose positions are committed.
+            first: The service's first sink, which sends in these transactions too; it may be this one.
         """
         return f'a sink of type "{self.type}" sends in no transactions; use at_least_once'
 
     def build_transactional(self, source: SourceConfig, timeout: float) -> TransactionalSink:
-        """The sink, not yet open, sending in transactions that commit positions of `source`. The service's other sinks
-        are made by its `sibling`.
+        """The sink, not yet open, sending in transactions that commit positions of `source`.
 
-        `timeout`: seconds after which the bus aborts a transaction that is not committed. Raises `DefinitionError` for
-        a sink that is outside of transactions, else as `build` does.
+        The service's other sinks are made by its `sibling`.
+
+        Args:
+            source: The source whose positions are committed.
+            timeout: Seconds after which the bus aborts a transaction that is not committed.
+
+        Raises:
+            DefinitionError: The sink is outside of transactions.
+            MissingPackageError: Its client library is not installed.
         """
         raise DefinitionError(f'a sink of type "{self.type}", as "{self.label}" is, sends in no transactions')
 
     @abstractmethod
     def build(self) -> Sink:
-        """The sink, not yet open. Raises `MissingPackageError` without its client library."""
+        """The sink, not yet open.
+
+        Raises:
+            MissingPackageError: Its client library is not installed.
+        """
 
 
 def _paths(value: object, key: str) -> dict[str, Path]:

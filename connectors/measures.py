@@ -16,9 +16,12 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 class Measure:
     """A counter (it only grows while the connector lives) or a gauge, and its value now.
 
-    `name` is the counted thing and its unit, in small letters, digits and `_`: `sessions_lost`, `window_records`. A
-    service exports it as `streamer_<type of the connector>_<name>`, a counter with `_total` behind it. Raises
-    `DefinitionError` for another kind of name.
+    Attributes:
+        name: The counted thing and its unit, in small letters, digits and `_`: `sessions_lost`, `window_records`. A
+            service exports it as `streamer_<type of the connector>_<name>`, a counter with `_total` behind it.
+
+    Raises:
+        DefinitionError: The name of the measure or of a label is invalid.
     """
 
     name: str

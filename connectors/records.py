@@ -62,24 +62,29 @@ def no_headers() -> None:
 class Records:
     """A block of N records, undecoded.
 
-    `values[i]` is the payload (`None` for a tombstone; connectors that do not carry bytes put their own objects here,
-    such as camera frames: a `PayloadObject`; `payloads` gives bytes in any case), `keys[i]` its key or `None`; `keys`
-    is `None` where no record has one. `positions` is `int64 (N,)`: Kafka offset, MQTT arrival number, frame number,
-    line number; it rises within a span. `spans` cover all rows in order. `partitions[k]` is the partition number of
-    span k. `topics[k]` is the topic of span k; where the rows of one lane come from many topics, `topics` is `Coded`,
-    with the topic of each row. `topics_of` and `topic_of` read both. `byte_count` is the size of all payloads and keys.
-
-    `headers` and `timestamps` are functions because reading them costs: they are called at most once a block, and
-    only if the columns are needed. `headers()` gives a list of N (each a list of (name, bytes | None) pairs or `None`),
-    or `None` where no record has any; `timestamps()` gives `int64 (N,)` milliseconds since 1970, -1 unknown.
-    `extras` are metadata that only this type of source has, by the names that its configuration declares
-    (`record_names`): each a function that gives a `Column` of N rows, also called at most once. A row lacks the value
-    if its record does.
-    `faults` are errors of rows that the source itself found to be wrong, such as a topic that is no UTF-8: such a row
-    fails as if its payload could not be decoded, and no codec sees it.
-    `keys_are_names`: keys are the names of the files that the records are, which errors tell beside the positions.
-    `received` is when the oldest of these records came into this process, in seconds of `time.monotonic`; `None`: when
-    they were polled.
+    Attributes:
+        source: Name of the source.
+        values: N payloads, `None` for a tombstone. Connectors that do not carry bytes put their own objects here, such
+            as camera frames (`PayloadObject`); `payloads` gives bytes in any case.
+        keys: N keys, each bytes or `None`; `None` where no record has one.
+        positions: `int64 (N,)`: Kafka offset, MQTT arrival number, frame number, line number; rises within a span.
+        spans: Runs of rows of one lane; they cover all rows in order.
+        topics: The topic of each span; where the rows of one lane come from many topics a `Coded`, with the topic of
+            each row. `topics_of` and `topic_of` read both.
+        partitions: The partition number of each span.
+        byte_count: Size of all payloads and keys.
+        headers: Gives a list of N, each a list of (name, bytes | None) pairs or `None`, or gives `None` where no record
+            has any. A function, as reading them costs: called at most once a block, and only if they are needed.
+        timestamps: Gives `int64 (N,)`, milliseconds since 1970, -1 where unknown; called as `headers` is. `None`: all
+            are unknown.
+        extras: Metadata that only this type of source has, by the names that its configuration declares
+            (`record_names`): each a function that gives a `Column` of N rows, called as `headers` is. A row lacks the
+            value if its record does.
+        faults: Errors, by row, of records that the source itself cannot accept, such as a topic that is not UTF-8: such
+            a row fails as if its payload could not be decoded, and no codec sees it.
+        keys_are_names: Keys are the names of the files that the records are; errors show them beside the positions.
+        received: When the oldest of these records came into this process, in seconds of `time.monotonic`; `None`: when
+            they were polled.
     """
 
     source: str
@@ -135,9 +140,12 @@ class Records:
         return found
 
     def payloads(self, rows: Ints, failed: dict[int, Exception]) -> Sequence[bytes | None]:
-        """The payloads of these rows, `int64 (n,)`, as bytes, even if the connector carries objects.
+        """The payloads of these rows as bytes, even if the connector carries objects.
 
-        `failed` gets an error for each that cannot be had as bytes, by its place in `rows`; it is `None` in the result.
+        Args:
+            rows: `int64 (n,)`.
+            failed: Gets an error for each payload that cannot be had as bytes, by its place in `rows`; that payload is
+                `None` in the result.
         """
         found = taken(self.values, rows)
         if isinstance(found, Spans) or all(value is None or isinstance(value, bytes) for value in found):
@@ -241,8 +249,10 @@ class Records:
         return replace(self, values=values)
 
     def without_payloads(self) -> Records:
-        """The same records without payloads, headers and extras, so that they take little memory: places, topics and
-        keys stay."""
+        """The same records without payloads, headers and extras, so that they take little memory.
+
+        Places, topics and keys stay.
+        """
         return Records(
             self.source,
             [None] * len(self),
@@ -283,12 +293,21 @@ class Records:
 class Messages:
     """A block of M messages for a sink.
 
-    `rows` is `int64 (M,)`: the number of the record that each message answers, by which the sink names the
-    ones it refused or lost. `values[i]` is the payload or `None` (a tombstone): bytes, or for sinks that encode
-    themselves (`ConnectorConfig.carries`) the objects that the codec made. `keys`, `headers`,
-    `timestamps` (ms since 1970) and `topics` are `None` where no message sets its own; `topics[i]` overrides
-    the sink's topic. A message that answers several records stands for all of them by `splits`, as in
-    `pipelines.Batch`.
+    Attributes:
+        rows: `int64 (M,)`: the number of the record that each message answers, by which the sink names the messages
+            that it refused or lost.
+        values: M payloads, `None` for a tombstone: bytes, or for sinks that encode themselves
+            (`ConnectorConfig.carries`) the objects that the codec made.
+        keys: M keys; `None` where no message has one.
+        headers: M lists of (name, bytes | None) pairs; `None` where no message has any.
+        timestamps: `int64 (M,)`, milliseconds since 1970, -1 for none; `None` where no message sets its own.
+        topics: The topic of each message in place of the sink's; `None` where no message sets its own.
+        splits: `int64 (M + 1,)`, where messages answer several records: message i answers `rows[splits[i]:splits[i +
+            1]]`, as in `pipelines.Batch`.
+        row_range: `rows` as a range, if they are known to be consecutive and each message answers one record.
+        extras: For dead letters that `streamer replay` sends back: the record's `Records.extras`, by name. A sink of
+            the source's type restores from them the properties that it can, in place of those that it would derive from
+            the key; other sinks ignore them.
     """
 
     rows: Ints

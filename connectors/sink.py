@@ -50,28 +50,44 @@ class Sink(ABC):
     """The name of the service that it belongs to; set before `attach`, for sinks that show it."""
 
     def attach(self, sources: Sequence[Source]) -> None:
-        """Called once, before `open`, with the service's sources: for a sink that needs more of a record than its
-        result, such as the data that it was decoded from.
+        """Called once, before `open`, with the service's sources.
+
+        For a sink that needs more of a record than its result, such as the data that it was decoded from.
         """
 
     @abstractmethod
     def open(self) -> None:
-        """Connect. Raises `ConnectorError` for errors that waiting does not mend; an absent peer is not an error."""
+        """Connect. A peer that is absent is not an error.
+
+        Raises:
+            ConnectorError: Waiting does not mend it, such as wrong credentials.
+        """
 
     @abstractmethod
     def send(self, messages: Messages, deadline: float) -> Refused:
-        """Accept these messages for sending, and return those that are refused, by index.
+        """Accept these messages for sending. Waits while the sink is full: that is back-pressure.
 
-        Waits while the sink is full: that is back-pressure. At `deadline` (seconds on `time.monotonic`) it
-        gives up and refuses the rest as retriable.
+        Args:
+            messages: M messages; `messages.rows` tells which records they answer.
+            deadline: Seconds on `time.monotonic`, at which it gives up and refuses the rest as retriable.
+
+        Returns:
+            The errors of refused messages, by index in the block.
         """
 
     @abstractmethod
     def barrier(self, deadline: float) -> Lost:
-        """Wait until every message sent before is confirmed or lost; returns the lost ones, by row number.
+        """Wait until every message sent before is confirmed or lost.
 
-        Raises `ConnectorError` (retriable) if that is not known at `deadline`: then nothing sent since the
-        last barrier may be acknowledged.
+        Args:
+            deadline: Seconds on `time.monotonic`.
+
+        Returns:
+            The errors of lost messages, by row number.
+
+        Raises:
+            ConnectorError: Retriable: it is not known at `deadline`. Then nothing sent since the last barrier may be
+                acknowledged.
         """
 
     @abstractmethod
@@ -93,8 +109,10 @@ class Sink(ABC):
         """
 
     def make_room(self) -> None:
-        """Records in flight have reached their limit. A sink that answers clients gives up, soon and without waiting,
-        those that have not taken their answers for a second and hold the most; other sinks do nothing here.
+        """Called when records in flight have reached their limit.
+
+        A sink that answers clients gives up, soon and without waiting, those that have not taken their answers for a
+        second and hold the most. Other sinks do nothing here.
         """
 
     def behind(self) -> float:
@@ -147,25 +165,36 @@ class TransactionalSink(Sink):
     def sibling(self, config: SinkConfig) -> TransactionalSink:
         """Another sink, not open, that sends in the same transactions.
 
-        Raises `DefinitionError` if this sink cannot send in them: it writes to another bus, or in another way.
+        Raises:
+            DefinitionError: This sink cannot send in them: it writes to another bus, or in another way.
         """
 
     @abstractmethod
     def begin(self, deadline: float) -> None:
-        """Start a transaction: all messages that siblings send from now on belong to it. `deadline`: on
-        `time.monotonic`."""
+        """Start a transaction: all messages that siblings send from now on belong to it.
+
+        Args:
+            deadline: Seconds on `time.monotonic`.
+        """
 
     def add_positions(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
-        """Do the part of `commit` that need not wait until messages are confirmed; the same positions are committed
-        next. Optional: by default nothing happens. Raises as `commit` does.
+        """Do the part of `commit` that need not wait until messages are confirmed; by default nothing.
+
+        The same positions are committed next. Arguments and errors are those of `commit`.
         """
 
     @abstractmethod
     def commit(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
-        """Make all of it visible, and commit these positions (the next ones to deliver), as one.
+        """Make all messages visible and commit these positions, as one.
 
-        Raises `Voided` if a lane is none of the token's, if the bus has given one to another consumer, or refused or
-        lost a message, or if another process has taken the transactional identity over.
+        Args:
+            positions: The next position to deliver, by lane.
+            token: From the source that delivered the records.
+            deadline: Seconds on `time.monotonic`.
+
+        Raises:
+            Voided: A lane is not one of the token's, the bus has given one to another consumer, or refused or lost a
+                message, or another process has taken the transactional identity over.
         """
 
     @abstractmethod

@@ -130,24 +130,30 @@ class Source(ABC):
 
     @abstractmethod
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
-        """Connect. `settle` is called, in the polling thread, before lanes are taken away.
+        """Connect. A peer that is absent is not an error: `events` reports it, and the source keeps trying.
 
-        Without `commits` a `TransactionalSink` commits positions, and the source none: `acknowledge` only notes them,
-        `rewind` asks the bus which are committed, and where the group has none, the first position (`start`) is
-        committed before a record is delivered. Only for a source with `transaction_token`.
+        Args:
+            settle: Called in the polling thread before lanes are taken away.
+            commits: If false, a `TransactionalSink` commits positions and the source none: `acknowledge` only notes
+                them, `rewind` asks the bus which are committed, and where the group has none, the first position
+                (`start`) is committed before a record is delivered. Only for a source with `transaction_token`.
 
-        Raises `ConnectorError` for errors that waiting does not mend (credentials, unknown topic with no pattern);
-        an absent peer is not an error but an event.
+        Raises:
+            ConnectorError: Waiting does not mend it: wrong credentials, an unknown topic that is not a pattern.
         """
 
     @abstractmethod
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
-        """The next records: at most `max_records`, and about `max_bytes` of payloads and keys.
+        """The next records. Returns at once if the source is `starved`.
 
-        Returns when there are as many, or after `timeout` seconds with fewer or none; at once if it is `starved`. The
-        last record may exceed `max_bytes`. With `max_records` 1 it returns as soon as there is one.
-        Raises `ConnectorError` when the source cannot go on. The service finishes and acknowledges the records of
-        earlier polls before it stops.
+        Args:
+            max_records: At most as many records; with 1 it returns as soon as there is one.
+            max_bytes: About as many bytes of payloads and keys; the last record may exceed it.
+            timeout: Seconds after which it returns what there is, maybe nothing.
+
+        Raises:
+            ConnectorError: The source cannot go on. The service finishes and acknowledges the records of earlier polls
+                before it stops.
         """
 
     def poll_without(self, lanes: Collection[Lane], max_records: int, max_bytes: int, timeout: float) -> Records:
@@ -162,7 +168,9 @@ class Source(ABC):
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
         """Tell the bus that all records below these positions are done. Lanes that have ended are ignored.
 
-        `wait`: return only when the bus has confirmed that (used at revoke and at the end).
+        Args:
+            positions: The next position to deliver, by lane.
+            wait: Return only when the bus has confirmed that (used at revoke and at the end).
         """
 
     @abstractmethod
@@ -207,15 +215,20 @@ class Source(ABC):
         """
 
     def transaction_token(self) -> TransactionToken | None:
-        """The token with which a `TransactionalSink` of the same bus commits positions of its present lanes; `None`
-        without transactions. Cheap, and called often: after `events`, and in `settle`.
+        """The token with which a `TransactionalSink` of the same bus commits positions of its present lanes.
+
+        Cheap, and called often: after `events`, and in `settle`.
+
+        Returns:
+            `None` for a source without transactions.
         """
         return None
 
     def publish(self, topic: str, payload: bytes) -> bool:
-        """Publish a message on its bus, at most once, and do not wait: for `Codec.requests`.
+        """Publish a message on its bus, at most once and without waiting: for `Codec.requests`.
 
-        False if it cannot: the bus is away, the topic is none, or sources of this type publish nothing.
+        Returns:
+            False if it cannot: the bus is away, the topic name is invalid, or sources of this type publish nothing.
         """
         return False
 
@@ -227,18 +240,20 @@ class Source(ABC):
         return ()
 
     def pages(self) -> Mapping[str, Callable[[], Any]]:
-        """Facts about the source besides numbers, as values of JSON: the control port shows `{"cameras": ...}` at
-        `/cameras`.
+        """Facts about the source besides numbers, as JSON: the control port shows `{"cameras": ...}` at `/cameras`.
 
-        Each is called from any thread, also before `open` and after `close`, and waits for nothing.
+        Each function is called from any thread, also before `open` and after `close`, and waits for nothing.
         """
         return {}
 
     def lag(self) -> Mapping[tuple[str, int], int]:
-        """How many records are left to deliver, by (topic, partition), as far as known without asking the bus.
+        """How many records are left to deliver, as far as known without asking the bus.
 
         The watchdog compares this with the records that are delivered, to find a partition that is stuck. So it must be
         known without any record being delivered, at most a minute old, and 0 where nothing that is left will ever be
         delivered (markers of transactions).
+
+        Returns:
+            The number of records by (topic, partition).
         """
         return {}

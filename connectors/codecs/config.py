@@ -1,5 +1,7 @@
-"""`CodecConfig`: the base of codecs' configurations, the fields of `codec: {type: NAME, ...}` in a service file; and
-`PayloadFields`, what some of them say of payloads."""
+"""`CodecConfig`: the base of codecs' configurations, the fields of `codec: {type: NAME, ...}` in a service file.
+
+`PayloadFields` is what some of them say of payloads.
+"""
 
 from __future__ import annotations
 
@@ -71,33 +73,48 @@ class CodecConfig(BaseModel, ABC):
         return None
 
     def ask(self) -> str | None:
-        """Ask a server that it depends on, such as a schema registry, and return the findings as a text; `None` if
-        there is none.
+        """Ask a server that it depends on, such as a schema registry, and return the findings as a text.
 
-        Raises `ConnectorError` if the server does not answer or lacks a schema that is needed.
+        Returns:
+            `None`: there is no such server.
+
+        Raises:
+            ConnectorError: The server does not answer or lacks a schema that is needed.
         """
         return None
 
     def read_fields(self, topic: str | None = None) -> PayloadFields | None:
         """The fields of the records that it reads, where its configuration states all of them; else `None`.
 
-        With a topic, a server that it depends on is asked for the fields of the latest ones. Raises `DefinitionError`
-        for a schema that cannot be read, and `ConnectorError` as `ask` does.
+        Args:
+            topic: A server that it depends on is asked for the fields of this topic's latest records.
+
+        Raises:
+            DefinitionError: A schema cannot be read.
+            ConnectorError: As for `ask`.
         """
         return None if self.wrapped is None else self.wrapped.read_fields(topic)
 
     def written_fields(self, *, ask: bool = False) -> PayloadFields | None:
         """The fields that the results it writes may have and must have; `None`: it writes any, or they are not known.
 
-        With `ask` a server that it depends on is asked for them. Raises `DefinitionError` for a schema that cannot be
-        read, and `ConnectorError` as `ask` does.
+        Args:
+            ask: A server that it depends on is asked for them.
+
+        Raises:
+            DefinitionError: A schema cannot be read.
+            ConnectorError: As for `ask`.
         """
         inner = self.wrapped
         return None if inner is None else inner.with_sink_topic(self.sink_topic).written_fields(ask=ask)
 
     @abstractmethod
     def build(self) -> Codec:
-        """The codec. Raises `MissingPackageError` without a library that it needs."""
+        """The codec.
+
+        Raises:
+            MissingPackageError: A library that it needs is not installed.
+        """
 
 
 class MessageConfig(CodecConfig):

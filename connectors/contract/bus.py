@@ -58,8 +58,10 @@ class SourceBus(Bus):
         raise NotImplementedError
 
     def take_away(self, source: Source) -> None:
-        """Begin to take at least one lane away from the open source, which is polled until it reports that. Capability
-        `revoke`."""
+        """Begin to take at least one lane away from the open source, which is polled until it reports that.
+
+        Capability `revoke`.
+        """
         raise NotImplementedError
 
     def give_back(self, source: Source) -> None:
@@ -83,8 +85,10 @@ class SessionBus(SourceBus):
         """Cut the connection of the open source, and have the bus drop the session with its messages."""
 
     def hears(self, source: Source) -> bool:
-        """Whether the open source gets messages that are fed from now on: after `forget` it may have to subscribe again
-        first."""
+        """Whether the open source gets messages that are fed from now on.
+
+        After `forget` it may have to subscribe again first.
+        """
         return True
 
 
@@ -107,8 +111,10 @@ class LiveBus(Bus):
 
     @abstractmethod
     def drop(self, source: Source, stream: int) -> None:
-        """End the stream's connection; return when the source has noticed. It may reconnect by itself; `connect` waits
-        for that."""
+        """End the stream's connection; return when the source has noticed.
+
+        It may reconnect by itself; `connect` waits for that.
+        """
 
     @abstractmethod
     def connect(self, source: Source, stream: int) -> None:

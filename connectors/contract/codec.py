@@ -135,7 +135,7 @@ class CodecContract:
         check_no_cycles(read_and_write)
 
     def test_no_rows_are_no_payloads(self, codec: Codec, record: Data) -> None:
-        """Both ways."""
+        """A block without records is a batch without rows, and a batch without rows gives no payloads."""
         assert list(Guarded(codec, "codec").encode(Batch({}, 0)).values) == []
         decoded = _decoded(codec, [])
         assert decoded.batch.size == 0

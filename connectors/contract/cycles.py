@@ -13,8 +13,13 @@ FEW, MANY = 20, 80
 
 
 def check_no_cycles(work: Callable[[int], object]) -> None:
-    """`work(n)` handles n records, each in a call of its own, and keeps none of them. Raises `AssertionError` if more
-    records leave more objects that only the garbage collector frees.
+    """Check that handling records leaves no objects that only the garbage collector frees.
+
+    Args:
+        work: `work(n)` handles n records, each in a call of its own, and keeps none of them.
+
+    Raises:
+        AssertionError: More records leave more such objects.
     """
     work(FEW)
     was_on = gc.isenabled()

@@ -124,8 +124,7 @@ class DeliveryContract(Contract):
             assert {one.lane for one in received} - {lane} <= reader.lanes
 
     def test_unacknowledged_records_do_not_stop_the_flow(self, bus: SourceBus) -> None:
-        """Saturated: half of the backlog is polled and not acknowledged for a while; the rest is delivered
-        afterwards."""
+        """Saturated: half of the backlog is polled and not acknowledged for a while; the rest is delivered later."""
         bus.feed(numbered(bus, 400))
         with Reader(bus.source(), bus.patience) as reader:
             first = reader.take(100)
@@ -138,8 +137,10 @@ class DeliveryContract(Contract):
         assert len({one.message.value for one in first + rest}) == 400
 
     def test_a_starved_source_goes_on_when_something_is_acknowledged(self, bus: SourceBus) -> None:
-        """Window: a source is starved when all unacknowledged records that the bus allows are polled; without such a
-        limit never."""
+        """Window: a source is starved when all unacknowledged records that the bus allows are polled.
+
+        Without such a limit it never is.
+        """
         count = 3 * (bus.window or 50)
         bus.feed(numbered(bus, count))
         with Reader(bus.source(), bus.patience) as reader:
@@ -214,8 +215,7 @@ class DeliveryContract(Contract):
 
     @needs("revoke")
     def test_lanes_are_settled_before_they_are_taken_away(self, bus: SourceBus) -> None:
-        """Rebalance: the polling thread calls `settle`, and the returned positions are acknowledged for the next
-        owner."""
+        """Rebalance: the polling thread calls `settle`; the returned positions are acknowledged for the next owner."""
         bus.feed(numbered(bus, 10 * bus.partitions))
         asked: list[tuple[set[Lane], int]] = []
         received: list[Received] = []

@@ -49,8 +49,7 @@ class FaultContract(Contract):
 
     @needs("read", "lose")
     def test_the_next_barrier_names_the_rows_of_lost_messages_once(self, bus: SinkBus) -> None:
-        """Lossy: the next barrier names the rows of messages that the sink accepted and then lost; the others
-        arrive."""
+        """Lossy: the next barrier names the rows of messages that were accepted and then lost; the others arrive."""
         sink = bus.sink()
         sink.open()
         for number in (3, 7):

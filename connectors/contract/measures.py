@@ -10,7 +10,11 @@ from connectors.source import Source
 
 
 def check_measures(connector: Source | Sink) -> None:
-    """Check that they are returned at once, from any thread, and that none is there twice. Raises `AssertionError`."""
+    """Check that its metrics are returned at once, from any thread, and that none is there twice.
+
+    Raises:
+        AssertionError: They are not.
+    """
     began = time.monotonic()
     found = list(connector.metrics())
     assert time.monotonic() - began < 1

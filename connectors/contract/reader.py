@@ -20,7 +20,7 @@ SLACK = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One received record."""
+    """A record as a poll delivered it, with its lane and its position in it."""
 
     lane: Lane
     position: int
@@ -31,7 +31,10 @@ class Reader:
     """Reads a source as the agent does, from one thread: `with Reader(source) as reader: reader.take(3)`.
 
     Every poll checks that the block is well formed and within the limits of the call, that lanes begin before their
-    records and have none after they ended, and that positions rise within a lane. Raises `AssertionError`.
+    records and have none after they ended, and that positions rise within a lane.
+
+    Raises:
+        AssertionError: The source breaks one of these rules.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class Reader:
         self.source.close()
 
     def poll(self, max_records: int = 1000, max_bytes: int = 2**24, timeout: float = 0.1) -> list[Received]:
-        """One poll, checked."""
+        """Poll once and check the block."""
         began = time.monotonic()
         records = self.source.poll(max_records, max_bytes, timeout)
         took = time.monotonic() - began
@@ -76,7 +79,7 @@ class Reader:
         ]
 
     def take(self, count: int, max_records: int = 1000, timeout: float = 0.1) -> list[Received]:
-        """Exactly `count` records."""
+        """Poll until exactly `count` records have come."""
         received: list[Received] = []
         deadline = time.monotonic() + self.patience
         while len(received) < count and time.monotonic() < deadline:

@@ -24,8 +24,10 @@ class SessionContract(Contract):
         assert bus.source().replays is Replays.SESSION
 
     def test_a_connection_that_is_cut_keeps_the_lane_and_doubles_nothing(self, bus: SessionBus) -> None:
-        """Weak connection: unfinished records that the bus sends again are not delivered twice; they can be
-        acknowledged."""
+        """Weak connection: unfinished records that the bus sends again are not delivered twice.
+
+        They can be acknowledged.
+        """
         sent = numbered(bus, 8)
         bus.feed(sent[:5])
         with Reader(bus.source(), bus.patience) as reader:

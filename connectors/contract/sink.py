@@ -93,7 +93,7 @@ class SinkContract(FaultContract):
 
     @needs("read", "keys")
     def test_keys_arrive(self, bus: SinkBus) -> None:
-        """A message keeps its key."""
+        """A message arrives with the key that it was sent with."""
         sent = _numbered(bus, 5)
         _deliver(bus, sent)
         assert {m.value: m.key for m in bus.read_back(5)} == {m.value: m.key for m in sent}
@@ -147,8 +147,10 @@ class SinkContract(FaultContract):
 
     @needs("read", "bytes")
     def test_a_shortened_dead_letter_is_always_accepted(self, bus: SinkBus) -> None:
-        """Last resort: every sink accepts a key, headers and a line of JSON, 9 KB together, so that no record stops a
-        service."""
+        """Last resort: every sink accepts a key, headers and a line of JSON, 9 KB together.
+
+        So no record stops a service.
+        """
         text = json.dumps({"streamer-topic": "images", "streamer-text": "\u00fc" * 2200}, ensure_ascii=False).encode()
         headers = (("streamer-topic", b"images"), ("streamer-text", "\u00fc".encode() * 2200))
         _deliver(bus, [Message(text, b"images-3-41", headers)])
@@ -201,8 +203,7 @@ class SinkContract(FaultContract):
 
     @needs("confirmed")
     def test_a_message_confirms_all_rows_that_it_answers(self, bus: SinkBus) -> None:
-        """Windows: a message made of several rows confirms each of them; a row with several messages is returned as
-        often."""
+        """Windows: a message made of several rows confirms each; a row with several messages is returned as often."""
         sink = _open(bus)
         values = [bus.payload(n) for n in range(3)]
         block = Messages(

@@ -81,7 +81,7 @@ class SourceContract(DeliveryContract):
 
     @needs("keys")
     def test_keys_arrive(self, bus: SourceBus) -> None:
-        """A record keeps its key."""
+        """A record is delivered with the key that it was fed with."""
         sent = numbered(bus, 10)
         bus.feed(sent)
         assert {m.value: m.key for m in _messages(bus, 10)} == {m.value: m.key for m in sent}

@@ -41,8 +41,10 @@ class TransactionBus(SourceBus, SinkBus):
 
 
 class TransactionContract(Contract):
-    """Tests for a `TransactionalSink`, in addition to those of a sink. The connector provides the fixture `bus`, and
-    `cannot`."""
+    """Tests for a `TransactionalSink`, in addition to those of a sink.
+
+    The connector provides the fixture `bus`, and `cannot`.
+    """
 
     @pytest.fixture
     def bus(self) -> TransactionBus:
@@ -390,7 +392,7 @@ def _done(bus: TransactionBus, call: Callable[[], None]) -> None:
 def _deliver(
     bus: TransactionBus, sink: TransactionalSink, reader: Reader, received: list[Received], cut_at: str = ""
 ) -> None:
-    """As the agent does: transactions with these records until one is committed; the peer is cut off once."""
+    """Send these records in transactions, as the agent does, until one is committed; the peer is cut off once."""
     deadline = _soon(bus)
     while time.monotonic() < deadline:
         try:
