@@ -21,7 +21,7 @@ import copy
 import itertools
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Self
 
 import numpy as np
@@ -30,6 +30,7 @@ import numpy.typing as npt
 from pipelines.data.data import WRITABLE, owned
 from pipelines.data.stacking import SCALARS, as_scalars, filled, is_double, list_as_array, stacked, unequal
 from pipelines.errors import DataError, RowsFailed, ValueNotFoundError
+from pipelines.late import late
 from pipelines.values import Image, ValueType, type_of
 from pipelines.values.oddvalue import OddValue
 
@@ -513,14 +514,15 @@ def _has_gaps(objects: list[Any]) -> bool:
     return Missing in set(map(type, objects))
 
 
+_column_with_odd: Callable[[list[Any]], Column] = late("pipelines.data.oddcolumn:column_with_odd")
+
+
 def _column_of(values: Sequence[Any]) -> Column:
     values = list(values)
     # One value of each class: classes are few, and the class decides the type.
     examples = {value.__class__: value for value in values}
     if OddValue in examples:
-        from pipelines.data.oddcolumn import column_with_odd
-
-        return column_with_odd(values)
+        return _column_with_odd(values)
     if Missing in examples:
         return _with_gaps(values)
     if not values:

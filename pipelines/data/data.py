@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,17 +19,16 @@ from pipelines.errors import (
     WrongTypeError,
     nearest,
 )
+from pipelines.late import late
 from pipelines.values.buffer import ByteBuffer
 from pipelines.values.geometry import BoundingBox, Point
 from pipelines.values.image import Image
 from pipelines.values.lists import TypedList, element_type, list_to_array
-from pipelines.values.native import native, native_class
+from pipelines.values.native import as_held, native, native_class, settled
 from pipelines.values.ndarray import ByteOrder, array_type
-from pipelines.values.oddvalue import OddValue, as_held
+from pipelines.values.oddvalue import OddValue
 from pipelines.values.valuetype import ValueType, type_of
-
-if TYPE_CHECKING:
-    from pipelines.wire.limits import Limits
+from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 
 __all__ = ["RESERVED_KEYS", "Data", "RecordContext", "as_data", "check_key", "is_reserved"]
 
@@ -204,8 +203,8 @@ class Data(MutableMapping[str, Any]):
         """Another `Data` with the same entries, metadata and record; changes to it do not reach this one."""
         lent = {key for key, value in self._values.items() if isinstance(value, LENT)}
         metadata = None if self._metadata is None else self._metadata.lent()
-        settled = {key: value.settled() for key, value in self.odd.items()}
-        return Data.trusted({**self._values, **settled}, metadata, self._record, lent or None)
+        odd = {key: settled(value) for key, value in self.odd.items()}
+        return Data.trusted({**self._values, **odd}, metadata, self._record, lent or None)
 
     def type(self, key: str) -> ValueType:
         """The type of the value of `key`. `ValueNotFoundError` if there is none, `WireError` for an odd value."""
@@ -323,31 +322,21 @@ class Data(MutableMapping[str, Any]):
 
     def to_bytes(self) -> bytes:
         """The ProtoData message (docs/data.md). `WireError` if it cannot carry a value."""
-        from pipelines.wire.protobuf import encode
-
-        return encode(self)
+        return _encode(self)
 
     @classmethod
     def from_bytes(cls, payload: bytes, limits: Limits | None = None) -> Data:
         """The `Data` of a ProtoData message. `WireError` if it is none or exceeds `limits`."""
-        from pipelines.wire.limits import DEFAULT_LIMITS
-        from pipelines.wire.protobuf import decode
-
-        return decode(payload, limits or DEFAULT_LIMITS)
+        return _decode(payload, limits or DEFAULT_LIMITS)
 
     def to_json(self, byte_order: ByteOrder = "big", *, pretty: bool = False) -> str:
         """The JSON text (docs/data.md), on one line or `pretty`. `WireError` if it cannot carry a value."""
-        from pipelines.wire.json import dumps
-
-        return dumps(self, byte_order, pretty=pretty)
+        return _dumps(self, byte_order, pretty=pretty)
 
     @classmethod
     def from_json(cls, text: str | bytes, byte_order: ByteOrder = "big", limits: Limits | None = None) -> Data:
         """The `Data` of a JSON text whose arrays are in `byte_order`. `WireError` if it is none or exceeds `limits`."""
-        from pipelines.wire.json import loads
-        from pipelines.wire.limits import DEFAULT_LIMITS
-
-        return loads(text, byte_order, limits or DEFAULT_LIMITS)
+        return _loads(text, byte_order, limits or DEFAULT_LIMITS)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Data):
@@ -440,7 +429,7 @@ def owned(value: Any) -> Any:
         odd = {key for key, one in entries.items() if isinstance(one, OddValue)}
         return Data.trusted(entries, owned(value._metadata), value._record, odd or None)
     if isinstance(value, OddValue):
-        return value.settled()
+        return settled(value)
     if isinstance(value, (BoundingBox, Point)):
         return value.copy()
     if isinstance(value, np.ndarray) and value.flags.writeable:
@@ -462,6 +451,11 @@ def is_reserved(key: str) -> bool:
     # All reserved keys begin with @, few others do.
     return key.startswith("@") and key.lower() in _RESERVED_LOWER
 
+
+_encode: Final[Callable[[Data], bytes]] = late("pipelines.wire.protobuf:encode")
+_decode: Final[Callable[[bytes, Limits], Data]] = late("pipelines.wire.protobuf:decode")
+_dumps: Final[Callable[..., str]] = late("pipelines.wire.json:dumps")
+_loads: Final[Callable[[str | bytes, ByteOrder, Limits], Data]] = late("pipelines.wire.json:loads")
 
 _PLAIN = (str, int, float, bytes, Image)
 _RESERVED_LOWER = frozenset(key.lower() for key in RESERVED_KEYS)

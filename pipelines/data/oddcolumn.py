@@ -10,6 +10,7 @@ import numpy as np
 from pipelines.data.columns import MISSING, Column, Rows
 from pipelines.data.data import owned
 from pipelines.errors import RowsFailed
+from pipelines.values.native import settled
 from pipelines.values.oddvalue import OddValue
 
 
@@ -66,5 +67,5 @@ class OddColumn(Column):
 
 def column_with_odd(values: list[Any]) -> Column:
     """The column of native values, gaps and odd values, some of which may have been changed since they were lent."""
-    values = [value.settled() if isinstance(value, OddValue) else value for value in values]
+    values = [settled(value) if isinstance(value, OddValue) else value for value in values]
     return OddColumn(values) if any(isinstance(value, OddValue) for value in values) else Column.of(values)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
@@ -28,19 +27,6 @@ class RunBy:
     """Import names of the packages that it needs beyond those that are always installed."""
     extra: str | None = None
     """The optional extra of our distribution that installs them."""
-
-
-def opened_by(target: str) -> Callable[..., Any]:
-    """The method `open` (or `combiner`) of a part of this project that works without a runner.
-
-    It calls `target`, `module:Class` or `module:Class.method`, with the part and the method's own arguments. The module
-    is imported only then, so that code that merely holds the part loads no executors.
-    """
-
-    def method(part: Typed, /, *arguments: Any, **named: Any) -> Any:
-        return pkgutil.resolve_name(target)(part, *arguments, **named)
-
-    return method
 
 
 class Typed(Config):

@@ -7,9 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.data.columns import Mask
-
 Array: TypeAlias = npt.NDArray[Any]
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 def castable(source: np.dtype[Any], target: np.dtype[Any], *, freely: bool = False) -> bool:

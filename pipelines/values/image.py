@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import base64
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
+from typing import Any, ClassVar, Literal, TypeVar, overload
 
 import numpy as np
 
 from pipelines.errors import DataError, MissingPackageError, WrongTypeError
+from pipelines.late import late
+from pipelines.values.conversion.convert import Conversions
 from pipelines.values.conversion.formats import ImageFormat
 from pipelines.values.frames import Part, Plane, frame_planes
 from pipelines.values.imageheader import FORMATS, Header, read_header, sniff
 from pipelines.values.orientation import LYING, UPRIGHT, orientation, turned
 from pipelines.values.pixels import Pixels, as_pixels, check_size, decode, encode, gray_of, merged, resized, split
-
-if TYPE_CHECKING:
-    from pipelines.values.conversion.convert import Conversions
 
 T = TypeVar("T")
 
@@ -290,11 +290,9 @@ def _form_of(source: object) -> str:
     return factory.form
 
 
-def _conversions() -> Conversions[ImageFormat]:
-    # Imported when it is needed: most images arrive as bytes and leave as they came.
-    from pipelines.values.conversion.imageconverters import image_conversions
-
-    return image_conversions()
+_conversions: Callable[[], Conversions[ImageFormat]] = late(
+    "pipelines.values.conversion.imageconverters:image_conversions"
+)
 
 
 _CLASS_TARGETS: dict[type[Any], str] = {np.ndarray: "numpy", bytes: "bytes"}

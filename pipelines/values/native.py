@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from pipelines.errors import DataError, WrongTypeError
 from pipelines.values.buffer import ByteBuffer
+from pipelines.values.conversion.adopt import adopt
 from pipelines.values.geometry import BoundingBox, Point
 from pipelines.values.image import Image
 from pipelines.values.lists import TypedList
 from pipelines.values.ndarray import array_type
+from pipelines.values.oddvalue import OddValue
 from pipelines.values.valuetype import ValueType, python_type, type_of
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -32,6 +35,27 @@ def native(value: object) -> Any:
     if convert is None:
         return _by_base(value)
     return convert(value)
+
+
+def as_held(value: Any) -> Any:
+    """`value` as a `Data` keeps it (`native`), or an `OddValue` of plain numbers, texts, lists and dictionaries that
+    have no type of `Data`. Raises as `native` does for anything else.
+    """
+    try:
+        return native(value)
+    except DataError as error:
+        if value is None or not _is_plain(value):
+            raise
+        return OddValue(copy.deepcopy(value), _AS_IT_IS, str(error))
+
+
+def settled(value: OddValue) -> Any:
+    """The value that was lent, if its user has not changed it; else the changed one, as `as_held` keeps it."""
+    source = value.source
+    if source is None:
+        return value
+    # As texts, for which 1, 1.0 and True differ.
+    return source if repr(value.own) == repr(source.plain()) else as_held(value.own)
 
 
 def native_class(
@@ -103,11 +127,28 @@ def _by_base(value: object) -> Any:
 
 
 def _adopted(value: object) -> Any:
-    # Imported when a foreign object is met: a Data of its own values needs no converters.
-    from pipelines.values.conversion.adopt import adopt
-
     adopted = adopt(value)
     return None if adopted is None else native(adopted)
+
+
+class _AsItIs:
+    """The "decoder" of values that did not come in as bytes."""
+
+    def plain(self, entry: Any) -> Any:
+        return copy.deepcopy(entry)
+
+
+_AS_IT_IS: Final = _AsItIs()
+_PLAIN: Final = (str, int, float, bytes, type(None))
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_plain(one) for key, one in value.items())
+    # Numbers of numpy, which are subclasses, are written by few formats.
+    return type(value) is bool or type(value) in _PLAIN
 
 
 # Classes whose every instance is a value as it is: a list of them need not be checked one by one.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Any, Final
+from typing import Any
 
-from pipelines.errors import DataError, WireError
-from pipelines.values.native import native
+from pipelines.errors import WireError
 
 
 class OddValue:
@@ -43,21 +41,14 @@ class OddValue:
         return lent
 
     @property
-    def is_lent(self) -> bool:
-        """Whether `lent` gave it."""
-        return self._source is not None
+    def source(self) -> OddValue | None:
+        """The value that `lent` was called on; `None` if this one is not lent."""
+        return self._source
 
     @property
     def own(self) -> Any:
         """`plain` of a value that is lent, each time the same object."""
         return self._plain
-
-    def settled(self) -> Any:
-        """The value that was lent, if `own` is unchanged; else the changed one (`as_held`)."""
-        if self._source is None:
-            return self
-        # As texts, for which 1, 1.0 and True differ.
-        return self._source if repr(self._plain) == repr(self.plain()) else as_held(self._plain)
 
     def error(self, key: str | None = None) -> WireError:
         """The error where a value of a `Data` is needed; `key` is that of the value."""
@@ -75,35 +66,3 @@ class OddValue:
             return repr(self.plain() if self._source is None else self._plain)
         except WireError:
             return f"<{self.reason}>"
-
-
-def as_held(value: Any) -> Any:
-    """`value` as a `Data` keeps it (`native`), or an `OddValue` of plain numbers, texts, lists and dictionaries that
-    have no type of `Data`. Raises as `native` does for anything else.
-    """
-    try:
-        return native(value)
-    except DataError as error:
-        if value is None or not _is_plain(value):
-            raise
-        return OddValue(copy.deepcopy(value), _AS_IT_IS, str(error))
-
-
-class _AsItIs:
-    """The "decoder" of values that did not come in as bytes."""
-
-    def plain(self, entry: Any) -> Any:
-        return copy.deepcopy(entry)
-
-
-_AS_IT_IS: Final = _AsItIs()
-_PLAIN: Final = (str, int, float, bytes, type(None))
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, list):
-        return all(map(_is_plain, value))
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_plain(one) for key, one in value.items())
-    # Numbers of numpy, which are subclasses, are written by few formats.
-    return type(value) is bool or type(value) in _PLAIN

@@ -11,6 +11,7 @@ from pipelines.errors import WrongTypeError
 from pipelines.values.buffer import ByteBuffer
 from pipelines.values.geometry import BoundingBox, Point
 from pipelines.values.image import Image
+from pipelines.values.oddvalue import OddValue
 
 
 class ValueType(IntEnum):
@@ -45,8 +46,6 @@ def type_of(value: object) -> ValueType:
     for base, value_type in _TYPES.items():
         if isinstance(value, base):
             return value_type
-    from pipelines.values.oddvalue import OddValue
-
     if isinstance(value, OddValue):
         raise value.error()
     raise WrongTypeError(f"a Data cannot hold a value of type {type(value).__name__}")

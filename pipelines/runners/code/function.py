@@ -159,6 +159,6 @@ def _data(found: Any, given: Data) -> Any:
         return found
     if odd := given.odd:
         # Odd values that the function was given and put into its result are these again.
-        lent = {id(one.own): one for one in odd.values() if one.is_lent}
+        lent = {id(one.own): one for one in odd.values() if one.source is not None}
         found = {key: lent.get(id(value), value) for key, value in found.items()}
     return as_data(found, given.metadata)

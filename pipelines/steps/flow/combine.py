@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from pipelines.errors import DefinitionError
-from pipelines.steps.base import Typed, opened_by
+from pipelines.late import late
+from pipelines.steps.base import Typed
 from pipelines.steps.code.function import HasFunction
 from pipelines.steps.config import Int
 from pipelines.steps.flow.graph import GraphStep
@@ -42,7 +43,7 @@ class CombineFunction(Typed):
 class AlignedCombine(CombineFunction):
     """Base of functions of the inputs' records that belong together; most plug-ins derive from it."""
 
-    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.combining:CombineJunction.of")
+    open: ClassVar[Callable[..., Any]] = late("pipelines.executors.graph.combining:CombineJunction.of")
 
     @abstractmethod
     def combiner(self, context: OpenContext) -> Combiner:
@@ -71,7 +72,7 @@ class Ensemble(AlignedCombine):
         if self.weights is not None and len(self.weights) != count:
             raise DefinitionError(f"there are {len(self.weights)} weights for {count} inputs; give each input one")
 
-    combiner: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.combining:EnsembleCombiner")
+    combiner: ClassVar[Callable[..., Any]] = late("pipelines.executors.graph.combining:EnsembleCombiner")
 
     @field_validator("weights")
     @classmethod
@@ -90,7 +91,7 @@ class ArgMax(AlignedCombine):
     field_name: str = "score"
     """Key of the score: a number, or an array of numbers, of which the largest is the score."""
 
-    combiner: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.combining:ArgMaxCombiner")
+    combiner: ClassVar[Callable[..., Any]] = late("pipelines.executors.graph.combining:ArgMaxCombiner")
 
 
 class First(CombineFunction):
@@ -111,7 +112,7 @@ class First(CombineFunction):
         """It does not: one input is enough."""
         return False
 
-    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.joining:FirstJunction.of")
+    open: ClassVar[Callable[..., Any]] = late("pipelines.executors.graph.joining:FirstJunction.of")
 
 
 class FunctionCombine(HasFunction, AlignedCombine):
@@ -123,7 +124,7 @@ class FunctionCombine(HasFunction, AlignedCombine):
     def __init__(self, function: str | Callable[..., Any] | None = None, /, **fields: Any) -> None:
         super().__init__(function, **fields)
 
-    combiner: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.combining:FunctionCombiner")
+    combiner: ClassVar[Callable[..., Any]] = late("pipelines.executors.graph.combining:FunctionCombiner")
 
 
 class Combine(GraphStep):

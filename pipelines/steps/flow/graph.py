@@ -6,7 +6,8 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pipelines.steps.base import Typed, opened_by
+from pipelines.late import late
+from pipelines.steps.base import Typed
 
 if TYPE_CHECKING:
     from pipelines.executors.graph.junction import Junction
@@ -51,7 +52,7 @@ class Merge(GraphStep):
         """It does."""
         return True
 
-    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.joining:MergeJunction.of")
+    open: ClassVar[Callable[..., Any]] = late("pipelines.executors.graph.joining:MergeJunction.of")
 
 
 class AnyOf(GraphStep):
@@ -59,4 +60,4 @@ class AnyOf(GraphStep):
 
     type_name: ClassVar[str] = "ANY"
 
-    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.joining:AnyJunction.of")
+    open: ClassVar[Callable[..., Any]] = late("pipelines.executors.graph.joining:AnyJunction.of")

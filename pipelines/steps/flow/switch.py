@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from pipelines.steps.base import Typed, opened_by
+from pipelines.late import late
+from pipelines.steps.base import Typed
 from pipelines.steps.code.function import HasFunction
 from pipelines.steps.config import Int
 from pipelines.steps.flow.graph import GraphStep
@@ -53,7 +54,7 @@ class IntSwitch(SwitchFunction):
         """The key of the value."""
         return frozenset({self.field_name})
 
-    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.switching:IntRouter")
+    open: ClassVar[Callable[..., Any]] = late("pipelines.executors.graph.switching:IntRouter")
 
 
 class StringSwitch(SwitchFunction):
@@ -71,7 +72,7 @@ class StringSwitch(SwitchFunction):
         """The key of the value."""
         return frozenset({self.field_name})
 
-    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.switching:StringRouter")
+    open: ClassVar[Callable[..., Any]] = late("pipelines.executors.graph.switching:StringRouter")
 
     @model_validator(mode="after")
     def _check_branches(self) -> StringSwitch:
@@ -92,7 +93,7 @@ class FunctionSwitch(HasFunction, SwitchFunction):
     def __init__(self, function: str | Callable[..., Any] | None = None, /, **fields: Any) -> None:
         super().__init__(function, **fields)
 
-    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.switching:FunctionRouter")
+    open: ClassVar[Callable[..., Any]] = late("pipelines.executors.graph.switching:FunctionRouter")
 
 
 class Switch(GraphStep):
@@ -107,7 +108,7 @@ class Switch(GraphStep):
     """What gives a record the number of its branch: `INT_SWITCH`, `STRING_SWITCH` or `FUNCTION_SWITCH`, with its
     fields."""
 
-    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.switching:SwitchJunction.of")
+    open: ClassVar[Callable[..., Any]] = late("pipelines.executors.graph.switching:SwitchJunction.of")
 
 
 class SwitchOutput(GraphStep):
@@ -119,4 +120,4 @@ class SwitchOutput(GraphStep):
     output_num: Annotated[Int, Field(ge=0)]
     """Number of the branch, counted from 0."""
 
-    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.switching:SwitchOutputJunction.of")
+    open: ClassVar[Callable[..., Any]] = late("pipelines.executors.graph.switching:SwitchOutputJunction.of")

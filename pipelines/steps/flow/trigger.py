@@ -11,7 +11,8 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from pipelines.data.data import Data
 from pipelines.errors import StreamerError
-from pipelines.steps.base import Typed, opened_by
+from pipelines.late import late
+from pipelines.steps.base import Typed
 from pipelines.steps.config import EXTENSION, Form, Int
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class SimpleLoopTrigger(LoopTrigger):
     """After a run that failed: `stop` ends the loop, and all records from then on fail with that error; `continue` logs
     the error, and records get the earlier result until a run succeeds."""
 
-    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.trigger:Loop.periodic")
+    open: ClassVar[Callable[..., Any]] = late("pipelines.executors.trigger:Loop.periodic")
 
 
 class TimeLoopTrigger(LoopTrigger):
@@ -95,7 +96,7 @@ class TimeLoopTrigger(LoopTrigger):
     """After a run that failed: `stop` ends the loop, and all records from then on fail with that error; `continue` logs
     the error, and records get the earlier result until a run succeeds."""
 
-    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.trigger:Loop.clock_aligned")
+    open: ClassVar[Callable[..., Any]] = late("pipelines.executors.trigger:Loop.clock_aligned")
 
 
 class CachingTrigger(Trigger):
@@ -110,4 +111,4 @@ class CachingTrigger(Trigger):
     frequency_ms: Annotated[Int, Field(ge=0)]
     """For how many milliseconds, from the start of a run, its result is given to other records."""
 
-    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.trigger:Cache.of")
+    open: ClassVar[Callable[..., Any]] = late("pipelines.executors.trigger:Cache.of")

@@ -16,6 +16,7 @@ import numpy as np
 
 from pipelines.errors import DataError, WrongTypeError
 from pipelines.plugins.requirements import Package
+from pipelines.values.casting import cast, castable
 from pipelines.values.conversion.arrowarrays import arrow_array, arrow_tensor, from_arrow_array, from_arrow_tensor
 from pipelines.values.conversion.convert import Conversions, Converter, Factory
 from pipelines.values.conversion.formats import ArrayFormat
@@ -68,8 +69,6 @@ def detailed(array: Array, wanted: ArrayFormat) -> Array:
 
 def as_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
     """`array` with elements of `dtype`. Raises as `detailed` does."""
-    from pipelines.values.casting import cast, castable
-
     if array.dtype == dtype:
         return array
     if dtype.name == "bfloat16" and array.dtype.kind in "iuf":

@@ -24,6 +24,7 @@ from pipelines.values.conversion.pillowimages import (
     read_pillow,
 )
 from pipelines.values.frames import frame_of, frame_pixels, frame_size
+from pipelines.values.image import Image
 from pipelines.values.imageheader import read_header, sniff
 from pipelines.values.pixels import (
     EXTENSIONS,
@@ -104,8 +105,6 @@ def _pixels_of_frame(frame: Any) -> Pixels:
 
 
 def _max_pixels() -> int:
-    from pipelines.values.image import Image
-
     return Image.max_pixels
 
 
