@@ -1,6 +1,6 @@
 """The trip of a record from Kafka to Kafka: the product's files that it enters, and the Python calls that it makes.
 
-A service (JSON in, an empty pipeline, JSON out) runs on librdkafka's mock cluster with a profiler on all of its threads.
+A service (JSON in, an empty pipeline, JSON out) runs on librdkafka's mock cluster with a profiler on all its threads.
 Three windows of the same length are compared: without a record, with 1, and with 100. Usage:
 
     python -m benchmarks.trip
@@ -60,12 +60,14 @@ def main() -> None:
     threading.setprofile(trace)
     with MockKafka() as broker:
         kafka = {"type": "kafka", "bootstrap": broker.bootstrap, "codec": "json"}
-        service = streamer.Service.model_validate({
-            "name": "trip",
-            "source": {**kafka, "topics": "in", "group": "trip", "start": "earliest"},
-            "pipeline": [],
-            "sink": {**kafka, "topic": "out"},
-        })
+        service = streamer.Service.model_validate(
+            {
+                "name": "trip",
+                "source": {**kafka, "topics": "in", "group": "trip", "start": "earliest"},
+                "pipeline": [],
+                "sink": {**kafka, "topic": "out"},
+            }
+        )
         producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 50})
         producer.produce("in", b'{"number": 0}', partition=0)
         producer.flush(10)
