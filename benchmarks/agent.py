@@ -32,8 +32,7 @@ from streamer.agent.agent import Agent
 from streamer.agent.assembly import Assembly
 from streamer.cli.process import collect_less_often
 from streamer.definition.service import Service
-from streamer.routing.selection import selection
-from streamer.routing.sinkroute import SinkRoute
+from streamer.routing.sinkroute import SinkRoute, selection
 
 SIZES = (1, 64, 512)
 BATCHES = 20_000

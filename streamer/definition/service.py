@@ -49,7 +49,7 @@ from streamer.definition.settings import (
     TransactionSettings,
 )
 from streamer.delivery.guarantee import guarantee
-from streamer.routing.selection import check_topics
+from streamer.routing.sinkroute import check_topics
 from streamer.routing.when import check_condition
 
 if TYPE_CHECKING:

@@ -33,8 +33,8 @@ from streamer.delivery.letterlog import LetterLog
 from streamer.delivery.losslog import LossLog
 from streamer.delivery.sending import messages_of, send_all, send_some
 from streamer.observe.metrics import RunMeters
-from streamer.routing.selection import of_sources, select_all
-from streamer.routing.sinkroute import Failed, SinkRoute, in_row_order, without
+from streamer.routing.messageblocks import in_row_order, without
+from streamer.routing.sinkroute import Failed, SinkRoute, of_sources, select_all
 
 HOLD = 5.0
 """Seconds that dead letters are held back while it is unknown whether most records fail."""

@@ -12,8 +12,7 @@ import numpy as np
 from connectors.records import Messages
 from pipelines.errors import ConnectorError
 from streamer.delivery.failures import ServiceStopped
-from streamer.routing.selection import Selected
-from streamer.routing.sinkroute import Failed, SinkRoute
+from streamer.routing.sinkroute import Failed, Selected, SinkRoute
 
 SEND_TRY = 1.0
 """Seconds of one attempt to send to a full sink; with the pause after it, the longest time until a stop is noticed."""

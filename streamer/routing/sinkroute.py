@@ -1,26 +1,119 @@
-"""`SinkRoute`: makes the messages of one sink from a batch of results."""
+"""`SinkRoute`: which results a sink gets, with which topics and keys, and the messages that are made of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from connectors.blockcolumns import joined
 from connectors.codec import Codec, RecordsOrigin
 from connectors.config import SinkConfig
 from connectors.records import Header, Ints, Messages
 from connectors.sink import Sink
 from pipelines.data.batch import Batch
-from pipelines.errors import StepError
-from streamer.agent.decodedbatch import DecodedBatch
+from pipelines.data.columns import Mask
+from pipelines.data.membership import among
+from pipelines.errors import DefinitionError, StepError
+from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
 from streamer.routing.provenance import record_column, record_headers, record_keys, record_timestamps
-from streamer.routing.selection import Selected, Selection, selection
+from streamer.routing.template import Allowed, Template, allowed, keys_of, template
+from streamer.routing.when import Condition, Failures, condition
 
 Failed = dict[int, Exception]
 """Row number to the error."""
+
+
+@dataclass(slots=True)
+class Selected:
+    """The part of a batch that goes to one sink.
+
+    `batch` holds the values to encode; `topics` and `keys` have an entry for each of its rows. `topics` `None`: the
+    sink's own topic. `keys` `None`: the keys of the records.
+    """
+
+    batch: Batch
+    topics: list[str] | None = None
+    keys: list[bytes | None] | None = None
+    failed: dict[int, Exception] = field(default_factory=dict)
+    """Rows that cannot go to this sink, by row number: `StepError` with the sink's name as the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A sink's choices, compiled once."""
+
+    sink: str
+    condition: Condition | None = None
+    written: tuple[str, ...] | None = None
+    dropped: tuple[str, ...] = ()
+    topic: Template | None = None
+    topics: Allowed | None = None
+    key: str | None = None
+    sources: frozenset[int] | None = None
+    """Numbers of the sources whose records' results it gets; `None`: of all."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the sink gets all results, with all values."""
+        return (
+            self.condition is None
+            and self.sources is None
+            and self.topic is None
+            and self.key is None
+            and self.written is None
+            and not self.dropped
+        )
+
+    def apply(self, batch: Batch) -> Selected:
+        """The part of these results that goes to the sink; `batch` itself if the sink has no choices.
+
+        Values that are not written can still be used in `when`, topics and keys.
+        """
+        if self.is_plain:
+            return Selected(batch)
+        failed: dict[int, Exception] = {}
+        if self.sources is not None:
+            batch = _of_sources(batch, self.sources)
+        if self.condition is not None:
+            chosen, failures = self.condition.rows(batch)
+            failed = self._failed(batch, failures)
+            if not chosen.all():
+                batch = batch.take(chosen)
+        topics, batch = self._topics(batch, failed)
+        keys = None
+        if self.key is not None:
+            keys, failures = keys_of(batch, self.key)
+            if failures:
+                failed |= self._failed(batch, failures)
+                stay = _others(batch, failures)
+                batch, keys = batch.take(stay), [keys[row] for row in stay]
+                topics = None if topics is None else [topics[row] for row in stay]
+        return Selected(self._values(batch), topics, keys, failed)
+
+    def _topics(self, batch: Batch, failed: dict[int, Exception]) -> tuple[list[str] | None, Batch]:
+        if self.topic is None:
+            return None, batch
+        topics, failures = self.topic.texts(batch)
+        if self.topics is not None:
+            self.topics.check(topics, failures)
+        if not failures:
+            return topics, batch
+        failed |= self._failed(batch, failures)
+        stay = _others(batch, failures)
+        return [topics[row] for row in stay], batch.take(stay)
+
+    def _values(self, batch: Batch) -> Batch:
+        if self.written is not None:
+            batch = batch.select({key: batch.column(key) for key in self.written if key in batch})
+        return batch.without(self.dropped) if self.dropped else batch
+
+    def _failed(self, batch: Batch, failures: Failures) -> dict[int, Exception]:
+        return {
+            number: StepError.of(self.sink, error)
+            for position, error in failures.items()
+            for number in batch.parents(position).tolist()
+        }
 
 
 def _never() -> bool:
@@ -142,56 +235,95 @@ def _with_own(
     return made
 
 
-def without(messages: Messages, rows: Collection[int]) -> Messages:
-    """The messages that answer none of these rows."""
-    hit = np.isin(messages.rows, np.fromiter(rows, np.int64, len(rows)))
-    if messages.splits is not None:
-        # The empty sum of a message without parents is zero, which `reduceat` does not give.
-        total = np.concatenate([[0], np.cumsum(hit)])
-        hit = total[messages.splits[1:]] > total[messages.splits[:-1]]
-    return messages.take(np.flatnonzero(~hit)) if hit.any() else messages
+def selection(sink: SinkConfig, label: str, record_names: Iterable[str] = (), sources: Sequence[str] = ()) -> Selection:
+    """The choices of this sink, whose name is `label`: its `when`, `sources`, `keys`, `drop`, and how its messages are
+    addressed.
 
-
-def in_row_order(first: Messages, second: Messages) -> Messages:
-    """Both blocks as one, ordered by row, so that messages of one key keep their order.
-
-    A message for several records has the place of the last of them.
+    `record_names` are those which the service's sources declare, `sources` the names of these. Raises
+    `DefinitionError` as `check_topics` and `check_condition` do, and for a function that cannot be imported.
     """
-    if not len(first):
-        return second
-    if not len(second):
-        return first
-    return _joined(first, second).take(np.argsort(np.concatenate([_last(first), _last(second)]), kind="stable"))
+    try:
+        topic, addressing = check_topics(sink, record_names), sink.addressing
+        return Selection(
+            sink=label,
+            condition=condition(sink.when),
+            written=sink.keys,
+            dropped=sink.drop,
+            topic=topic,
+            topics=None if topic is None or addressing is None else allowed(addressing.topics),
+            key=None if addressing is None else addressing.key,
+            sources=_numbers(sink.takes_from, sources),
+        )
+    except DefinitionError as error:
+        raise DefinitionError(f"{label}: {error}") from error
 
 
-def _last(messages: Messages) -> Ints:
-    if messages.splits is None:
-        return messages.rows
-    return np.array([messages.parents(at).max(initial=-1) for at in range(len(messages))], np.int64)
+def check_topics(sink: SinkConfig, record_names: Iterable[str] | None = None) -> Template | None:
+    """The template of a topic made from values, `None` if the sink has a plain topic or none.
+
+    `record_names` are those which the service's sources declare; `None`: they are not known, and not checked. Raises
+    `DefinitionError` for a template that is malformed, or that has no `topics` to name the allowed ones.
+    """
+    addressing = sink.addressing
+    if addressing is None:
+        return None
+    allowed(addressing.topics)
+    made = template(addressing.topic, record_names)
+    if made.constant:
+        return None
+    if not addressing.topics:
+        raise DefinitionError(
+            f'"{made.text}" is made from values, so `topics` must list the allowed ones: names, or regular expressions '
+            "that begin with ^"
+        )
+    return made
 
 
-def _joined(first: Messages, second: Messages) -> Messages:
-    def join(a: Any, b: Any) -> Any:
-        if a is None and b is None:
-            return None
-        return joined([[None] * len(first) if a is None else a, [None] * len(second) if b is None else b])
+def select_all(selections: Sequence[Selection], batch: Batch) -> tuple[list[Selected], dict[int, Exception]]:
+    """The part of these results that goes to each sink, and the records that failed for one of them, by row number.
 
-    stamps = splits = None
-    if first.timestamps is not None and second.timestamps is not None:
-        stamps = np.concatenate([first.timestamps, second.timestamps])
-    if first.splits is not None or second.splits is not None:
-        edges, more = _edges(first), _edges(second)
-        splits = np.concatenate([edges, more[1:] + edges[-1]])
-    return Messages(
-        rows=np.concatenate([first.rows, second.rows]),
-        values=join(first.values, second.values),
-        keys=join(first.keys, second.keys),
-        headers=join(first.headers, second.headers),
-        timestamps=stamps,
-        topics=join(first.topics, second.topics),
-        splits=splits,
-    )
+    A record that fails for one sink has failed: no sink gets any of its results.
+    """
+    chosen = [one.apply(batch) for one in selections]
+    failed: dict[int, Exception] = {}
+    for one in chosen:
+        failed |= one.failed
+    if not failed:
+        return chosen, failed
+    bad = np.fromiter(failed, np.int64, len(failed))
+    chosen, more = select_all(selections, batch.take(_without(batch, bad)))
+    return chosen, failed | more
 
 
-def _edges(messages: Messages) -> Ints:
-    return np.arange(len(messages) + 1, dtype=np.int64) if messages.splits is None else messages.splits
+def of_sources(rows: Ints, sources: frozenset[int]) -> Mask:
+    """Which of these rows are of the sources of these numbers."""
+    return among(rows >> SOURCE_BITS, np.fromiter(sources, np.int64, len(sources)))
+
+
+def _numbers(names: Sequence[str] | None, sources: Sequence[str]) -> frozenset[int] | None:
+    if names is None or set(names) >= set(sources):
+        return None
+    return frozenset(number for number, name in enumerate(sources) if name in names)
+
+
+def _of_sources(batch: Batch, sources: frozenset[int]) -> Batch:
+    """The results of which all records are of these sources."""
+    if batch.splits is None:
+        hit = of_sources(batch.rows, sources)
+    else:
+        total = np.concatenate([[0], np.cumsum(of_sources(batch.rows, sources))])
+        counts = np.diff(batch.splits)
+        hit = (np.diff(total[batch.splits]) == counts) & (counts > 0)
+    return batch if hit.all() else batch.take(hit)
+
+
+def _without(batch: Batch, bad: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int]:
+    hit = among(batch.rows, bad)
+    if batch.splits is None:
+        return np.flatnonzero(~hit).tolist()
+    edges = batch.splits.tolist()
+    return [row for row in range(batch.size) if not hit[edges[row] : edges[row + 1]].any()]
+
+
+def _others(batch: Batch, failures: Failures) -> list[int]:
+    return [row for row in range(batch.size) if row not in failures]

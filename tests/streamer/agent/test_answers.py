@@ -22,7 +22,7 @@ from pipelines.errors import DefinitionError, StreamerError
 from streamer import testing
 from streamer.agent.decodedbatch import SOURCE_BITS
 from streamer.agent.running import agent_of
-from streamer.routing.selection import Selection
+from streamer.routing.sinkroute import Selection
 
 ENDPOINT = {"type": "mqtt_endpoint", "listen": "127.0.0.1:0", "codec": "json"}
 ANSWERS = {"type": "mqtt_endpoint", "codec": "json"}

@@ -19,7 +19,7 @@ from pipelines.data.data import Data
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DefinitionError, RowsFailed, StepError
 from pipelines.values import BoundingBox
-from streamer.routing.selection import check_topics, select_all, selection
+from streamer.routing.sinkroute import check_topics, select_all, selection
 from streamer.routing.when import check_condition, condition
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from connectors.records import Messages
-from streamer.routing.sinkroute import in_row_order, without
+from streamer.routing.messageblocks import in_row_order, without
 
 
 def ints(*numbers: int) -> Any:
