@@ -17,7 +17,7 @@ from connectors.http.server import url_of
 from connectors.records import Lane
 from pipelines.errors import StreamerError
 from streamer.agent.assembly import Assembly, build
-from streamer.agent.draintime import IDLE_LEAVE_WAIT, LEAVE_WAIT
+from streamer.agent.batchruns import IDLE_LEAVE_WAIT, LEAVE_WAIT
 from streamer.agent.runloop import RunLoop
 from streamer.agent.summary import Summary
 from streamer.definition.circles import circle

@@ -19,9 +19,8 @@ from connectors.records import Lane, Records
 from connectors.source import LaneBegan, LaneEnded, Replays, Source, SourceDown, SourceEnded, TransactionToken
 from pipelines.data.batch import Batch
 from pipelines.errors import ConnectorError
-from streamer.agent.batchqueue import BatchQueue
+from streamer.agent.batchqueue import BatchQueue, ByteBudget
 from streamer.agent.blockdecoder import BlockDecoder
-from streamer.agent.bytebudget import ByteBudget
 from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.messages import (
     Acknowledge,

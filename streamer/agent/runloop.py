@@ -17,11 +17,9 @@ from connectors.source import Replays
 from pipelines.data.batch import Batch
 from pipelines.errors import ConnectorError, DefinitionError, StreamerError
 from streamer.agent.assembly import Assembly
-from streamer.agent.batchqueue import BatchQueue
-from streamer.agent.batchruns import BatchRuns
-from streamer.agent.bytebudget import ByteBudget
+from streamer.agent.batchqueue import BatchQueue, ByteBudget
+from streamer.agent.batchruns import IDLE_LEAVE_WAIT, LAST_WAIT, LEAVE_WAIT, BatchRuns, DrainTime
 from streamer.agent.decodedbatch import DecodedBatch
-from streamer.agent.draintime import IDLE_LEAVE_WAIT, LAST_WAIT, LEAVE_WAIT, DrainTime
 from streamer.agent.intake import Intake
 from streamer.agent.messages import Ended, Forgettable, RevokeRequest, ToRunThread
 from streamer.batching.batcher import Batcher

@@ -6,7 +6,7 @@ import random
 import threading
 import time
 
-from streamer.agent.bytebudget import ByteBudget
+from streamer.agent.batchqueue import ByteBudget
 
 
 def test_bytes_beyond_the_limit_wait_until_others_are_released() -> None:

@@ -8,7 +8,7 @@ import pytest
 from pipelines import Batch
 from pipelines.data.columns import Column
 from pipelines.data.result import Result
-from streamer.batching.portions import run_in_portions, whole_records
+from streamer.batching.sizer import run_in_portions, whole_records
 
 ROWS = [4, 4, 5, 6, 6, 6, 7]
 

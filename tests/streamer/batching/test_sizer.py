@@ -13,8 +13,7 @@ from pipelines.data.data import Data
 from pipelines.data.result import Result
 from pipelines.executors.accounting import NO_ROWS
 from streamer import testing
-from streamer.batching.portions import run_in_portions
-from streamer.batching.sizer import LONGEST_TOGETHER, TOGETHER, TOGETHER_BYTES, BatchSizer
+from streamer.batching.sizer import LONGEST_TOGETHER, TOGETHER, TOGETHER_BYTES, BatchSizer, run_in_portions
 from streamer.definition.service import Service
 from streamer.observe.metrics import SourceMeters
 
