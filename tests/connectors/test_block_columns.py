@@ -13,7 +13,7 @@ from connectors.headers import Header, Headers
 from connectors.kafka.producer.sent import Sent
 from connectors.records import Lane, Messages, Records, Span
 from pipelines.data.spans import Spans
-from streamer.routing.sinkroute import in_row_order, without
+from streamer.routing.messageblocks import in_row_order, without
 
 VALUES: list[bytes | None] = [b"a", None, b"", b"dd", b"e"]
 KEYS: list[bytes | None] = [None, b"k", b"", None, b"m"]
