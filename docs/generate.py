@@ -1,43 +1,36 @@
 """The parts of the reference pages that are written from the models that read service files and pipelines.
 
-    python docs/generate.py           writes them between `<!-- fields: NAME -->` and `<!-- end -->`; also the
-                                      `about` of a step and the `index` of all. A step without a page gets a bare one
+    python docs/generate.py           writes them between `<!-- fields: NAME -->` and `<!-- end -->`; also the `about`
+                                      of a step, connector or codec, and the `index` of all. Each of these that has
+                                      no page gets a bare one
     python docs/generate.py --check   exit code 1 if a page is out of date
 
-`tests/test_docs.py` checks the same, so that a field without its line in the reference does not get through.
+The models are found by walking from `Service` and from the registries. `tests/test_docs.py` checks the same, so that a
+field without its line in the reference does not get through.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
+import connectorpages
+import steppages
 from annotated_types import Ge, Gt, Le
+from connectorpages import BASES, documented, inner_models, our_pages
 from pydantic import BaseModel, BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
-from steppages import OURS, about, has_fields, index, missing_pages, part_name, settings
+from steppages import OURS, has_fields, part_name, settings
 
-from connectors.camera.config import CameraFields, FrameSize
-from connectors.codecs.config import MessageConfig
-from connectors.codecs.registry import CODECS
-from connectors.codecs.schemas.config import RegistryAuth, RegistryConfig
-from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
-from connectors.mqtt.client import TlsConfig
-from connectors.mqtt.config import CanaryConfig, Shard
-from connectors.mqtt.endpoint.config import ServerTls
-from connectors.mqtt.sinkconfig import Announcement, LastWill
-from connectors.outbox import OutboxConfig
-from connectors.registry import SINKS, SOURCES
+from connectors.camera.config import FrameSize
 from connectors.units import Position, seconds, size_in_bytes
-from pipelines.errors import DISTRIBUTION
 from pipelines.steps import Config, Step
 from streamer.definition.service import Service
-from streamer.definition.settings import BatchSettings, Control, FailureSettings, Limits, Profile, TransactionSettings
 from streamer.testing.cases import Case
 
 HERE: Final = Path(__file__).parent
@@ -61,16 +54,16 @@ _STEP_HEAD: Final = "| key | is | default | |\n| --- | --- | --- | --- |\n"
 def main() -> int:
     """Write the pages, or with `--check` say which are out of date."""
     if "--check" not in sys.argv[1:]:
-        for path, text in missing_pages().items():
+        for path, text in {**steppages.missing_pages(), **missing_pages()}.items():
             path.write_text(text)
-    stale = [page for page in pages() if refreshed(page.read_text()) != page.read_text()]
+    stale = [page for page in pages() if refreshed(page) != page.read_text()]
     if "--check" in sys.argv[1:]:
         for page in stale:
-            print(f"{page.name} is out of date: python docs/generate.py", file=sys.stderr)
+            print(f"{page.relative_to(HERE)} is out of date: python docs/generate.py", file=sys.stderr)
         return 1 if stale else 0
     for page in stale:
-        page.write_text(refreshed(page.read_text()))
-        print(page.name)
+        page.write_text(refreshed(page))
+        print(page.relative_to(HERE))
     return 0
 
 
@@ -79,68 +72,60 @@ def pages() -> list[Path]:
     return sorted(HERE.rglob("*.md"))
 
 
-def refreshed(text: str) -> str:
+def refreshed(page: Path) -> str:
     """A page's text with its generated parts as they have to be. `KeyError` for a part that there is not."""
     made = regions()
-    return REGION.sub(lambda found: f"{found[1]}{made[found[2]]()}{found[3]}", text)
+    above = "../" * len(page.parent.relative_to(HERE).parts) if page.is_relative_to(HERE) else "docs/"
+    return REGION.sub(lambda found: f"{found[1]}{_linked(made[found[2]](), above)}{found[3]}", page.read_text())
+
+
+def missing_pages() -> dict[Path, str]:
+    """A page for each connector and codec that has none, with what can be generated; the rest is to be written."""
+    shown = frozenset(
+        found[2].removeprefix("fields: ") for page in pages() for found in REGION.finditer(page.read_text())
+    )
+    return {page.path: page.bare(shown) for page in our_pages() if not page.path.exists()}
 
 
 def regions() -> dict[str, Callable[[], str]]:
     """Every generated part by its kind and name, `fields: step.ONNX`."""
     found = {f"fields: {name}": made for name, made in tables().items()}
-    found["index: steps"] = partial(index, OURS)
+    found["index: steps"] = partial(steppages.index, OURS)
     for model in OURS:
-        found[f"about: {part_name(model)}"] = partial(about, model)
+        found[f"about: {part_name(model)}"] = partial(steppages.about, model)
+    for kind in ("connector", "codec"):
+        found[f"index: {kind}s"] = partial(connectorpages.index, our_pages(), kind)
+    for page in our_pages():
+        found[f"about: {page.kind}.{page.name}"] = page.about
     return found
 
 
 def tables() -> dict[str, Callable[[], str]]:
-    """Every table by its name."""
-    found: dict[str, Callable[[], str]] = {
-        "service": lambda: fields(Service, _SERVICE),
-        "batch": lambda: fields(BatchSettings),
-        "limits": lambda: fields(Limits),
-        "outbox": lambda: fields(OutboxConfig, _OUTBOX),
-        "errors": lambda: fields(FailureSettings),
-        "transaction": lambda: fields(TransactionSettings),
-        "control": lambda: fields(Control),
-        "profile": lambda: fields(Profile),
-        "case": lambda: fields(Case, _CASE, {"folder"}),
-        "source": lambda: fields(SourceConfig),
-        "sink": lambda: fields(SinkConfig),
-        "codecs": codecs,
-        "registry": lambda: fields(RegistryConfig),
-        "registry.auth": lambda: fields(RegistryAuth),
-        "mqtt.tls": lambda: fields(TlsConfig),
-        "mqtt.shard": lambda: fields(Shard),
-        "mqtt.canary": lambda: fields(CanaryConfig),
-        "mqtt_endpoint.tls": lambda: fields(ServerTls),
-        "camera.camera": lambda: fields(CameraFields),
-        "mqtt.birth": lambda: fields(Announcement),
-        "mqtt.will": lambda: fields(LastWill, without=set(Announcement.model_fields)),
+    """Every table by its name: that of a connector or codec by role and type, any other by its model."""
+    models: dict[str, type[BaseModel]] = {
+        model.__name__: model for root in (Service, Case) for model in (root, *inner_models(root))
     }
-    for name in SOURCES.known:
-        found[f"source.{name}"] = partial(_connector, SOURCES.get(name), SourceConfig)
-    for name in SINKS.known:
-        found[f"sink.{name}"] = partial(_connector, SINKS.get(name), SinkConfig)
-    for name in _our_codecs():
-        codec = CODECS.get(name)
-        found[f"codec.{name}"] = partial(fields, codec, without=_bounds(codec))
-    found["codec.limits"] = lambda: fields(MessageConfig, without={"type"})
-    for model in OURS:
-        if has_fields(model):
-            found[part_name(model)] = partial(step_fields, model)
-        for inner in settings(model):
-            found[inner.__name__] = partial(step_fields, inner)
+    for page in our_pages():
+        models |= page.tables
+    inner = [model for name, model in models.items() if "." not in name]
+    found: dict[str, Callable[[], str]] = {}
+    for name, model in models.items():
+        bases = BASES if "." in name else inner
+        found[name] = partial(fields, model, bases)
+    for step in OURS:
+        if has_fields(step):
+            found[part_name(step)] = partial(step_fields, step)
+        for setting in settings(step):
+            found[setting.__name__] = partial(step_fields, setting)
     return found
 
 
-def fields(model: type[BaseModel], kinds: Mapping[str, str] | None = None, without: Iterable[str] = ()) -> str:
-    """The fields of a model, one a line. `kinds` says what some of them are where the annotation cannot."""
+def fields(model: type[BaseModel], bases: Sequence[type[BaseModel]] = ()) -> str:
+    """The documented fields of a model, one a line."""
     rows = [
-        f"| `{info.alias or name}` | {(kinds or {}).get(name) or kind(info)} | {default(info)} | {described(info)} |\n"
-        for name, info in model.model_fields.items()
-        if name not in without
+        f"| `{info.alias or name}` | {_SAID.get((model.__name__, name)) or kind(info)} | {default(info)} "
+        f"| {described(info)} |\n"
+        for name, info in documented(model, bases).items()
     ]
     return _HEAD + "".join(rows) if rows else _NONE
 
@@ -155,19 +140,6 @@ def step_fields(model: type[Config]) -> str:
         ours = " *Not in Konduit Serving.*" if model.is_extension(name) else ""
         rows.append(f"| `{key}` | {kind(info)} | {default(info)} | {described(info)}{ours} |\n")
     return _STEP_HEAD + "".join(rows)
-
-
-def codecs() -> str:
-    """The codecs, one a line."""
-    rows = []
-    for name in _our_codecs():
-        text = " ".join((CODECS.get(name).__doc__ or "").split())
-        rows.append(f"| `{name}` | {_cell(text)} |\n")
-    return "| codec | payloads |\n| --- | --- |\n" + "".join(rows)
-
-
-def _our_codecs() -> list[str]:
-    return [name for name, found in CODECS.known.items() if found.distribution == DISTRIBUTION]
 
 
 def kind(info: FieldInfo) -> str:
@@ -197,19 +169,18 @@ def described(info: FieldInfo) -> str:
     return _cell(" ".join((info.description or "").split()))
 
 
-_SERVICE: Final = {
-    "source": "mapping, or a list of them",
-    "pipeline": "path, definition, or list of steps",
-    "sink": "mapping, or a list of them",
-    "dead_letter": "mapping, as a sink's",
-    "debug": "`true`, `false`, `records`",
+_SAID: Final = {
+    ("Service", "source"): "mapping, or a list of them",
+    ("Service", "pipeline"): "path, definition, or list of steps",
+    ("Service", "sink"): "mapping, or a list of them",
+    ("Service", "dead_letter"): "mapping, as a sink's",
+    ("Service", "debug"): "`true`, `false`, `records`",
+    ("OutboxConfig", "max"): "size, or number of messages",
+    ("Case", "input"): "mapping, list of mappings, or text",
+    ("Case", "expect"): "mapping, or a list of them",
+    ("Case", "fails"): "`true`, or the name of a step",
 }
-_OUTBOX: Final = {"max": "size, or number of messages"}
-_CASE: Final = {
-    "input": "mapping, list of mappings, or text",
-    "expect": "mapping, or a list of them",
-    "fails": "`true`, or the name of a step",
-}
+"""What fields are, by model and name, where the annotation cannot say it."""
 
 
 def _kind(annotation: Any, metadata: Iterable[Any] = ()) -> str:
@@ -285,19 +256,9 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _connector(model: type[ConnectorConfig], base: type[ConnectorConfig]) -> str:
-    # What it has as every source or sink has it is in their table.
-    same = {
-        name
-        for name, info in base.model_fields.items()
-        if name == "type" or model.model_fields[name].description == info.description
-    }
-    return fields(model, without=same)
-
-
-def _bounds(codec: type[BaseModel]) -> set[str]:
-    shared = set(MessageConfig.model_fields) if issubclass(codec, MessageConfig) else set()
-    return shared | {"type"}
+def _linked(text: str, above: str) -> str:
+    """A text in which pages that it names, `(docs/data.md#json)`, are links. `above` is the way to their folder."""
+    return re.sub(r"\(docs/(\S+\.md)(#\S+)?\)", rf"([\1]({above}\1\2))", text)
 
 
 if __name__ == "__main__":

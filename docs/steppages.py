@@ -137,10 +137,11 @@ def _row(model: type[Typed]) -> str:
     extra = _extra(model)
     konduit = "" if _of_konduit(model) else " *Not in Konduit Serving.*"
     link = f"[`{model.type_name}`]({page_name(model)})"
-    return f"| {link} | {_summary(model)}{konduit} | {f'`[{extra}]`' if extra else ''} |\n"
+    return f"| {link} | {summary(model)}{konduit} | {f'`[{extra}]`' if extra else ''} |\n"
 
 
-def _summary(model: type[Typed]) -> str:
+def summary(model: type[object]) -> str:
+    """The first sentence of its docstring, as the cell of a table."""
     first = " ".join((inspect.getdoc(model) or "").split("\n\n")[0].split())
     sentence = re.split(r"(?<=\.) |: `", first)[0].rstrip(".")
     return f"{sentence}.".replace("|", "\\|")

@@ -166,7 +166,7 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
     revoke_timeout: Duration = 10.0
     """How long the service keeps partitions that are taken away (a rebalance), to finish their records in flight; at most 20 % of `max.poll.interval.ms`."""  # noqa: E501
     max_fetch: Annotated[Size, Field(ge=1024, le=1_000_000_000)] = 4 << 20
-    """The most bytes of one fetch from all partitions of a broker, as they are transferred; a producer's batch that is larger comes alone. Compressed batches grow when they are unpacked: see [bounds](delivery.md#bounds)."""  # noqa: E501
+    """The most bytes of one fetch from all partitions of a broker, as they are transferred; a producer's batch that is larger comes alone. Compressed batches grow when they are unpacked (docs/delivery.md#bounds)."""  # noqa: E501
     client: Annotated[Client, FREE] = Field(default={})
     """Any property of librdkafka, such as `security.protocol`; `oauth_cb` may name a function as module:function."""
     reset: Position | None = None

@@ -236,7 +236,7 @@ def test_a_service_makes_clips_of_events_while_its_results_go_elsewhere(tmp_path
 def test_the_documented_service_makes_a_clip_of_a_film_in_which_something_moves_and_none_of_another(
     tmp_path: Path, shown: list[int], clips: int
 ) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "service-file.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "connectors" / "clip.md").read_text()
     (text,) = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "type: clip" in block]
     video(str(tmp_path / "gate.mp4"), shown=shown, gop=5)
     text = text.replace("rtsp://10.0.0.7/live", str(tmp_path / "gate.mp4")).replace(
