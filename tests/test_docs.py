@@ -50,7 +50,7 @@ from streamer.observe.connectormetrics import Measured
 from streamer.observe.metrics import ServiceMeters
 
 PAGES = sorted(
-    [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/README.md"), *ROOT.glob("benchmarks/*.md")]
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/README.md"), *ROOT.glob("benchmarks/*.md")]
 )
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
@@ -261,6 +261,22 @@ def test_a_link_leads_somewhere(page: Path) -> None:
         assert target.exists(), f"{link}: there is no {target}"
         if anchor:
             assert anchor in _anchors(target), f"{link}: there is no such heading"
+
+
+def test_a_page_that_code_and_error_messages_name_exists() -> None:
+    named = re.compile(r"\b((?:docs|examples|benchmarks)/[\w/-]+\.md)(?:#([\w-]+))?")
+    found = [
+        (file, page, anchor)
+        for folder in ("streamer", "connectors", "pipelines", "native/src", "examples", "deploy", "benchmarks", ".")
+        for file in (ROOT / folder).glob("*" if folder == "." else "**/*")
+        if file.suffix in (".py", ".pyi", ".rs", ".yaml", ".yml", ".toml", ".html", ".js", ".sh") or "file" in file.name
+        if file.is_file()
+        for page, anchor in named.findall(file.read_text(encoding="utf-8", errors="replace"))
+    ]
+    assert len(found) > 20
+    for file, page, anchor in found:
+        assert (ROOT / page).exists(), f"{file}: there is no {page}"
+        assert not anchor or anchor in _anchors(ROOT / page), f"{file}: {page} has no heading {anchor}"
 
 
 def _anchors(page: Path) -> set[str]:
