@@ -55,8 +55,13 @@ class WireError(StreamerError, ValueError):
 
     @classmethod
     def within(cls, key: object, why: object, done: Literal["read", "written"] = "read") -> WireError:
-        """The error of an object whose value of `key` cannot be read or written: `why` is the reason, or the error of a
-        value inside of that value."""
+        """The error of an object whose value of `key` cannot be read or written.
+
+        Args:
+            key: The key in the object.
+            why: The reason, or the error of a value inside of that value, whose key is then added to `key`.
+            done: What cannot be done to it.
+        """
         inner = why if isinstance(why, WireError) and why.keys else None
         keys = (str(key), *(inner.keys if inner else ()))
         reason = inner.why if inner else why

@@ -32,8 +32,10 @@ class Harmless:
     """How many lists and mappings there are around the options: 2 in a list of `{name: options}`."""
 
     def refused(self, value: object, key: str) -> Iterator[tuple[str, str]]:
-        """The options in the field's value that are not harmless: the key of each, which begins with the field's own,
-        and why."""
+        """The options in the field's value that are not harmless.
+
+        The key of each, which begins with the field's own `key`, and why it is refused.
+        """
         yield from self._refused(value, key, self.inside)
 
     def _refused(self, value: object, key: str, around: int) -> Iterator[tuple[str, str]]:
@@ -59,8 +61,10 @@ class Harmless:
 
 
 def refused_options(config: BaseModel, key: str = "") -> dict[str, str]:
-    """The options of a configuration, and of the models inside it, that are not marked as harmless: the key of each
-    (`cameras.gate.options.graph`, behind `key`), and why."""
+    """The options of a configuration, and of the models inside it, that are not marked as harmless.
+
+    The key of each (`cameras.gate.options.graph`, behind `key`), and why it is refused.
+    """
     return dict(_refused(config, key))
 
 

@@ -86,8 +86,10 @@ class Compressed(Wrapper):
         super().__init__(codec_of(self._config.codec, self._config.hot_path, self._config.sink_topic))
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
-        """The decompressed payloads, decoded by the inner codec. The header `content-encoding` is removed from the
-        records."""
+        """The decompressed payloads, decoded by the inner codec.
+
+        The header `content-encoding` is removed from the records.
+        """
         form = self._reader(records)
         limit = self._config.max_size
 

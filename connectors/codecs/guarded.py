@@ -144,8 +144,10 @@ class Guarded(Codec):
         return Encoded(values, failed, headers if any(headers) else None)
 
     def _told(self, error: Exception, record: Callable[[], RecordContext | None]) -> Exception:
-        """The error of a record: unchanged if the codec raised it for bad data, else with the name of the exception and
-        the place of the record."""
+        """The error of a record, as users see it.
+
+        Unchanged if the codec raised it for bad data, else with the name of the exception and the place of the record.
+        """
         if isinstance(error, (WireError, DataError)):
             return error
         told = WireError(f"{_where(record())}the codec {self._name} raised {type(error).__name__}: {error}")

@@ -10,8 +10,9 @@ from pipelines.values import ValueType
 
 
 def only_element(value: Any) -> Any:
-    """The number, text or boolean in a list, nested or not, that has no other: 1.5 of `[[1.5]]`; any other value as it
-    is. Arrays are such lists in plain values.
+    """The number, text or boolean in a list, nested or not, that has no other; any other value as it is.
+
+    It is 1.5 for `[[1.5]]`. Arrays are such lists in plain values.
     """
     found = value
     while isinstance(found, list) and len(found) == 1:

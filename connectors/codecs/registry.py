@@ -51,12 +51,15 @@ CODECS: Final[Registry[CodecConfig]] = Registry(
 
 
 def codec_of(setting: str | Mapping[str, Any], hot_path: HotPath = "auto", topic: str | None = None) -> Codec:
-    """The codec of a `codec` field: a name, or `{type: NAME, OPTION: ...}`. It is `Guarded`: an exception that it
-    raises fails one record.
+    """The codec of a `codec` field: a name, or `{type: NAME, OPTION: ...}`.
 
-    `hot_path` is that of its service, `topic` that of its sink, by which it may look for a schema. Raises
-    `DefinitionError` for an unknown codec or option, `ConnectorClash` if two plug-ins have one name,
-    `MissingPackageError`.
+    It is `Guarded`: an exception that it raises fails one record. `hot_path` is that of its service, `topic` that of
+    its sink, by which it may look for a schema.
+
+    Raises:
+        DefinitionError: Unknown codec or option.
+        ConnectorClash: Two plug-ins have one name.
+        MissingPackageError: A package that it needs is not installed.
     """
     config = codec_config(setting)
     required(config.needs).check(f"the codec {config.type}")

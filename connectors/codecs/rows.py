@@ -34,10 +34,10 @@ def payload_bytes(payload: object, codec: str) -> bytes:
 
 
 def read_each(records: Records, first: int, read: Callable[[int, Any], T]) -> tuple[dict[int, T], dict[int, Exception]]:
-    """The results of `read(position, payload)` by position, for each record that has a payload, and errors by row
-    number.
+    """Read each record that has a payload by `read(position, payload)`; one for which it raises fails alone.
 
-    A payload for which `read` raises, a `WireError` as a rule, fails alone.
+    Returns:
+        The results by position in the block, and the errors by row number.
     """
     found: dict[int, T] = {}
     failed: dict[int, Exception] = {}

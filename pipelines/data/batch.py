@@ -142,8 +142,10 @@ class Batch:
         return column
 
     def lent(self) -> Batch:
-        """The same rows for a function that may write to their values: a mutable value is copied when the function
-        first asks for it."""
+        """The same rows for a function that may write to their values.
+
+        A mutable value is copied when the function first asks for it.
+        """
         columns = {key: column.lent() for key, column in self._columns.items()}
         return self if all(map(operator.is_, columns.values(), self._columns.values())) else self._having(columns)
 

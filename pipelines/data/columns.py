@@ -162,12 +162,17 @@ class Column(ABC):
 
     @property
     def array(self) -> npt.NDArray[Any]:
-        """The values of all rows as one array, read-only: `(N,)` of numbers or bools, `(N, ...)` of arrays and of lists
-        of numbers.
+        """The values of all rows as one array, read-only.
 
-        INT64 beside DOUBLE is float64. Raises `RowsFailed` naming the rows that lack the key (`ValueNotFoundError`) or
-        cannot be decoded: the executor fails these alone and runs the others again. Raises `WrongTypeError` if the
-        values do not fit into one array: `Batch.groups` gives parts that do.
+        INT64 beside DOUBLE is float64.
+
+        Returns:
+            `(N,)` of numbers or bools, `(N, ...)` of arrays and of lists of numbers.
+
+        Raises:
+            RowsFailed: Rows lack the key (`ValueNotFoundError`) or cannot be decoded: the executor fails these alone
+                and runs the others again.
+            WrongTypeError: The values do not fit into one array: `Batch.groups` gives parts that do.
         """
         self._check_complete()
         found = self._stacked()

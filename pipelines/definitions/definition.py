@@ -78,7 +78,10 @@ def read_pipeline(
     refused: Refused = none_refused,
 ) -> Pipeline:
     """The pipeline that a document, or a part of one (`document.at("pipeline")`), defines; `refused` as in `load`.
-    Raises `DefinitionError`."""
+
+    Raises:
+        DefinitionError: The definition is invalid.
+    """
     folder = None if base is None else Path(base)
     return _read(document, Reading(registry or default_registry(), unknown, folder, _read_part, refused=refused))
 

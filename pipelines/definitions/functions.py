@@ -90,8 +90,10 @@ def _imported(module_name: str, text: str) -> Any:
 
 
 def _hidden(module_name: str) -> str | None:
-    """The error about a module whose file is there, and which is not found as another package has its folder's name;
-    `None` if that is not so."""
+    """The error about a module whose file is there, but which cannot be imported.
+
+    Another package has its folder's name; `None` if that is not so.
+    """
     outer, _, _ = module_name.partition(".")
     package = sys.modules.get(outer)
     other = None if package is None else getattr(package, "__file__", None)

@@ -43,16 +43,19 @@ class Stage:
 
 
 class GraphBuilder:
-    """Builds a `Graph`::
+    """Builds a `Graph` step by step.
 
         graph = GraphBuilder()
         boxes = graph.input.then("boxes", Onnx("detector.onnx"))
         big, small = boxes.switch("by_size", IntSwitch(field_name="size", num_outputs=2))
-        found = graph.any(big.then("big", Onnx("big.onnx")), small.then("small", Onnx("small.onnx")))
-        pipeline = graph.build(graph.merge(found, graph.input))
+        either = graph.any(big.then("big", Onnx("big.onnx")), small.then("small", Onnx("small.onnx")))
+        pipeline = graph.build(graph.merge(either, graph.input))
 
-    Steps have names; that of a joining step may be left out and is `any`, `merge_2`, ... then. Raises `DefinitionError`
-    for a name that is taken and for a stage of another builder; `build` raises as `Graph` does.
+    Steps have names; that of a joining step may be left out and is then `any`, `merge_2`, ...
+
+    Raises:
+        DefinitionError: By its methods, for a name that another step has and for a stage of another builder; `build`
+            raises as `Graph` does.
     """
 
     def __init__(self) -> None:

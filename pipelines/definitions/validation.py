@@ -84,7 +84,7 @@ def definition_error(
     *,
     apart: Container[object] = (),
 ) -> DefinitionError:
-    """pydantic's error about `document.data` as a `DefinitionError`, with a problem for each wrong value.
+    """A `DefinitionError` made of pydantic's error about `document.data`, with a problem for each wrong value.
 
     With the `model`, the problem of an unknown key names the nearest known one, or all known ones. With `apart`, errors
     at these keys and errors about the whole document are left out.
@@ -119,8 +119,13 @@ def definition_error(
 
 
 def nearest_or_known(name: str, known: Sequence[str], spellings: Iterable[str] = ()) -> str:
-    """`; did you mean "X"?` for the known key that means the same as `name` or is closest to it; where there is none,
-    all known keys. `spellings` are others of these keys."""
+    """`; did you mean "X"?` for the known key that means the same as `name` or is closest to it; else all known keys.
+
+    Args:
+        name: The unknown key.
+        known: The known keys.
+        spellings: Other spellings of known keys.
+    """
     return _meant(name, [*known, *spellings]) or (f"; delete it: known are {', '.join(known)}" if known else "")
 
 
@@ -159,8 +164,11 @@ def _models_at(model: type[BaseModel], loc: Iterable[str | int]) -> list[type[Ba
 
 
 def _in_order(models: Sequence[type[BaseModel]]) -> list[str]:
-    """The keys of these models as they are written: those that are required first, then those that a model has for
-    itself, in their order, and those that it shares with others of its kind at the end."""
+    """The keys of these models as they are written.
+
+    Those that are required come first, then those that a model has for itself, in their order, and those that it shares
+    with others of its kind at the end.
+    """
     ranked: list[tuple[int, str]] = []
     for model in models:
         depth = {name: at for at, base in reversed(list(enumerate(model.__mro__))) for name in _own(base)}

@@ -98,8 +98,9 @@ def joined(results: Iterable[Result]) -> Result:
 
 
 def held_after(held: set[int], result: Result) -> set[int]:
-    """The rows that a step holds after `result`, if it held `held` before: a row that it emits, fails or drops leaves
-    them, unless the step holds it again.
+    """The rows that a step holds after `result`, if it held `held` before.
+
+    A row that it emits, fails or drops leaves them, unless the step holds it again.
     """
     if held:
         held = held - set(result.rows.tolist()) - result.failed.keys() - result.dropped.keys()

@@ -45,15 +45,19 @@ class Executor(Protocol):
         """Have models work on at most `records` records at a time. Returns whether batches may be larger than that."""
 
     def run(self, data: Mapping[str, Any]) -> Output:
-        """The result of one record, a `Data` or `dict`: `None` if it was dropped or is held, a list if the steps made
-        several of it.
+        """Run one record.
 
-        Raises `StepError` naming the step that failed.
+        Returns:
+            `None` if it was dropped or is held, a list if the steps made several of it.
+
+        Raises:
+            StepError: A step failed; the error names it.
         """
 
     def trace(self, data: Mapping[str, Any]) -> Trace:
-        """Run one record and return each step's input, output and time. Does not raise for a
-        record that fails: the trace says so.
+        """Run one record and return each step's input, output and time.
+
+        Does not raise for a record that fails: the trace shows the failure.
         """
 
     def run_many(self, datas: Iterable[Mapping[str, Any]]) -> list[Outcome]:

@@ -34,8 +34,10 @@ class Isolated(NamedTuple, Generic[Found]):
 def isolated(
     size: int, run: Callable[[Rows | None], Found], *, pure: bool = True, raised: Exception | None = None
 ) -> Isolated[Found]:
-    """Call `run` with the positions of rows, `int64 (n,)` and rising, until each row has failed or was in a call that
-    succeeded. The first call is for all `size` rows, as `None`; if the caller has made it, `raised` is its exception.
+    """Call `run` with the positions of rows until each row has failed or was in a call that succeeded.
+
+    Positions are `int64 (n,)` and rising. The first call is for all `size` rows, as `None`; if the caller has made it,
+    `raised` is its exception.
 
     - Rows that a `RowsFailed` names have failed, and `run` is called with the remaining rows; after a few times with
       halves of them, so that rows which are named one by one do not cost a run of all rows each.
@@ -46,7 +48,9 @@ def isolated(
       fail, all rows have failed. So a function that always raises costs some hundred calls, however many rows there
       are, and up to `TRIED` rows are each run alone.
 
-    Raises `ContractError` if `run` does or names rows that it was not given, and `KeyboardInterrupt`.
+    Raises:
+        ContractError: `run` raises it, or names rows that it was not given.
+        KeyboardInterrupt: `run` raises it.
     """
     if raised is not None:
         return _Search(size, run, pure).result(raised)

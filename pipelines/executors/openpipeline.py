@@ -89,17 +89,22 @@ class OpenPipeline(ABC):
         return any(step.runner.opens_images for step in self._steps)
 
     def limit(self, records: int) -> bool:
-        """Have models work on at most `records` records at a time. Returns whether batches may be larger than that,
-        as every runner splits them itself.
+        """Have models work on at most `records` records at a time.
+
+        Returns:
+            Whether batches may be larger than that, as every runner splits them itself.
         """
         splits = [step.runner.limit(records) for step in self._steps]
         return all(splits)
 
     def run(self, data: Mapping[str, Any]) -> Output:
-        """The result of one record, a `Data` or `dict`: `None` if it was dropped or is held, a list if the steps made
-        several of it.
+        """Run one record.
 
-        Raises `StepError` naming the step that failed.
+        Returns:
+            `None` if it was dropped or is held, a list if the steps made several of it.
+
+        Raises:
+            StepError: A step failed; the error names it.
         """
         (outcome,) = self.run_many([data])
         if isinstance(outcome, StepError):
@@ -107,8 +112,9 @@ class OpenPipeline(ABC):
         return outcome
 
     def trace(self, data: Mapping[str, Any]) -> Trace:
-        """Run one record and return each step's input, output and time. Does not raise for a
-        record that fails: the trace says so.
+        """Run one record and return each step's input, output and time.
+
+        Does not raise for a record that fails: the trace shows the failure.
         """
         with self._turn:
             return traced(self, as_data(data), self._next)

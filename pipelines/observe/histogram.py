@@ -9,8 +9,11 @@ import numpy.typing as npt
 
 
 class Histogram:
-    """Counts by bucket and a sum. A value counts in the bucket of the lowest bound that is not below it; values above
-    the last bound go to a bucket of their own. Written by one thread, read by any."""
+    """Counts by bucket, and a sum.
+
+    A value counts in the bucket of the lowest bound that is not below it; values above the last bound go to a bucket of
+    their own. Written by one thread, read by any.
+    """
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = np.array(bounds)

@@ -43,10 +43,16 @@ class StepRun:
         return max((batch.size for batch in self.given), default=0)
 
     def records(self, batch: Batch, wanted: Collection[int] | None = None) -> Iterator[tuple[int, list[int]]]:
-        """The positions of the rows of `batch`, one of this run, that came from one of the `wanted` records, each with
-        the numbers of those; `None`: all.
+        """The rows of `batch`, one of this run, that came from wanted records.
 
         These are not always the row numbers of the batch: inside a graph rows are counted in another way.
+
+        Args:
+            batch: An input or a result of the run.
+            wanted: Numbers of records; `None`: all.
+
+        Yields:
+            The position of a row, and the numbers of the wanted records that it came from.
         """
         numbers = self._numbers
         positions: Sequence[int] = range(batch.size)

@@ -182,11 +182,16 @@ class Registry:
         return known[0][1]
 
     def runner_for(self, step: Step, name: str | None = None) -> Factory:
-        """The factory that runs the step: the one of this name, or of those available the highest priority, among
-        equals the first by name, which is logged once.
+        """The factory that runs the step.
 
-        Raises `DefinitionError` if there is none of this name, `MissingPackageError` if packages are missing that are
-        known how to install, else `RegistryError`; they name the step and every factory that was considered.
+        Without a `name` it is the available one of the highest priority, among equals the first by name, which is
+        logged once.
+
+        Raises:
+            DefinitionError: There is none of this name.
+            MissingPackageError: Packages are missing, and it is known how to install them; names the step and every
+                factory that was considered.
+            RegistryError: No factory can run the step for another reason, or one name is used twice.
         """
         self._load_plugins()
         known = self._factories.get(step.type_name, [])

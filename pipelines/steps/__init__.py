@@ -1,5 +1,7 @@
-"""Configuration of steps, one file a family. `STEPS` lists the types of steps that this project has, `PARTS` the types
-of graph steps, functions and triggers."""
+"""Configuration of steps, one file a family.
+
+`STEPS` lists the types of steps that this project has, `PARTS` the types of graph steps, functions and triggers.
+"""
 
 from __future__ import annotations
 

@@ -46,14 +46,19 @@ class Typed(Config):
 
     @property
     def code_keys(self) -> tuple[str, ...]:
-        """The keys whose values name or hold code of the user that it runs. Where code is not allowed, a part that has
-        such keys is refused; a type that runs code of the user has to override this."""
+        """The keys whose values name or hold code of the user that it runs.
+
+        Where code is not allowed, a part that has such keys is refused; a type that runs code of the user has to
+        override this.
+        """
         return ()
 
     @property
     def option_keys(self) -> Mapping[str, str]:
-        """The keys of options of its libraries that may load code or use files, and why each is refused where code is
-        not allowed: all options that its fields do not mark as `Harmless`."""
+        """The keys of options of its libraries that may load code or use files, and why each is refused without code.
+
+        All options that its fields do not mark as `Harmless`.
+        """
         return refused_options(self)
 
     @property
@@ -64,8 +69,10 @@ class Typed(Config):
 
     @property
     def data_files(self) -> tuple[str, ...]:
-        """The files and devices of this machine that records get values from, as the definition names them: where
-        definitions are not trusted, each of them has to be allowed."""
+        """The files and devices of this machine that records get values from, as the definition names them.
+
+        Where definitions are not trusted, each of them has to be allowed.
+        """
         return ()
 
     def to_dict(self, form: Form = "json") -> dict[str, Any]:

@@ -36,8 +36,10 @@ class Lease:
         self._shown.add(cells)
 
     def release(self) -> None:
-        """End all reading and writing. All cells let go of the memory, so that its owner can close or resize it; an
-        array that was lent still keeps it."""
+        """End all reading and writing.
+
+        All cells let go of the memory, so that its owner can close or resize it; an array that was lent still keeps it.
+        """
         self.complete()
         for cells in list(self._shown):
             cells.drop()

@@ -70,8 +70,11 @@ class DenseView(Tensor[T]):
         return self._codec.many(self._cells.read(start, stop).copy())
 
     def release(self) -> None:
-        """Let go of the memory now. This view, the view that it was sliced from and their slices can no longer be
-        used; they raise `ReleasedError`. An array that was taken out of one (`array`) keeps the memory."""
+        """Let go of the memory now.
+
+        This view, the view that it was sliced from and their slices can no longer be used; they raise `ReleasedError`.
+        An array that was taken out of one (`array`) keeps the memory.
+        """
         self._cells.lease.release()
         self._codec.release()
 

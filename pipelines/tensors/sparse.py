@@ -186,8 +186,11 @@ class SparseWriter(Generic[T]):
         return len(self.shape)
 
     def put(self, value: Any, *indices: int) -> SparseWriter[T]:
-        """Set one element; setting it again replaces it. `BoundsError` for one more than were declared, or beyond an
-        axis; `RankError` if there is not one index for each axis.
+        """Set one element; setting it again replaces it.
+
+        Raises:
+            BoundsError: More elements than were declared, or an index beyond an axis.
+            RankError: There is not one index for each axis.
         """
         if not self._open:
             raise ReadOnlyError("the tensor is complete and can no longer be written; write while it is created")

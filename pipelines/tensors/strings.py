@@ -105,10 +105,15 @@ def string_view(source: Any, shape: Sequence[int], length: int, *, padding: int 
 
 
 def packed_strings(offsets: Any, memory: Any, shape: Sequence[int] | None = None) -> StringView:
-    """A read-only view over strings of any length as Arrow lays them out: the bytes of all one after the other, and
-    n + 1 offsets (int64) that say where each begins and the last one ends. Nothing is copied.
+    """A read-only view over strings of any length as Arrow lays them out. Nothing is copied.
 
-    `DataError` for offsets that fall, or point beyond the memory.
+    Args:
+        offsets: int64 `(n + 1,)`: where each string begins in `memory`, and where the last one ends.
+        memory: The bytes of all strings, one after the other.
+        shape: Shape of the view, of n elements; by default `(n,)`.
+
+    Raises:
+        DataError: Offsets fall, or point beyond the memory.
     """
     edges = view(offsets, np.int64).array
     content = view(memory, np.uint8).array

@@ -14,8 +14,12 @@ U = TypeVar("U", bound=np.generic)
 
 
 class TypedAccess:
-    """One method an element type. Each gives the view itself, for the type checker too; none converts anything, and
-    one for another type than the view's is a `WrongTypeError`.
+    """A method for each element type, which gives the view itself, for the type checker too.
+
+    None of them converts anything.
+
+    Raises:
+        WrongTypeError: By a method of another type than the view's.
     """
 
     __slots__ = ()

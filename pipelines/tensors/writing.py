@@ -42,11 +42,16 @@ class WritableDense(DenseView[T]):
         return self
 
     def copy_from(self, source: Any, *indices: IndexLike) -> Self:
-        """Write all elements, or those of a part, from a tensor, an array or nested lists of the same shape, or from
-        as many values in a row: a buffer, bytes (elements as they lie in memory), an iterator.
+        """Write all elements, or those of a part.
 
-        Of a longer row the first values are taken. Raises `BoundsError` for too few values or another shape, and
-        `DataError` for values that do not fit; nothing is changed then.
+        Args:
+            source: A tensor, an array or nested lists of the same shape, or as many values in a row: a buffer, bytes
+                (elements as they lie in memory), an iterator. Of a longer row the first values are taken.
+            *indices: The part, by default all.
+
+        Raises:
+            BoundsError: Too few values or another shape; nothing is changed then.
+            DataError: Values do not fit; nothing is changed then.
         """
         part = self._cells.sliced(indices) if indices else self._cells
         _copy(part, self._codec.cells(source, part.count))

@@ -24,8 +24,10 @@ FORMATS: Final = "PNG, JPEG, BMP, GIF, WebP, TIFF, PGM or PPM"
 
 
 def sniff(encoded: bytes) -> str | None:
-    """`"PNG"`, `"JPEG"`, `"BMP"`, `"GIF"`, `"WEBP"`, `"TIFF"`, `"PGM"` or `"PPM"` by the first bytes, or `None` for
-    anything else."""
+    """The format of an image file by its first bytes; `None` for anything else.
+
+    `"PNG"`, `"JPEG"`, `"BMP"`, `"GIF"`, `"WEBP"`, `"TIFF"`, `"PGM"` or `"PPM"`.
+    """
     if encoded.startswith(b"\x89PNG\r\n\x1a\n"):
         return "PNG"
     if encoded.startswith(b"\xff\xd8\xff"):
@@ -42,8 +44,12 @@ def sniff(encoded: bytes) -> str | None:
 
 
 def read_header(encoded: bytes) -> Header:
-    """Width, height and channels. `DataError` if the bytes are no file of these formats or end too early, and for an
-    animated WebP and a TIFF whose samples are not of one to sixteen bits without a sign."""
+    """Width, height and channels of an image file, read from its header.
+
+    Raises:
+        DataError: The bytes are not a file of these formats or end too early; an animated WebP; a TIFF whose samples
+            are not of one to sixteen bits without a sign.
+    """
     image_format = sniff(encoded)
     if image_format is None:
         if not encoded:

@@ -36,11 +36,16 @@ def element_type(values: list[Any]) -> ValueType:
 
 
 def list_to_array(values: list[Any], key: str, *, exact: bool = False) -> npt.NDArray[Any]:
-    """Nested lists of numbers as a float32 array, as Konduit Serving takes them for an NDARRAY, or, if `exact`, as the
-    int64 or float64 array that has all their digits.
+    """Nested lists of numbers as a float32 array, as Konduit Serving takes them for an NDARRAY.
 
-    `WrongTypeError` for elements that are no numbers, `DataError` for an empty or a ragged list, and for a number that
-    float32 does not reach.
+    Args:
+        values: Lists of the same length at each level.
+        key: The key that errors name.
+        exact: Return the int64 or float64 array that has all digits of the numbers.
+
+    Raises:
+        WrongTypeError: Elements are not numbers.
+        DataError: The list is empty or ragged, or float32 does not reach a number.
     """
     depth: Any = values
     while isinstance(depth, list) and depth:

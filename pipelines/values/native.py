@@ -38,8 +38,9 @@ def native(value: object) -> Any:
 
 
 def as_held(value: Any) -> Any:
-    """`value` as a `Data` keeps it (`native`), or an `OddValue` of plain numbers, texts, lists and dictionaries that
-    have no type of `Data`. Raises as `native` does for anything else.
+    """`value` as a `Data` keeps it (`native`), or an `OddValue` if no type of `Data` can hold it.
+
+    An `OddValue` is of plain numbers, texts, lists and dictionaries. Raises as `native` does for anything else.
     """
     try:
         return native(value)

@@ -24,8 +24,13 @@ class OddValue:
         self._source: OddValue | None = None
 
     def plain(self) -> Any:
-        """The value as the parser of its format gives it: `None`, `bool`, `int`, `float`, `str`, `bytes`, lists and
-        dictionaries; a new object each time. `WireError` if the format has no such values, or the entry is broken.
+        """The value as the parser of its format gives it; a new object each time.
+
+        Returns:
+            `None`, `bool`, `int`, `float`, `str`, `bytes`, lists and dictionaries.
+
+        Raises:
+            WireError: The format has no such values, or the entry is broken.
         """
         read = getattr(self.decoder, "plain", None)
         if read is None:

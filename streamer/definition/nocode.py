@@ -50,8 +50,10 @@ _OFF: Final = ("", "0", "false", "no", "off")
 
 
 def code_allowed(environment: Mapping[str, str] | None = None) -> bool:
-    """Whether the environment (by default the process's) lets services run code. Anything but 0, no, false or off in
-    `STREAMER_NO_CODE` says no."""
+    """Whether the environment (by default the process's) lets services run code.
+
+    Anything but 0, no, false or off in `STREAMER_NO_CODE` forbids it.
+    """
     return (os.environ if environment is None else environment).get(VARIABLE, "").strip().lower() in _OFF
 
 
@@ -216,8 +218,11 @@ def _of_connector(config: ConnectorConfig, no_code: NoCode, *, connected: bool) 
 
 
 def _place(written: Document | None, *parts: str | int) -> str:
-    """File and line of a part of the service file; a part may be a key, a position, several keys joined by dots, or the
-    name of a step, and of those that are not there the nearest around them counts."""
+    """File and line of a part of the service file.
+
+    A part may be a key, a position, several keys joined by dots, or the name of a step. Where it is not in the file,
+    the nearest part around it counts.
+    """
     if written is None:
         return ""
     path: KeyPath = ()

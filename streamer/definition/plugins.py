@@ -54,8 +54,9 @@ def listed() -> list[Plugin]:
 
 
 def problems() -> list[str]:
-    """Problems of the plug-ins, one line each: entry points that cannot be imported, names that exist twice, unknown
-    groups. All are imported.
+    """Problems of the plug-ins, one line each. All plug-ins are imported.
+
+    Entry points that cannot be imported, names that exist twice, unknown groups.
     """
     return list(dict.fromkeys(_problems()))
 

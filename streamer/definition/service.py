@@ -308,8 +308,9 @@ class Service(Settings):
 
     @property
     def allows_code(self) -> bool:
-        """Whether it may run code that its files hold or name: not if made by `without_code`, nor if the environment
-        variable STREAMER_NO_CODE says no.
+        """Whether it may run code that its files hold or name.
+
+        Not if made by `without_code`, nor if the environment variable STREAMER_NO_CODE forbids it.
         """
         return self.no_code is None
 
@@ -330,8 +331,10 @@ class Service(Settings):
         return copy
 
     def without_code(self, no_code: NoCode | None = None) -> Service:
-        """The same service, which refuses to start, with `DefinitionError`, if it would run code that its files hold or
-        name, or use files that are not listed in `no_code` (see `streamer.definition.nocode`).
+        """The same service, which refuses to start with code of its files.
+
+        It raises `DefinitionError` at the start if it would run code that its files hold or name, or use files that are
+        not listed in `no_code` (see `streamer.definition.nocode`).
 
         Values of environment variables and `${file:...}` are already in it by then: load untrusted definitions with
         `streamer.load(path, no_code=...)`, which refuses these, too.

@@ -161,8 +161,11 @@ def payload(record: Mapping[str, Any] | bytes, codec: str | dict[str, object]) -
 
 
 def _messages(config: SourceConfig, given: list[Given], schema: Schema | None) -> list[Message | bytes | None]:
-    """The messages of a source's records. Those that are no payloads yet are encoded together, so that a schema that is
-    derived from them has all their values."""
+    """The messages of a source's records.
+
+    Those that are not payloads yet are encoded together, so that a schema that is derived from them has all their
+    values.
+    """
     values = [one.value if isinstance(one, Message) else one for one in given]
     records = [value for value in values if isinstance(value, Mapping)]
     made = iter(_encoded(records, input_codec(config, schema)) if records else ())

@@ -26,8 +26,9 @@ class Aligned:
 
 
 def aligned(batches: Sequence[Batch], lineage: Lineage) -> Aligned:
-    """The rows that all batches have. A row of one batch belongs to each row that a step made of it in another, and is
-    repeated for each of them.
+    """The rows that all batches have.
+
+    A row of one batch belongs to each row that a step made of it in another, and is repeated for each of them.
     """
     if all(batch.same_rows(batches[0]) for batch in batches[1:]):
         return Aligned(batches)

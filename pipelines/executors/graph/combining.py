@@ -33,13 +33,18 @@ class Combiner(Protocol):
     """An open combine function: makes one batch of several whose rows belong together one by one."""
 
     def __call__(self, inputs: Sequence[Batch]) -> Batch | Result:
-        """The combined rows. If rows cannot be combined it raises `RowsFailed`, and is called again with the others, or
-        returns a `Result` with their failures."""
+        """The combined rows.
+
+        If rows cannot be combined it raises `RowsFailed`, and is called again with the others, or returns a `Result`
+        with their failures.
+        """
 
 
 class CombineJunction(Junction):
-    """Aligns the rows and calls the combiner. A row that cannot be combined fails alone; a row that the combiner leaves
-    out is dropped."""
+    """Aligns the rows and calls the combiner.
+
+    A row that cannot be combined fails alone; a row that the combiner leaves out is dropped.
+    """
 
     def __init__(self, name: str, inputs: tuple[str, ...], combiner: Combiner) -> None:
         super().__init__(name, inputs)

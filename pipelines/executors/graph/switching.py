@@ -29,8 +29,11 @@ class Router(Protocol):
     """An open switch function: gives branch numbers, `int64 (N,)`, for a `Batch` of N rows."""
 
     def __call__(self, batch: Batch) -> Rows | tuple[Rows, Mapping[int, Exception]]:
-        """The rows' branches. If rows have none it raises `RowsFailed`, and is called again with the others, or returns
-        the branches (any number for such a row) and the errors by position."""
+        """The branch numbers of the rows.
+
+        If rows have none it raises `RowsFailed`, and is called again with the others, or returns the branches (any
+        number for such a row) and the errors by position.
+        """
 
 
 class SwitchJunction(Junction):

@@ -63,10 +63,13 @@ class BoxLists:
 
 
 def float_array(part: Batch, key: str, *, named: str = "", integers: bool = False) -> Array:
-    """The arrays `(M, ...)` of a part whose rows agree in `key`; with `integers` they may be of an integer type, too.
-    `named` is how errors call them, by default by their key.
+    """The arrays `(M, ...)` of a part whose rows agree in `key`.
 
-    Raises `WrongTypeError` if they are arrays of another type, `RowsFailed` for values that are no arrays.
+    With `integers` they may be of an integer type, too. Errors call them `named`, by default their key.
+
+    Raises:
+        WrongTypeError: They are arrays of another type.
+        RowsFailed: Values are not arrays.
     """
     column = part[key]
     if not isinstance(column, DenseColumn) or column.type is not ValueType.NDARRAY:

@@ -22,19 +22,21 @@ _log = logging.getLogger(LOGGER)
 
 
 class FunctionRunner(RowRunner):
-    """Calls `f(data, **args) -> Data | None | list[Data]` for each record, or a function marked with
-    `pipelines.batched` with the whole batch.
+    """Calls a function for each record, or a function marked with `pipelines.batched` with the whole batch.
 
-    The function may return a `dict` in place of a `Data`, which gets the metadata of the record; it is given a `dict`
-    if its parameter is annotated so. Of a class an object is made and called (`UserCode`).
+    For each record it is `f(data, **args) -> Data | None | list[Data]`. It may return a `dict` in place of a `Data`,
+    which gets the metadata of the record; it is given a `dict` if its parameter is annotated so. A class is
+    instantiated, and the object is called (`UserCode`).
 
     A batched function returns as many rows as it was given, in the same order, or else a batch that carries the numbers
     of the rows it came from: made with `take`, `with_columns` or `select` of its argument, or with `rows=`. Rows that
     it leaves out are dropped; a batch without numbers and of another size is a `ContractError`. If it raises, it is
     called again on halves of the batch to find the records to blame.
 
-    Raises `StreamerError` when it opens where code is not allowed, `DefinitionError` if the function is not found or
-    does not take `args`, or if `concurrency` is given for one that is not `async`.
+    Raises:
+        StreamerError: When it opens where code is not allowed.
+        DefinitionError: The function does not exist or does not take `args`, or `concurrency` is given for one that is
+            not `async`.
     """
 
     keeps_rows: ClassVar[bool] = False

@@ -117,8 +117,10 @@ class ModelInputs:
                 yield error
 
     def lead(self, parts: Sequence[Samples]) -> bool:
-        """Whether the record has a sample axis: in any input that has a batch axis, else in any whose rank is known, or
-        if none is."""
+        """Whether the record has a sample axis.
+
+        In any input that has a batch axis, else in any whose rank is known, or if none is.
+        """
         ranked = [(one.port.shape, part.lead) for one, part in zip(self.inputs, parts, strict=True) if one.port.shape]
         batched = [lead for shape, lead in ranked if not isinstance(shape[0], int)]
         return any(batched or [lead for _, lead in ranked]) or not ranked

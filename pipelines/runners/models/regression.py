@@ -75,8 +75,10 @@ class RegressionOutputRunner(Runner):
 
 
 def _doubles(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """The numbers as DOUBLE. Narrow ones are what their shortest digits say, as arrays are written as text: 0.1,
-    where merely widened they would be 0.10000000149011612.
+    """The numbers as DOUBLE.
+
+    Narrow floats become what their shortest digits say, as arrays are written as text: 0.1, where merely widened they
+    would be 0.10000000149011612.
     """
     narrow = values.dtype.kind == "f" and values.dtype.itemsize < 8
     found: npt.NDArray[np.float64] = shortest(values) if narrow else values.astype(np.float64)

@@ -49,8 +49,13 @@ class Gate:
         return self._cross(point) / self._length
 
     def passed(self, before: Point, after: Point) -> int:
-        """1 if the way from one point to the next crosses the line between its ends from left to right, -1 from right
-        to left, else 0. A point on the line is to its right: ways that follow each other count it once."""
+        """The direction in which the way from one point to the next crosses the line between its ends.
+
+        A point on the line is to its right: ways that follow each other count it once.
+
+        Returns:
+            1 from left to right, -1 from right to left, else 0.
+        """
         a, b = self._cross(before), self._cross(after)
         if (a < 0) == (b < 0):
             return 0

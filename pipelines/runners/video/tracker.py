@@ -66,8 +66,14 @@ class Tracker:
         self._now: float | None = None
 
     def update(self, corners: Doubles, scores: Doubles, labels: Objects, now: float) -> Ints:
-        """The id of each box `x1, y1, x2, y2` `(N, 4)` of the frame at `now` seconds; 0 for those without a confirmed
-        track. `labels` `(N,)` are texts or None: a box never goes on with a track of another label."""
+        """The id of each box of the next frame; 0 for those without a confirmed track.
+
+        Args:
+            corners: `(N, 4)`, x1, y1, x2, y2 of each box.
+            scores: `(N,)`.
+            labels: `(N,)`, texts or None: a box never goes on with a track of another label.
+            now: Time of the frame in seconds.
+        """
         before = self._now if self._now is not None else now
         self._now = now
         settings = self._settings

@@ -24,8 +24,10 @@ _FRACTION: Final = 2.0
 
 
 class ZonesRunner(LaneRunner[Visits]):
-    """Puts events and counts beside the boxes. Where tracks are is known by lane; counts go on when a camera connects
-    again, and the tracks of before have left then.
+    """Adds events and counts to boxes.
+
+    Where tracks are is known by lane; counts go on when a camera connects again, and the tracks of before have left
+    then.
 
     Fails a row without boxes, without an id for each of them, or with an id that is there twice.
     """

@@ -86,8 +86,10 @@ class BoundingBoxFilter(Step):
 
 
 class BoundingBoxToPoint(Step):
-    """Replaces boxes by points, a corner or the centre of each, which keep label and probability. A list of boxes
-    becomes a list of points."""
+    """Replaces boxes by points, a corner or the centre of each, which keep label and probability.
+
+    A list of boxes becomes a list of points.
+    """
 
     type_name: ClassVar[str] = "BOUNDING_BOX_TO_POINT"
     run_by: ClassVar[RunBy | None] = RunBy("python", "pipelines.runners.boxes.boxes:BoundingBoxToPointRunner")

@@ -91,9 +91,10 @@ class HasFunction(Config):
 
 
 class Function(HasFunction, Step):
-    """Call a Python function `Data -> Data | None | list[Data]` for each record, or one `Batch -> Batch`, marked with
-    `pipelines.batched`, for each batch. It may be `async`, may use plain `dict`s for `Data`, or may be an object of a
-    class.
+    """Call a Python function for each record, or for each batch.
+
+    It is `Data -> Data | None | list[Data]`, or `Batch -> Batch` if marked with `pipelines.batched`. It may be `async`,
+    may use plain `dict`s for `Data`, or may be an object of a class.
 
     In files `{"@type": "FUNCTION", "function": "module:name"}`; in Python also the function itself.
     """

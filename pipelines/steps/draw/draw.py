@@ -135,8 +135,10 @@ class DrawHeatmap(Step):
 
 
 class DrawSegmentation(Step):
-    """Draws each pixel of a segmentation in the colour of its class, alone or over an image. The result has the picture
-    only."""
+    """Draws each pixel of a segmentation in the colour of its class, alone or over an image.
+
+    The result has the picture only.
+    """
 
     type_name: ClassVar[str] = "DRAW_SEGMENTATION"
     run_by: ClassVar[RunBy | None] = RunBy(

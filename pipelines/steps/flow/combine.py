@@ -83,8 +83,10 @@ class Ensemble(AlignedCombine):
 
 
 class ArgMax(AlignedCombine):
-    """The record of the input whose score is highest. Of equal scores the first input's counts, a NaN counts as
-    lowest."""
+    """The record of the input whose score is highest.
+
+    Of equal scores the first input's counts, a NaN counts as lowest.
+    """
 
     type_name: ClassVar[str] = "ARGMAX"
 
@@ -116,8 +118,10 @@ class First(CombineFunction):
 
 
 class FunctionCombine(HasFunction, AlignedCombine):
-    """A Python function `list[Data] -> Data | None` makes one record of the inputs' records; `None` drops the
-    record."""
+    """Calls a Python function `list[Data] -> Data | None` to make one record of the inputs' records.
+
+    `None` drops the record.
+    """
 
     type_name: ClassVar[str] = "FUNCTION"
 

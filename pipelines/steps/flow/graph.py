@@ -39,10 +39,9 @@ class GraphStep(Typed):
 
 
 class Merge(GraphStep):
-    """The records that several branches made of one record become one, with the values of all. It fails if two of them
-    have the same key.
+    """The records that several branches made of one record become one, with the values of all.
 
-    A record that does not come from every input is dropped.
+    It fails if two of them have the same key. A record that does not come from every input is dropped.
     """
 
     type_name: ClassVar[str] = "MERGE"

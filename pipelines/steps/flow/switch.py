@@ -97,8 +97,10 @@ class FunctionSwitch(HasFunction, SwitchFunction):
 
 
 class Switch(GraphStep):
-    """Sends each record to one of several branches, which begin at the SWITCH_OUTPUT steps that have it as their
-    input."""
+    """Sends each record to one of several branches.
+
+    They begin at the SWITCH_OUTPUT steps that have it as their input.
+    """
 
     type_name: ClassVar[str] = "SWITCH"
     takes_several: ClassVar[bool] = False

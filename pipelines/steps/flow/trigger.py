@@ -78,10 +78,10 @@ class SimpleLoopTrigger(LoopTrigger):
 
 
 class TimeLoopTrigger(LoopTrigger):
-    """Run the pipeline at fixed times of the system's clock, at each multiple of `frequencyMs` since 1970 (UTC) plus
-    `offset`; each record gets the latest result.
+    """Run the pipeline at fixed times of the system's clock; each record gets the latest result.
 
-    `frequencyMs: 3600000, offset: 900000` runs it every hour at a quarter past.
+    It runs at each multiple of `frequencyMs` since 1970 (UTC) plus `offset`: `frequencyMs: 3600000, offset: 900000`
+    runs it every hour at a quarter past.
     """
 
     type_name: ClassVar[str] = "TIME_LOOP_TRIGGER"
@@ -100,10 +100,9 @@ class TimeLoopTrigger(LoopTrigger):
 
 
 class CachingTrigger(Trigger):
-    """Run the pipeline for a record only if the last run began more than `frequencyMs` ago; other records get the
-    result of that run.
+    """Run the pipeline for a record only if the last run began more than `frequencyMs` ago.
 
-    Konduit Serving's design record ADR 0010 describes it.
+    Other records get the result of that run. Konduit Serving's design record ADR 0010 describes it.
     """
 
     type_name: ClassVar[str] = "CACHING_TRIGGER"

@@ -87,8 +87,10 @@ class FactoryRegistry:
         self._of_class: dict[type[Any], Factory | None] = {}
 
     def add(self, factory: Factory, origin: str = OURS) -> str | None:
-        """Add a form. If another one has its name, an alias or a class, each use of that is a `RegistryError`, whose
-        message is returned.
+        """Add a form.
+
+        Returns:
+            A message if another form has its name, an alias or a class; then each use of that is a `RegistryError`.
         """
         names = (factory.form, *factory.aliases, *factory.classes)
         for name in names:
@@ -150,8 +152,10 @@ class ConverterRegistry:
         self._converters: dict[tuple[str, str], list[tuple[str, Converter]]] = {}
 
     def add(self, converter: Converter, origin: str = OURS) -> str | None:
-        """Add a converter. A second one between the same forms makes each use of them a `RegistryError`, whose message
-        is returned.
+        """Add a converter.
+
+        Returns:
+            A message if there is one between the same forms; then each use of them is a `RegistryError`.
         """
         known = self._converters.setdefault((converter.source, converter.target), [])
         if all(other is not converter for _, other in known):

@@ -54,8 +54,13 @@ class ArrayFormat(Format):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Words in any order: a form (numpy if there is none), an element type as numpy names it, `C order` or
-        `Fortran order`, `little-endian` or `big-endian`. Raises `DataError` if two words set the same detail.
+        """Read a form from words in any order.
+
+        A form (numpy if there is none), an element type as numpy names it, `C order` or `Fortran order`,
+        `little-endian` or `big-endian`.
+
+        Raises:
+            DataError: Two words set the same detail.
         """
         found: dict[str, Any] = {}
         for word in _words(text):

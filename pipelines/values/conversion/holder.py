@@ -17,8 +17,10 @@ Held = TypeVar("Held", covariant=True)
 
 
 class NDArray(Generic[Held]):
-    """Holds an object that is an array: numpy's, nested lists, `array.array`, anything with a buffer, a PyTorch tensor,
-    an Arrow array or tensor, anything with DLPack, `SerializedNDArray`, or a form that a plug-in brought.
+    """Holds an object that is an array, in whatever form it is.
+
+    numpy's, nested lists, `array.array`, anything with a buffer, a PyTorch tensor, an Arrow array or tensor, anything
+    with DLPack, `SerializedNDArray`, or a form that a plug-in brought.
 
     `NDArray.create(x)` keeps x, `get_as(...)` gives it in another form, and converts only if it differs. A `Data` keeps
     numpy arrays: a holder put into one becomes an array over the same memory where its form allows that.
