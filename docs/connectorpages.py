@@ -146,10 +146,19 @@ def _facts(model: type[ConnectorConfig | CodecConfig]) -> Iterator[str]:
     if issubclass(model, SourceConfig) and model.record_columns:
         names = ", ".join(f"`{name}`" for name in model.record_columns)
         yield f"`into`, and topics of sinks as `{{record.NAME}}`, also take {names}."
+    if _in_transactions(model):
+        yield "`delivery: exactly_once` is possible with it."
     if issubclass(model, SinkConfig) and model.answers:
         yield "The sink gets results and failures of its own source's records only."
     if issubclass(model, SinkConfig) and "bytes" not in model.carries:
         yield "The sink cannot have an `outbox`, and cannot be the `dead_letter`."
+
+
+def _in_transactions(model: type[ConnectorConfig | CodecConfig]) -> bool:
+    return any(
+        issubclass(model, base) and model.outside_transactions is not base.outside_transactions
+        for base in (SourceConfig, SinkConfig)
+    )
 
 
 def _requirement(model: type[ConnectorConfig | CodecConfig]) -> Any:
