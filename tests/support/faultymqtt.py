@@ -8,15 +8,16 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from memorybroker import MemoryBroker
+from memorybroker.broker import ALIASES, Broker
+from memorybroker.messages import Message
+from memorybroker.session import Session
+from memorybroker.window import Window
+
 from connectors.mqtt.protocol.packets import Connect, Packet, Publish, Subscription
 from connectors.mqtt.protocol.properties import Properties
 from connectors.mqtt.protocol.reasons import ReasonCode
 from connectors.mqtt.server import Connection, Limits, Server
-from streamer.devbroker.mqtt import DevelopmentBroker
-from streamer.devbroker.mqtt.broker import ALIASES, Broker
-from streamer.devbroker.mqtt.messages import Message
-from streamer.devbroker.mqtt.session import Session
-from streamer.devbroker.mqtt.window import Window
 from streamer.devbroker.ports import HOST
 
 
@@ -136,7 +137,7 @@ class _Broker(Broker):
             super().acknowledged(session, packet_id)
 
 
-class FaultyMqtt(DevelopmentBroker):
+class FaultyMqtt(MemoryBroker):
     """The development broker with `faults`, and with what can happen to a broker as methods. From any thread."""
 
     def __init__(self, faults: Faults | None = None, *, tls: ssl.SSLContext | None = None) -> None:

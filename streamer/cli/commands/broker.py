@@ -23,7 +23,7 @@ REGISTRY_PORT = 8081
 
 def broker(
     mqtt: Annotated[
-        bool, typer.Option("--mqtt", help="An MQTT broker: mosquitto if it is installed, else a small one of streamer.")
+        bool, typer.Option("--mqtt", help="An MQTT broker: mosquitto if it is installed, else amqtt.")
     ] = False,
     nodes: Annotated[
         int, typer.Option("--nodes", min=1, max=9, help="The number of brokers; 3 for replicated topics.")
@@ -54,7 +54,7 @@ def broker(
     """Start Apache Kafka on localhost, with no Docker and no Java installed, or an MQTT broker, until Ctrl-C.
 
     The first time it downloads Kafka's jars, 43 MB, and for `--registry` 109 MB more. If mosquitto is not
-    installed, `--mqtt` starts a small broker of streamer for development, which keeps all data in memory.
+    installed, `--mqtt` starts amqtt (extra `broker`), which speaks MQTT 3.1.1 and keeps all data in memory.
     """
     if mqtt:
         if nodes != 1 or topic or registry:
@@ -111,7 +111,7 @@ def _mqtt(data: Path | None, port: int | None, as_json: bool) -> None:
             remark(f"  export MQTT_BROKER={running.host}:{running.port}")
             remark(f"  in a service file: url: {running.url}")
             if isinstance(running, DevelopmentBroker):
-                remark("  for a broker that keeps its data install mosquitto (apt-get install mosquitto)")
+                remark("  for MQTT 5, and a broker that keeps its data, install mosquitto (apt-get install mosquitto)")
             remark("Ctrl-C stops it")
             if as_json:
                 kind = "development" if isinstance(running, DevelopmentBroker) else "mosquitto"
@@ -134,7 +134,7 @@ def mqtt_broker(data: Path | None, port: int | None) -> LocalMosquitto | Develop
     if find_mosquitto() is not None:
         return LocalMosquitto(data, port=wanted or None)
     if data is not None:
-        raise typer.BadParameter("--data needs mosquitto, which is not installed; our own broker keeps no data on disk")
+        raise typer.BadParameter("--data needs mosquitto, which is not installed; amqtt keeps no data on disk")
     return DevelopmentBroker(wanted)
 
 

@@ -60,7 +60,8 @@ def demo(
     jars (downloaded once, 43 MB), else a simulated one in this process.
 
     sensors: vibration of machines on MQTT; some of them develop faults, and an autoencoder finds them. The broker is
-    the one of MQTT_BROKER, else mosquitto if it is installed, else a small one of streamer in this process.
+    the one of MQTT_BROKER, else mosquitto if it is installed, else amqtt in this process, else mosquitto in a
+    container.
 
     cameras: faces on four cameras (simulated by films) are found, tracked and blurred; a page in the browser shows
     them live. It needs no broker.

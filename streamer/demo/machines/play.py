@@ -41,7 +41,7 @@ class Outcome:
 
     broker: str
     real: bool
-    """Whether the broker is one for production, and not our own for development."""
+    """Whether the broker is one for production, and not one for development."""
     machines: int
     count: Count
     dead: int

@@ -1,4 +1,4 @@
-"""MQTT brokers for development and tests: mosquitto where it is installed, and a small one of our own."""
+"""MQTT brokers for development and tests: mosquitto where it is installed, else amqtt."""
 
 from streamer.devbroker.mqtt.choose import MqttBroker, open_mqtt_broker
 from streamer.devbroker.mqtt.development import DevelopmentBroker

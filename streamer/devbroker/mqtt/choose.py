@@ -1,4 +1,4 @@
-"""Find an MQTT broker: the one the user names, else mosquitto as installed, our own, or in a container."""
+"""Find an MQTT broker: the one the user names, else mosquitto as installed, amqtt, or mosquitto in a container."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def open_mqtt_broker(
     """An MQTT broker for `purpose` (a noun phrase for the error text), stopped at the block's end.
 
     Tried in this order: `MQTT_BROKER` (when it is set nothing else is tried, and it is never stopped), mosquitto if it
-    is installed, with `allow_development` our own broker in this process, a container if the Docker engine answers
+    is installed, with `allow_development` amqtt in this process, a container if the Docker engine answers
     within 2 s. `progress` is called before work that takes long.
 
     Raises `BrokerError` with a line for each way tried and why it failed.
@@ -70,9 +70,13 @@ def open_mqtt_broker(
             yield MqttBroker(broker.host, broker.port, "mosquitto", broker.describe())
             return
         if allow_development:
-            own = stack.enter_context(DevelopmentBroker())
-            yield MqttBroker(own.host, own.port, "development", own.describe())
-            return
+            try:
+                development = stack.enter_context(DevelopmentBroker())
+            except MissingPackageError as error:
+                failures.append(f"  amqtt: {error}")
+            else:
+                yield MqttBroker(development.host, development.port, "development", development.describe())
+                return
         try:
             host, port = stack.enter_context(mosquitto_container(progress))
         except (BrokerError, MissingPackageError) as error:

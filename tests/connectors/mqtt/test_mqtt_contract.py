@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 from faultymqtt import FaultyMqtt
+from memorybroker.window import Window
 from mqttclient import MqttClient
 from tcpproxy import TcpProxy
 from websocketbridge import WebSocketBridge
@@ -18,7 +19,6 @@ from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.source import MqttSource
 from connectors.source import Source
 from streamer.devbroker.mqtt import LocalMosquitto
-from streamer.devbroker.mqtt.window import Window
 
 pytestmark = pytest.mark.slow
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from faultymqtt import BatchWindow, FaultyMqtt, OverrunWindow
+from memorybroker.broker import Broker
+from memorybroker.window import Window
 from mqttclient import MqttClient
 from tcpproxy import TcpProxy
 
@@ -27,8 +29,6 @@ from connectors.records import Records
 from connectors.source import LaneEnded, Replays, SourceDown
 from pipelines.errors import ConnectorError
 from streamer.devbroker.mqtt import LocalMosquitto
-from streamer.devbroker.mqtt.broker import Broker
-from streamer.devbroker.mqtt.window import Window
 
 pytestmark = pytest.mark.slow
 

@@ -135,7 +135,7 @@ def test_it_asks_for_passwords_where_it_has_a_file_of_them(start_mosquitto: Star
         client.publish("t", b"", 1)
 
 
-def test_where_mosquitto_is_missing_our_own_broker_serves_if_that_is_allowed(
+def test_where_mosquitto_is_missing_amqtt_serves_if_that_is_allowed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("streamer.devbroker.mqtt.mosquitto._SYSTEM_FOLDERS", ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from connectors.mqtt.protocol.topics import matches
-from streamer.devbroker.mqtt.messages import Message
+from memorybroker.messages import Message
 
 MOST = 100_000
 """Messages that are kept; more are not."""

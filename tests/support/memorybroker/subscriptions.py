@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from connectors.mqtt.protocol.packets import Subscription
 from connectors.mqtt.protocol.topics import shared
-from streamer.devbroker.mqtt.session import Session
+from memorybroker.session import Session
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from faultymqtt import BatchWindow, FaultyMqtt, OverrunWindow
+from memorybroker.window import Window
 from mqttclient import MqttClient, until
 from paho.mqtt.client import MQTTv5
 from tcpproxy import TcpProxy
@@ -15,7 +16,6 @@ from connectors.mqtt.protocol.packets import Packet, Publish
 from connectors.mqtt.protocol.properties import Properties
 from connectors.mqtt.protocol.reasons import ReasonCode
 from connectors.mqtt.protocol.writing import encode
-from streamer.devbroker.mqtt.window import Window
 
 
 @pytest.fixture

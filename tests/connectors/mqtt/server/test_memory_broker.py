@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from memorybroker import MemoryBroker
 from mqttclient import MqttClient, until
 from paho.mqtt.client import MQTTv5, MQTTv311
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from streamer.devbroker import BrokerError
-from streamer.devbroker.mqtt import DevelopmentBroker, LocalMosquitto
+from streamer.devbroker.mqtt import LocalMosquitto
 
-Broker = DevelopmentBroker | LocalMosquitto
+Broker = MemoryBroker | LocalMosquitto
 StartMosquitto = Callable[..., LocalMosquitto]
 
 
@@ -28,7 +29,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     if request.param == "mosquitto":
         yield request.getfixturevalue("start_mosquitto")()
         return
-    with DevelopmentBroker() as started:
+    with MemoryBroker() as started:
         yield started
 
 
@@ -187,7 +188,7 @@ def test_unacknowledged_messages_come_again_in_order_marked_as_duplicates(
 
 
 def test_no_more_is_in_flight_than_the_client_can_take() -> None:
-    with DevelopmentBroker() as broker:
+    with MemoryBroker() as broker:
         asked = {"ReceiveMaximum": 3}
         reader = client(broker, "reader", version=MQTTv5, manual=True, properties=asked)
         with reader, client(broker) as writer:
@@ -264,7 +265,7 @@ def test_a_second_client_of_the_same_id_takes_over_and_the_first_is_told(broker:
     with client(broker, "same", version=version) as first, client(broker, "same", version=version) as second:
         reason = first.ended.get(timeout=30)
         # Of mosquitto 2.0 only the end of the connection is heard.
-        if version == MQTTv5 and isinstance(broker, DevelopmentBroker):
+        if version == MQTTv5 and isinstance(broker, MemoryBroker):
             assert reason.value == 0x8E
         assert second.subscribe("t", 1) == 1
 
@@ -280,7 +281,7 @@ def test_a_client_that_says_nothing_is_disconnected_after_its_keep_alive(broker:
         while chunk := silent.recv(100):
             received += chunk
         assert received[:1] == b"\x20"
-        if isinstance(broker, DevelopmentBroker):
+        if isinstance(broker, MemoryBroker):
             # DISCONNECT with reason 0x8D.
             assert received.count(b"\xe0") == 1
             assert received[received.index(b"\xe0") + 2] == 0x8D
@@ -296,7 +297,7 @@ def test_no_local_and_subscription_identifiers(broker: Broker) -> None:
 
 
 def test_only_those_who_know_the_password_get_in(version: int) -> None:
-    with DevelopmentBroker(users={"me": "secret"}) as broker:
+    with MemoryBroker(users={"me": "secret"}) as broker:
         for login in (None, ("me", "wrong"), ("you", "secret")):
             with pytest.raises(ConnectionError, match=r"(?i)bad user ?name"):
                 client(broker, version=version, login=login).__enter__()
@@ -318,15 +319,15 @@ def test_a_publisher_is_told_that_nobody_listens(broker: Broker) -> None:
 
 
 def test_a_taken_port_is_named() -> None:
-    with DevelopmentBroker() as broker, pytest.raises(BrokerError, match=f"127.0.0.1:{broker.port}.* another port"):
-        DevelopmentBroker(broker.port).start()
+    with MemoryBroker() as broker, pytest.raises(BrokerError, match=f"127.0.0.1:{broker.port}.* another port"):
+        MemoryBroker(broker.port).start()
 
 
 @pytest.mark.parametrize("flag", ["mqttv311", "mqttv5"])
 def test_the_clients_of_mosquitto_get_on_with_the_development_broker(flag: str) -> None:
     if shutil.which("mosquitto_sub") is None:
         pytest.skip("mosquitto-clients are not installed")
-    with DevelopmentBroker() as broker:
+    with MemoryBroker() as broker:
         to = ["-h", broker.host, "-p", str(broker.port), "-V", flag]
         reading = subprocess.Popen(
             ["mosquitto_sub", *to, "-t", "t/#", "-q", "2", "-C", "4", "-F", "%t %q %p"],

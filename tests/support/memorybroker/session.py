@@ -6,8 +6,8 @@ from collections import deque
 
 from connectors.mqtt.protocol.packets import Pubrel, Subscription
 from connectors.mqtt.server import Connection
-from streamer.devbroker.mqtt.messages import Delivery, Message
-from streamer.devbroker.mqtt.window import Window
+from memorybroker.messages import Delivery, Message
+from memorybroker.window import Window
 
 FOREVER = 0xFFFFFFFF
 """The session expiry interval that means never."""

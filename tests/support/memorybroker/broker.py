@@ -31,11 +31,11 @@ from connectors.mqtt.protocol.properties import NONE, Properties
 from connectors.mqtt.protocol.reasons import ReasonCode
 from connectors.mqtt.protocol.topics import shared
 from connectors.mqtt.server import Connection, Handler, Limits
-from streamer.devbroker.mqtt.messages import Delivery, Message
-from streamer.devbroker.mqtt.retained import Retained
-from streamer.devbroker.mqtt.session import FOREVER, Session
-from streamer.devbroker.mqtt.subscriptions import Subscribed, Subscriptions
-from streamer.devbroker.mqtt.window import Window
+from memorybroker.messages import Delivery, Message
+from memorybroker.retained import Retained
+from memorybroker.session import FOREVER, Session
+from memorybroker.subscriptions import Subscribed, Subscriptions
+from memorybroker.window import Window
 
 MAX_MESSAGES = 100_000
 """Messages that wait for one session."""
