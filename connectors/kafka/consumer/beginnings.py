@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPar
 from connectors.kafka.client.internaltopics import reads
 from connectors.kafka.client.queries import PATIENCE, Queries, Start, patiently
 from connectors.kafka.consumer.commitmetadata import CommitMetadata
-from connectors.kafka.consumer.lanes import Place
+from connectors.kafka.consumer.lanes import Place, Progress
 from pipelines.errors import ConnectorError
 
 _log = logging.getLogger(__name__)
@@ -24,8 +24,8 @@ class Beginning(NamedTuple):
 
     position: int
     """An offset, or `OFFSET_BEGINNING`."""
-    is_committed: bool
-    """Whether the group has committed this position."""
+    committed: int
+    """The position that the group has committed; negative if it has committed none of this partition as it is now."""
     metadata: CommitMetadata
     """The metadata to commit with this partition's positions."""
 
@@ -65,23 +65,23 @@ class Beginnings:
         Raises `ConnectorError` for a topic that was created anew, unless `out_of_range` says where to go on.
         """
         told = self._committed(places)
-        ids = self._queries.ids_now(topic for topic, _ in told)
+        ids = self._queries.ids_now({topic for topic, _ in told})
         found: dict[Place, Beginning] = {}
         anew: list[Place] = []
         for place, (offset, metadata) in told.items():
             topic_id = ids.get(place[0], metadata.topic_id)
             if offset >= 0 and metadata.topic_id and topic_id != metadata.topic_id:
-                self.refuse_anew(place, offset)
+                self._refuse_anew(place, offset)
                 anew.append(place)
             elif offset >= 0:
-                found[place] = Beginning(offset, True, CommitMetadata(topic_id, metadata.beginning))
-        for place, position in self.first_after_creation(anew).items():
-            found[place] = Beginning(position, False, CommitMetadata(ids[place[0]]))
+                found[place] = Beginning(offset, offset, CommitMetadata(topic_id, metadata.beginning))
+        for place, position in self._first_after_creation(anew).items():
+            found[place] = Beginning(position, -1, CommitMetadata(ids[place[0]]))
         new = [place for place in told if place not in found]
         beginning = self._beginning_of_the_group(new, told) if new else ""
         at_start = self._queries.positions(new, self._start) if beginning else dict.fromkeys(new, OFFSET_BEGINNING)
         for place, position in at_start.items():
-            found[place] = Beginning(position, False, CommitMetadata(ids.get(place[0], ""), beginning))
+            found[place] = Beginning(position, -1, CommitMetadata(ids.get(place[0], ""), beginning))
         return found
 
     def put_back(self, position: Start) -> None:
@@ -92,7 +92,7 @@ class Beginnings:
         """
         places = self._subscribed()
         found = self._queries.positions(places, position)
-        ids = self._queries.ids_now(topic for topic, _ in places)
+        ids = self._queries.ids_now({topic for topic, _ in places})
         beginning = self._digest(places)
         offsets = [
             TopicPartition(*place, offset, CommitMetadata(ids.get(place[0], ""), beginning).text())
@@ -101,8 +101,16 @@ class Beginnings:
         if offsets:
             self._consumer.commit(offsets=offsets, asynchronous=False)
 
-    def refuse_anew(self, place: Place, position: int) -> None:
-        """Raise `ConnectorError` for a topic that was created anew, unless `out_of_range` says where to go on."""
+    def anew(self, progresses: Sequence[Progress]) -> dict[Place, int]:
+        """Where partitions go on whose topics were deleted and created again, as `out_of_range` says.
+
+        Raises `ConnectorError` if that is `stop`, and `KafkaException`.
+        """
+        for progress in progresses:
+            self._refuse_anew(progress.place, progress.delivered)
+        return self._first_after_creation([progress.place for progress in progresses])
+
+    def _refuse_anew(self, place: Place, position: int) -> None:
         topic, partition = place
         if self._out_of_range != "stop":
             return
@@ -112,8 +120,7 @@ class Beginnings:
             f"out_of_range to earliest or latest to go on, or start with --from"
         )
 
-    def first_after_creation(self, places: Sequence[Place]) -> dict[Place, int]:
-        """Where partitions of topics that were created anew begin, as `out_of_range` says. Raises `KafkaException`."""
+    def _first_after_creation(self, places: Sequence[Place]) -> dict[Place, int]:
         if self._out_of_range == "latest":
             return self._queries.positions(places, "latest")
         return dict.fromkeys(places, OFFSET_BEGINNING)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import stamina
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from connectors.kafka.client.errors import error_of, explained, is_passing
 from connectors.kafka.consumer.lanes import Lanes, Progress
+from connectors.records import Lane
 from connectors.secrets import Scrubber
 
 _log = logging.getLogger(__name__)
@@ -26,13 +27,36 @@ class Commits:
     after a second, or with the next acknowledgement.
     """
 
-    def __init__(self, consumer: Consumer, lanes: Lanes, group: str, scrub: Scrubber) -> None:
+    def __init__(
+        self, consumer: Consumer, lanes: Lanes, group: str, scrub: Scrubber, *, by_producer: bool = False
+    ) -> None:
+        """`by_producer`: a producer commits the positions, in transactions; only `first` commits any."""
+        self.by_producer = by_producer
         self._consumer = consumer
         self._lanes = lanes
         self._doing = f'group "{group}" cannot commit its positions'
         self._scrub = scrub
         self._again_at: float | None = None
         self._quiet_until = 0.0
+
+    def acknowledge(self, positions: Mapping[Lane, int]) -> None:
+        """Note that these positions are acknowledged, and commit them without waiting."""
+        moved = self.move(positions)
+        if self.by_producer:
+            for progress in moved:
+                progress.committed = progress.acknowledged
+        else:
+            self.later(moved)
+
+    def move(self, positions: Mapping[Lane, int]) -> list[Progress]:
+        """Note that these positions are acknowledged. Returns the lanes that go forward by that."""
+        moved = []
+        for lane, position in positions.items():
+            progress = self._lanes.find(lane)
+            if progress is not None and position > progress.acknowledged:
+                progress.acknowledged = position
+                moved.append(progress)
+        return moved
 
     def later(self, progresses: Iterable[Progress]) -> None:
         """Commit the acknowledged positions of these lanes, without waiting."""
@@ -45,11 +69,13 @@ class Commits:
             self._failed(error_of(exception))
 
     def now(self, progresses: Iterable[Progress], seconds: float) -> None:
-        """Commit the acknowledged positions of these lanes, and wait until the brokers have them.
+        """Commit the acknowledged positions of these lanes that are not committed yet, and wait until the brokers have
+        them.
 
         Tries again for up to `seconds`. Raises `ConnectorError`.
         """
-        self._arrived(self.first(_offsets(progresses), seconds))
+        behind = [progress for progress in progresses if progress.committed < progress.acknowledged]
+        self._arrived(self.first(_offsets(behind), seconds))
 
     def first(self, offsets: list[TopicPartition], seconds: float) -> list[TopicPartition]:
         """Commit these positions of partitions that may not be lanes yet, as `now`; returns the brokers' answer."""

@@ -1,4 +1,4 @@
-"""`Lag`: how many records of each partition are not delivered yet."""
+"""`Lag`: how many records of each partition are not delivered yet, and what is never delivered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Lag:
     The client learns a partition's end by fetching. A partition that is not fetched would seem to have no lag, so the
     brokers are asked if no record has come for 10 s. The offset at which the client reached the end counts as
     delivered: after the last record there may be markers of transactions, and records of aborted ones, which are never
-    delivered.
+    delivered. How far the client has passed these is noted in each `Progress`, by the client's own position: it is
+    behind everything that was handed out, and behind the markers that were dropped meanwhile.
     """
 
     def __init__(self, consumer: Consumer, lanes: Lanes, queries: Queries) -> None:
@@ -32,8 +33,12 @@ class Lag:
         self._consumer = consumer
         self._lanes = lanes
         self._queries = queries
-        self._look_at = self._ask_at = 0.0
+        self._look_at = self._ask_at = self._pass_at = 0.0
         self._open_since: dict[Place, float] = {}
+
+    def begin(self, progress: Progress) -> None:
+        """A lane begins. Until the client's position changes, it is that of a former lane of the partition."""
+        progress.former = self._positions([progress.place]).get(progress.place, -1)
 
     def reached_end(self, place: Place, offset: int) -> None:
         """The client reached the end of this partition at `offset`."""
@@ -53,12 +58,41 @@ class Lag:
         self.by_place = dict(self._behind(self._lanes))
         if now >= self._ask_at:
             self._ask_at = now + _ASK_AFTER
-            self._queries.ask_ends(progress.place for progress in self._lanes if progress.heard_at < now - _ASK_AFTER)
+            self._queries.ask_ends([one.place for one in self._lanes if one.heard_at < now - _ASK_AFTER])
 
-    def open_transactions(self) -> list[Place]:
-        """The partitions that are read up to records of a transaction that has been open for some seconds."""
+    def passed(self) -> list[Progress]:
+        """The lanes whose records are all acknowledged, and that are passed beyond the last one.
+
+        Called while no record is held back; looks at most twice a second.
+        """
         now = time.monotonic()
-        return [place for place, since in self._open_since.items() if now - since > _OPEN_AFTER]
+        if now < self._pass_at:
+            return []
+        self._pass_at = now + _LOOK_AFTER
+        done = {one.place: one for one in self._lanes if one.acknowledged >= one.delivered}
+        passed = []
+        for place, position in self._positions(list(done)).items():
+            progress = done[place]
+            if position > progress.delivered and position != progress.former:
+                progress.passed = position
+                passed.append(progress)
+        return passed
+
+    def waits(self) -> str | None:
+        """The producer's transaction that partitions wait for, if they are read up to its records and it has been open
+        for some seconds."""
+        now = time.monotonic()
+        places = [place for place, since in self._open_since.items() if now - since > _OPEN_AFTER]
+        if not places:
+            return None
+        more = f" and {len(places) - 1} more partitions" if len(places) > 1 else ""
+        return f"{places[0][0]}[{places[0][1]}]{more}: a producer's transaction is open, its records cannot be read"
+
+    def drop(self, places: Iterable[Place]) -> None:
+        """Remove partitions that were revoked."""
+        gone = set(places)
+        self._open_since = {place: since for place, since in self._open_since.items() if place not in gone}
+        self.by_place = {place: behind for place, behind in self.by_place.items() if place not in gone}
 
     def _watch_open(self, progress: Progress, high: int) -> None:
         """`high`: the offset behind the last record, of a partition that is read up to the last one that can be."""
@@ -66,12 +100,6 @@ class Lag:
             self._open_since.setdefault(progress.place, time.monotonic())
         else:
             self._open_since.pop(progress.place, None)
-
-    def drop(self, places: Iterable[Place]) -> None:
-        """Remove partitions that were revoked."""
-        gone = set(places)
-        self._open_since = {place: since for place, since in self._open_since.items() if place not in gone}
-        self.by_place = {place: behind for place, behind in self.by_place.items() if place not in gone}
 
     def _behind(self, progresses: Iterable[Progress]) -> Iterable[tuple[Place, int]]:
         for progress in progresses:
@@ -84,3 +112,12 @@ class Lag:
                 self._watch_open(progress, high if at_end else -1)
                 if end >= 0:
                     yield progress.place, max(0, end - max(progress.delivered, progress.ended, low))
+
+    def _positions(self, places: list[Place]) -> dict[Place, int]:
+        if not places:
+            return {}
+        try:
+            answers = self._consumer.position([TopicPartition(*place) for place in places])
+        except KafkaException:
+            return {}
+        return {(one.topic, one.partition): one.offset for one in answers if one.error is None and one.offset >= 0}

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from connectors.kafka.consumer.commitmetadata import CommitMetadata
-from connectors.records import Lane
+from connectors.records import Lane, Records
+from connectors.source import Event, LaneBegan, LaneEnded
+
+_log = logging.getLogger(__name__)
 
 Place = tuple[str, int]
 """Topic and partition number."""
@@ -28,26 +35,33 @@ class Progress:
     """The committed position; smaller than `acknowledged` while a commit is in flight or has failed."""
     metadata: CommitMetadata
     """The metadata that is committed with each position."""
-    passed: int = -1
+    passed: int = field(default=-1, init=False)
     """The position up to which the client has delivered all that it ever will: behind the last record there may be
     markers of transactions, and records of aborted ones. Smaller than `delivered` while nothing is known."""
-    former: int = -1
+    former: int = field(default=-1, init=False)
     """The client's position when the lane began: that of a former lane, which says nothing of this one; negative if it
     had none."""
-    ended: int = -1
+    ended: int = field(default=-1, init=False)
     """The partition's end when the client last reached it. After the last record there may be markers of transactions,
     and records of aborted ones, which are never delivered."""
-    heard_at: float = 0.0
+    heard_at: float = field(default_factory=time.monotonic, init=False)
     """When the client last received records, or the end, of this partition, on `time.monotonic`."""
-    end: int = -1
+    end: int = field(default=-1, init=False)
     """The partition's end by the brokers' last answer."""
 
 
 class Lanes:
-    """Lanes by place and by lane; epochs rise with every beginning."""
+    """Lanes by place and by lane, and the events of their beginnings and ends; epochs rise with every beginning."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, out_of_range: str = "stop") -> None:
+        """`source` names the lanes' source; `out_of_range`, other than `stop`, lets a lane begin anew whose records go
+        back to an earlier offset."""
+        self.events: list[Event] = []
+        """Events that nobody has fetched yet."""
+        self.restarted: list[Progress] = []
+        """Lanes that `lane_of` began, and that nobody has fetched yet."""
         self._source = source
+        self._out_of_range = out_of_range
         self._epoch = 0
         self._by_place: dict[Place, Progress] = {}
         self._by_lane: dict[Lane, Progress] = {}
@@ -72,17 +86,72 @@ class Lanes:
         self._epoch += 1
 
     def begin(self, place: Place, position: int, committed: int, metadata: CommitMetadata = _NOTHING) -> Progress:
-        """A new lane of this place in the current epoch."""
+        """A new lane of this place in the current epoch. It ends the former one."""
+        self.end(place)
         topic, partition = place
         lane = Lane(self._source, f"{topic}-{partition}", self._epoch)
         progress = Progress(lane, place, position, position, committed, metadata)
         self._by_place[place] = self._by_lane[lane] = progress
+        self.events.append(LaneBegan(lane, topic, partition, max(position, -1)))
         return progress
 
-    def end(self, place: Place) -> Lane | None:
-        """End the lane of this place, and return it; `None` if there was none."""
+    def end(self, place: Place) -> None:
+        """End the lane of this place, if there is one."""
         progress = self._by_place.pop(place, None)
+        if progress is not None:
+            del self._by_lane[progress.lane]
+            self.events.append(LaneEnded(progress.lane))
+
+    def lane_of(self, place: Place, first: int) -> Lane | None:
+        """The lane of records of this place, the first of which is at offset `first`; `None` if none is assigned.
+
+        If they go back behind records that were delivered, the topic was created again or truncated: a new lane begins
+        if `out_of_range` says to go on.
+        """
+        progress = self._by_place.get(place)
         if progress is None:
             return None
-        del self._by_lane[progress.lane]
+        if first < progress.delivered and self._out_of_range != "stop":
+            _log.warning(
+                "source %s: %s, partition %d goes on at offset %d instead of %d: the topic was deleted and created "
+                "again, or its records are gone (out_of_range: %s)",
+                self._source,
+                *place,
+                first,
+                progress.delivered,
+                self._out_of_range,
+            )
+            self.next_epoch()
+            # Without metadata: these records may be of a new topic, and the id of the former one would have them read
+            # again.
+            progress = self.begin(place, first, -1)
+            self.restarted.append(progress)
         return progress.lane
+
+    def deliver(self, records: Records) -> Records:
+        """Note these records as delivered. Returns them without those that were delivered before."""
+        repeated: list[tuple[int, int]] = []
+        now = time.monotonic()
+        for topic, partition, span in zip(records.topics, records.partitions, records.spans, strict=True):
+            progress = self._by_place[topic, partition]
+            positions = records.positions[span.start : span.stop]
+            if positions[0] < progress.delivered:
+                repeated.append((span.start, span.start + int(np.searchsorted(positions, progress.delivered))))
+            progress.delivered = max(progress.delivered, int(positions[-1]) + 1)
+            progress.heard_at = now
+        return self._without(repeated, records) if repeated else records
+
+    def _without(self, repeated: list[tuple[int, int]], records: Records) -> Records:
+        """The records without those between these rows, which the client has delivered before. Such faults of
+        librdkafka are known (its issues 4261 and 4636): run again, the results of these records would be repeated."""
+        rows = np.ones(len(records), bool)
+        for start, stop in repeated:
+            rows[start:stop] = False
+            _log.warning(
+                "source %s: the client delivered %d records of %s again; they are passed over",
+                self._source,
+                stop - start,
+                records.topic_of(start),
+            )
+        kept = np.flatnonzero(rows)
+        return records.take(kept) if len(kept) else Records.empty(self._source)

@@ -238,7 +238,7 @@ def test_a_topic_that_is_created_again_while_it_is_read_is_found_out(
     out_of_range: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("connectors.kafka.source._IDS_AFTER", 0.5)
+    monkeypatch.setattr("connectors.kafka.consumer.membership._IDS_AFTER", 0.5)
     topic = topics(1)
     write(kafka.bootstrap, topic, numbers(0, 10))
     with Reader(source(kafka.bootstrap, topic, topic, out_of_range=out_of_range)) as reader:
@@ -267,7 +267,7 @@ def test_a_topic_that_is_created_again_with_fewer_records_is_read_once_and_told_
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("connectors.kafka.source._IDS_AFTER", 3.0)
+    monkeypatch.setattr("connectors.kafka.consumer.membership._IDS_AFTER", 3.0)
     topic = topics(1)
     write(kafka.bootstrap, topic, numbers(0, 10))
     with Reader(source(kafka.bootstrap, topic, topic, out_of_range="earliest")) as reader:

@@ -147,7 +147,7 @@ def test_a_client_that_was_fenced_is_replaced_and_its_records_are_delivered_agai
 def test_records_of_a_topic_that_was_created_again_come_once_though_they_were_taken_for_those_of_the_former(
     place: Place, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.kafka.source._IDS_AFTER", 1000.0)
+    monkeypatch.setattr("connectors.kafka.consumer.membership._IDS_AFTER", 1000.0)
     write(place.bootstrap, place.records, numbers(0, 4))
     sink = place.sink()
     sink.open()
