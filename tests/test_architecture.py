@@ -1,11 +1,96 @@
-"""docs/architecture.md names the rooms that there are, and all of them."""
+"""docs/architecture.md names the rooms that there are, and all of them; no modules import each other."""
 
+import ast
+import pkgutil
 import re
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PACKAGES = ("protos", "pipelines", "connectors", "streamer")
 NAMED = set(re.findall(r"`((?:protos|native|pipelines|connectors|streamer)/[\w./]*)`", TEXT))
+
+EXCEPTED = re.compile(
+    # Configurations that make their connector.
+    r"connectors\.(browser|config|registry|sink|codecs\.(registry|cloudevents\..*)|(kafka|memory|mqtt|file)\..*)"
+    # Reading and writing choose between ways that use each other.
+    r"|pipelines\.wire\..*"
+    # A message names the thread that it is for.
+    r"|streamer\.agent\.(intake|messages)"
+)
+"""Modules that import each other still."""
+
+
+def imports_of(root: Path) -> dict[str, set[str]]:
+    """The modules of our packages below `root`, each with those of them that it imports anywhere in its file."""
+    files = {
+        ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): file
+        for package in PACKAGES
+        for file in (root / package).rglob("*.py")
+    }
+    return {
+        module: {
+            found
+            for node in nodes(file)
+            for name in named_by(node, module if file.name == "__init__.py" else module.rpartition(".")[0])
+            if (found := nearest_module(name, files)) not in ("", module)
+        }
+        for module, file in files.items()
+    }
+
+
+def named_by(node: ast.AST, package: str) -> Iterator[str]:
+    """What an import in a module of this package names: modules, or attributes of modules."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        parts = package.split(".") if node.level else []
+        base = [*parts[: len(parts) + 1 - node.level], *([node.module] if node.module else [])]
+        yield from (".".join([*base, alias.name]) for alias in node.names)
+
+
+def nearest_module(name: str, modules: Mapping[str, object]) -> str:
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def circles_of(imports: Mapping[str, set[str]]) -> list[set[str]]:
+    """Groups of modules of which each imports, by way of others, all the others."""
+    reached: dict[str, set[str]] = {}
+    for module in imports:
+        there: set[str] = set()
+        todo = [module]
+        while todo:
+            new = imports[todo.pop()] - there
+            there |= new
+            todo += new
+        reached[module] = there
+    circles = {
+        frozenset({module, *(other for other in there if module in reached[other])})
+        for module, there in reached.items()
+        if module in there
+    }
+    return [set(circle) for circle in circles]
+
+
+def late_targets(root: Path) -> Iterator[str]:
+    """What calls of `late` in our packages name."""
+    for package in PACKAGES:
+        for file in (root / package).rglob("*.py"):
+            for node in nodes(file):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "late":
+                    (target,) = node.args
+                    assert isinstance(target, ast.Constant)
+                    yield str(target.value)
+
+
+@cache
+def nodes(file: Path) -> list[ast.AST]:
+    kinds = (ast.Import, ast.ImportFrom, ast.Call)
+    return [node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, kinds)]
 
 
 def test_every_room_and_file_that_is_named_exists() -> None:
@@ -32,3 +117,27 @@ def test_no_folder_has_more_than_twenty_files() -> None:
         if folder.is_dir() and len(list(folder.glob("*.py"))) > 20
     }
     assert many == {}
+
+
+def test_no_modules_import_each_other() -> None:
+    """Imports inside of functions and for type checkers count too: they would only hide the circle."""
+    circles = [sorted(one for one in circle if not EXCEPTED.fullmatch(one)) for circle in circles_of(imports_of(ROOT))]
+    assert [circle for circle in circles if len(circle) > 1] == []
+
+
+def test_a_circle_is_seen_wherever_its_imports_stand(tmp_path: Path) -> None:
+    package = tmp_path / "pipelines"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "a.py").write_text("def f():\n    from pipelines.b import g\n")
+    (package / "b.py").write_text("if TYPE_CHECKING:\n    from . import c\n")
+    (package / "c.py").write_text("import pipelines.a\n")
+    (package / "d.py").write_text("from pipelines import a, b, c\n")
+    (circle,) = circles_of(imports_of(tmp_path))
+    assert circle == {"pipelines.a", "pipelines.b", "pipelines.c"}
+
+
+def test_what_is_called_late_exists() -> None:
+    targets = set(late_targets(ROOT))
+    assert len(targets) > 20
+    assert [target for target in targets if not callable(pkgutil.resolve_name(target))] == []

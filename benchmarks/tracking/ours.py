@@ -11,7 +11,7 @@ import pipelines
 from benchmarks.tracking.scenes import Frame, Ints
 from pipelines import BoundingBox, Data, StepError, Track
 from pipelines.data.record import RecordContext
-from pipelines.executors.openpipeline import Outcome
+from pipelines.executors.executor import Outcome
 
 
 def tracked(frames: Sequence[Frame], **fields: Any) -> list[Ints]:

@@ -11,7 +11,8 @@ from connectors.browser import Browser, TopicReader
 from connectors.camera.address import Kind
 from connectors.camera.camera import Settings
 from connectors.camera.errors import VideoError
-from connectors.camera.video import Picture, open_video
+from connectors.camera.upright import Picture
+from connectors.camera.video import open_video
 from connectors.sink import Sink
 from pipelines.errors import ConnectorError
 

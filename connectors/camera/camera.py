@@ -17,7 +17,8 @@ from connectors.camera.footage import BACK, Footage
 from connectors.camera.frame import Facts, Frame
 from connectors.camera.health import Health, State
 from connectors.camera.rate import Rate
-from connectors.camera.video import Opening, Picture, Video, open_video
+from connectors.camera.upright import Picture
+from connectors.camera.video import Opening, Video, open_video
 from connectors.camera.waiting import Cause, Policy, Waiting
 from connectors.camera.watch import Watch
 from connectors.camera.web.recording import RATE, Place

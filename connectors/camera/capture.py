@@ -17,7 +17,8 @@ from connectors.camera.address import Address, Kind, address
 from connectors.camera.camera import Camera, Settings
 from connectors.camera.errors import VideoError
 from connectors.camera.health import State
-from connectors.camera.video import Opening, Picture, Video, open_video
+from connectors.camera.upright import Picture
+from connectors.camera.video import Opening, Video, open_video
 from pipelines.data.batch import Batch
 from pipelines.data.columns import ObjectColumn
 from pipelines.data.result import Result

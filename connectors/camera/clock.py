@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from connectors.camera.health import Health
-from connectors.camera.video import Picture
+from connectors.camera.upright import Picture
 
 
 class Stamps:

@@ -1,11 +1,11 @@
-"""`Upright`: pictures that were taken with the camera on its side are turned as their file or stream says."""
+"""`Picture`, one decoded picture, and `Upright`, which turns those that were taken with the camera on its side."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pipelines.values.orientation import UPRIGHT, orientation
 
@@ -38,6 +38,20 @@ _OF_ROTATION: Final[Mapping[int, int]] = {90: 8, -90: 6, 180: 3, -180: 3}
 """The orientation by degrees against the clock."""
 _TINY: Final = "scale=2:2"
 """A filter that leaves nothing of a picture but what stands beside it."""
+
+
+class Picture(NamedTuple):
+    """One decoded picture."""
+
+    frame: av.VideoFrame
+    seconds: float | None
+    """Its time in the stream; `None` if the stream has no times, or libav made them up."""
+    clock: float | None
+    """When the camera took it, by its own clock, in seconds since 1970; `None` if the camera does not send its time."""
+    receipt: float
+    """When its data were received, in seconds since 1970."""
+    at: float = 0.0
+    """When its data were received, on the line of time of `Footage`; 0 without footage."""
 
 
 class Upright:

@@ -8,17 +8,18 @@ import struct
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from connectors.camera.address import Address, Kind
 from connectors.camera.errors import PAGE, SilentError, VideoError, reason
-from connectors.camera.upright import Upright
+from connectors.camera.upright import Picture, Upright
 from connectors.camera.web.look import Answer, look
 from connectors.camera.web.recording import RATE, Place, Reading, has_end, is_playlist
 from pipelines.errors import MissingPackageError, nearest
+from pipelines.late import late
 
 if TYPE_CHECKING:
     import av
@@ -40,20 +41,6 @@ _SNAPSHOT: Final = (
 )
 _REMEMBERED: Final = 64
 """The number of packets whose time of receipt is kept until the decoder outputs their picture."""
-
-
-class Picture(NamedTuple):
-    """One decoded picture."""
-
-    frame: av.VideoFrame
-    seconds: float | None
-    """Its time in the stream; `None` if the stream has no times, or libav made them up."""
-    clock: float | None
-    """When the camera took it, by its own clock, in seconds since 1970; `None` if the camera does not send its time."""
-    receipt: float
-    """When its data were received, in seconds since 1970."""
-    at: float = 0.0
-    """When its data were received, on the line of time of `Footage`; 0 without footage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +110,15 @@ def open_video(
     opening = opening or Opening()
     pyav()
     if address.kind is Kind.FOLDER:
-        from connectors.camera.files.picturefolder import PictureFolder
-
-        return PictureFolder(address, opening)
+        return _folder(address, opening)
     video = _stream(address, opening, footage, after)
     if opening.every is None or not video.may_be_snapshot:
         return video
-    from connectors.camera.web.snapshots import Snapshots
+    return _snapshots(video, lambda: _stream(address, opening), opening.every, footage)
 
-    return Snapshots(video, lambda: _stream(address, opening), opening.every, footage)
+
+_folder: Final[Callable[[Address, Opening], Video]] = late("connectors.camera.files.picturefolder:PictureFolder")
+_snapshots: Final[Callable[..., Video]] = late("connectors.camera.web.snapshots:Snapshots")
 
 
 def _stream(address: Address, opening: Opening, footage: Footage | None = None, after: Place | None = None) -> Stream:

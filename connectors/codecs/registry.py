@@ -17,7 +17,7 @@ from connectors.codecs.config import CodecConfig
 from connectors.codecs.guarded import Guarded
 from connectors.compiledform import HasCompiledForm
 from connectors.registry import Registry
-from pipelines.definitions.documents import Document
+from pipelines.definitions.document import Document
 from pipelines.definitions.validation import definition_error
 from pipelines.errors import DefinitionError
 from pipelines.hotpath import HotPath

@@ -5,10 +5,11 @@ from __future__ import annotations
 import html
 from typing import Any, Final
 
-from pipelines.definitions.pipeline import Pipeline, settings_text
+from pipelines.definitions.drawing import settings_text
+from pipelines.definitions.pipeline import Pipeline
 from pipelines.errors import DefinitionError
-from pipelines.executors.clock import Clock
 from pipelines.executors.executor import Executor
+from pipelines.executors.opentrigger import Clock
 from pipelines.runners.runner import OpenContext
 from pipelines.steps import Step, Trigger
 from pipelines.steps.config import Form

@@ -15,10 +15,10 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from pipelines.definitions.asynchronous import TRIGGER_KEY, Async
-from pipelines.definitions.documents import TEXT, Document, parse_document, read_document
+from pipelines.definitions.document import TEXT, Document, Problems
+from pipelines.definitions.documents import parse_document, read_document
 from pipelines.definitions.graph import INPUT_KEY, Graph
 from pipelines.definitions.pipeline import Pipeline
-from pipelines.definitions.problems import Problems
 from pipelines.definitions.sequence import Sequence
 from pipelines.definitions.typereader import Reading, Refused, kind_of, none_refused, read_typed, read_typed_of
 from pipelines.definitions.validation import Unknown, nearest_or_known, warn_unknown

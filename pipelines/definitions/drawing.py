@@ -1,12 +1,14 @@
-"""Pictures of graphs: Mermaid text for Markdown, SVG for notebooks."""
+"""How definitions are shown: settings as text, graphs as Mermaid text for Markdown and SVG for notebooks."""
 
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Mapping
 
 from pipelines.definitions.wiring import INPUT, Node
-from pipelines.steps import GraphStep, SwitchOutput
+from pipelines.steps import Function, GraphStep, PipelineStep, SwitchOutput, Typed
+from pipelines.steps.base import TYPE_KEY
 
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _EDGE = 150, 36, 40, 16, 8
 
@@ -48,6 +50,17 @@ def drawn(order: Mapping[str, Node], output: str) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'font-family="sans-serif" font-size="12">{"".join(lines + boxes)}</svg>'
     )
+
+
+def settings_text(step: Typed) -> str:
+    """The settings of a step, in a readable line."""
+    if isinstance(step, Function):
+        return step.label
+    if isinstance(step, PipelineStep):
+        return str(step.pipeline)
+    shown = {key: value for key, value in step.to_dict().items() if key not in (TYPE_KEY, "name")}
+    text = ", ".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in shown.items())
+    return text if len(text) <= 300 else f"{text[:297]}..."
 
 
 def _line(start: tuple[int, int], end: tuple[int, int]) -> str:

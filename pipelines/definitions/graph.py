@@ -8,8 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from pipelines.definitions.drawing import drawn, mermaid
-from pipelines.definitions.pipeline import Pipeline, as_step, settings_text
+from pipelines.definitions.drawing import drawn, mermaid, settings_text
+from pipelines.definitions.pipeline import Pipeline
+from pipelines.definitions.sequence import as_step
 from pipelines.definitions.wiring import Node, ordered
 from pipelines.errors import DefinitionError
 from pipelines.executors.executor import Executor

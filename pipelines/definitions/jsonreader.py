@@ -7,7 +7,7 @@ import re
 from bisect import bisect_right
 from typing import Any
 
-from pipelines.definitions.documents import Budget, Document, KeyPath, Limits, NotJson, Place, check_number, path_text
+from pipelines.definitions.document import Budget, Document, KeyPath, Limits, NotJson, Place, check_number, path_text
 from pipelines.errors import DefinitionError
 
 

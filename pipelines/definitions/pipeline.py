@@ -9,19 +9,17 @@ from concurrent.futures import Executor as Pool
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from pipelines.definitions.yamlwriter import write_yaml
-from pipelines.errors import DefinitionError
 from pipelines.executors.executor import Executor
+from pipelines.late import late
 from pipelines.observe.profiler import Profiler
-from pipelines.runners.runner import OpenContext
-from pipelines.steps import Function, PipelineStep, Step, Typed
-from pipelines.steps.base import TYPE_KEY
+from pipelines.runners.runner import OpenContext, RunnerSource
+from pipelines.steps.base import Step
 from pipelines.steps.config import Form
 
-if TYPE_CHECKING:
-    from pipelines.plugins.registry import Registry
+_default_registry: Final[Callable[[], RunnerSource]] = late("pipelines.plugins.registry:default_registry")
 
 
 class Pipeline(ABC):
@@ -61,7 +59,7 @@ class Pipeline(ABC):
         pool: Pool | None = None,
         allow_code: bool = True,
         progress: Callable[[str], None] | None = None,
-        registry: Registry | None = None,
+        registry: RunnerSource | None = None,
         runners: Mapping[str, str] | None = None,
         profile: str | PathLike[str] | Profiler | None = None,
     ) -> Executor:
@@ -74,11 +72,9 @@ class Pipeline(ABC):
         `StepError` naming the step that cannot be opened; its `__cause__` says why: `MissingPackageError`,
         `RegistryError`, `DefinitionError`, ...
         """
-        from pipelines.plugins.registry import default_registry
-
         named = dict(runners or {})
         if named:
-            (registry or default_registry()).check_runners(named)
+            (registry or _default_registry()).check_runners(named)
         context = OpenContext(pool=pool, allow_code=allow_code, progress=progress, registry=registry, runners=named)
         return self.open_in(context) if profile is None else self._profiled(context, profile)
 
@@ -121,25 +117,6 @@ class Pipeline(ABC):
         return {key: value for key, value in (("id", self._id), ("name", self._name)) if value is not None}
 
 
-def as_step(step: object, place: str) -> Step:
-    """The object as a step; a function or a pipeline becomes one. Raises `DefinitionError` naming the place."""
-    if isinstance(step, Step):
-        return step
-    if isinstance(step, type) and issubclass(step, Typed):
-        raise DefinitionError(f"{place} is the class {step.__name__}, not a step: write {step.__name__}(...)")
-    if isinstance(step, Pipeline):
-        return PipelineStep(step)
-    if callable(step):
-        return Function(step)
-    raise DefinitionError(f"{place} is a {type(step).__name__}; a step is a pipelines.Step or a function")
-
-
-def settings_text(step: Typed) -> str:
-    """The settings of a step, in a readable line."""
-    if isinstance(step, Function):
-        return step.label
-    if isinstance(step, PipelineStep):
-        return str(step.pipeline)
-    shown = {key: value for key, value in step.to_dict().items() if key not in (TYPE_KEY, "name")}
-    text = ", ".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in shown.items())
-    return text if len(text) <= 300 else f"{text[:297]}..."
+def is_pipeline(value: object) -> bool:
+    """Whether the object is a `Pipeline`."""
+    return isinstance(value, Pipeline)

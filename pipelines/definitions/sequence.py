@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from pipelines.definitions.pipeline import Pipeline, as_step, settings_text
+from pipelines.definitions.drawing import settings_text
+from pipelines.definitions.pipeline import Pipeline
 from pipelines.errors import DefinitionError
 from pipelines.executors.executor import Executor
 from pipelines.plugins.registry import default_registry
 from pipelines.runners.runner import OpenContext
-from pipelines.steps import Step
+from pipelines.steps import Function, PipelineStep, Step, Typed
 from pipelines.steps.config import Form
 
 
@@ -85,3 +86,16 @@ class Sequence(Pipeline):
             if name in seen:
                 raise DefinitionError(f'steps[{seen[name]}] and steps[{position}] have the same name "{name}"')
             seen[name] = position
+
+
+def as_step(step: object, place: str) -> Step:
+    """The object as a step; a function or a pipeline becomes one. Raises `DefinitionError` naming the place."""
+    if isinstance(step, Step):
+        return step
+    if isinstance(step, type) and issubclass(step, Typed):
+        raise DefinitionError(f"{place} is the class {step.__name__}, not a step: write {step.__name__}(...)")
+    if isinstance(step, Pipeline):
+        return PipelineStep(step)
+    if callable(step):
+        return Function(step)
+    raise DefinitionError(f"{place} is a {type(step).__name__}; a step is a pipelines.Step or a function")

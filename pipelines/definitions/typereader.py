@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pipelines.definitions.documents import Document
-from pipelines.definitions.problems import Problems
+from pipelines.definitions.document import Document, Problems
 from pipelines.definitions.validation import Unknown, validated
 from pipelines.errors import nearest
 from pipelines.plugins.entrypoints import RegistryError

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from pipelines.definitions.documents import Document, KeyPath
+from pipelines.definitions.document import Document, KeyPath
 from pipelines.errors import DefinitionError, nearest
 
 Unknown = Literal["error", "warn"]

@@ -24,7 +24,7 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from pipelines.definitions.documents import Budget, Document, KeyPath, Limits, Place, check_number, path_text, shortened
+from pipelines.definitions.document import Budget, Document, KeyPath, Limits, Place, check_number, path_text, shortened
 from pipelines.errors import DefinitionError
 
 

@@ -12,12 +12,11 @@ from pipelines.data.data import Data, as_data
 from pipelines.data.result import Result
 from pipelines.errors import RAISED, StepError, StreamerError, blamed
 from pipelines.executors.accounting import NO_ROWS
-from pipelines.executors.executor import Executor
-from pipelines.executors.openpipeline import Outcome, Output
-from pipelines.executors.trigger import OpenTrigger
+from pipelines.executors.executor import Executor, Outcome, Output, traced
+from pipelines.executors.opentrigger import OpenTrigger
 from pipelines.observe.metrics import Metrics
 from pipelines.observe.observing import Observer
-from pipelines.observe.tracing import Trace, traced
+from pipelines.observe.tracing import Trace
 from pipelines.runners.runner import DROPPED, rebuilt
 
 NO_ROW = -1

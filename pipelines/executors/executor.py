@@ -1,19 +1,25 @@
-"""`Executor`: the protocol of open pipelines."""
+"""`Executor`: the protocol of open pipelines, and what it gives for a record."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeAlias
 
 from pipelines.data.batch import Batch
+from pipelines.data.data import Data
 from pipelines.data.result import Result
+from pipelines.errors import StepError
+from pipelines.observe.metrics import Metrics
+from pipelines.observe.observing import Observer, together
+from pipelines.observe.tracing import Trace, Tracer
 
-if TYPE_CHECKING:
-    from pipelines.executors.openpipeline import Outcome, Output
-    from pipelines.observe.metrics import Metrics
-    from pipelines.observe.observing import Observer
-    from pipelines.observe.tracing import Trace
+Output: TypeAlias = Data | list[Data] | None
+"""The results of a record: one, several, or none (it was dropped, or is held by a stateful step)."""
+
+Outcome: TypeAlias = Output | StepError
+"""For one record of several: its output or its failure."""
 
 
 class Executor(Protocol):
@@ -89,3 +95,22 @@ class Executor(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+def traced(executor: Executor, data: Data, number: int | None) -> Trace:
+    """The trace of `executor.run(data)`, in which the record has this number; `None`: of all records run meanwhile."""
+    tracer = Tracer(None if number is None else {number})
+    before = executor.observer
+    result: Output = None
+    error: StepError | None = None
+    began = time.perf_counter()
+    executor.observer = together(before, tracer)
+    try:
+        result = executor.run(data)
+    except StepError as raised:
+        error = raised
+    finally:
+        executor.observer = before
+    seconds = time.perf_counter() - began
+    steps = tracer.everything() if number is None else tracer.steps(number)
+    return Trace(steps, seconds, result, error)

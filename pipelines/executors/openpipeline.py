@@ -9,36 +9,24 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeVar
 
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data, as_data
 from pipelines.data.result import Result
 from pipelines.errors import RAISED, StepError, StreamerError, blamed
+from pipelines.executors.executor import Outcome, Output, traced
 from pipelines.executors.openstep import Emit, OpenStep
 from pipelines.executors.snapshot import packed, unpacked
 from pipelines.observe.metrics import Metrics, begin, end
 from pipelines.observe.observing import Observer
-from pipelines.observe.tracing import Trace, traced
-from pipelines.runners.runner import OpenContext, Runner, StatefulRunner
+from pipelines.observe.tracing import Trace
+from pipelines.runners.runner import OpenContext, Runner, RunnerSource, StatefulRunner
 from pipelines.steps.base import Step
-
-Output: TypeAlias = Data | list[Data] | None
-"""The results of a record: one, several, or none (it was dropped, or is held by a stateful step)."""
-
-Outcome: TypeAlias = Output | StepError
-"""For one record of several: its output or its failure."""
 
 Opened = TypeVar("Opened")
 
 _log = logging.getLogger(__name__)
-
-
-class RunnerSource(Protocol):
-    """Makes runners; `pipelines.plugins.registry.Registry` is one."""
-
-    def create(self, step: Step, context: OpenContext) -> Runner:
-        """A runner for the step, ready to run. May raise any exception."""
 
 
 class OpenPipeline(ABC):

@@ -9,7 +9,8 @@ from pipelines.data.batch import Batch
 from pipelines.data.data import as_data
 from pipelines.data.result import Result
 from pipelines.executors.accounting import Journal, joined
-from pipelines.executors.openpipeline import OpenPipeline, Outcome
+from pipelines.executors.executor import Outcome
+from pipelines.executors.openpipeline import OpenPipeline
 from pipelines.executors.openstep import Emit, OpenStep
 
 

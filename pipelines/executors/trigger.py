@@ -5,17 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from pipelines.data.data import Data
 from pipelines.errors import RAISED, StreamerError
-from pipelines.executors.clock import Clock
-from pipelines.executors.openpipeline import Output
+from pipelines.executors.executor import Output
+from pipelines.executors.opentrigger import Callback, Clock, OpenTrigger
 from pipelines.steps.flow.trigger import CachingTrigger, SimpleLoopTrigger, TimeLoopTrigger
-
-Callback: TypeAlias = Callable[[Data], Output]
-"""Runs the pipeline on one record. Raises the error of the run."""
 
 LONGEST_SLEEP = 60.0
 """Seconds after which a sleeping loop looks at the clock again: it may have been set, or the machine suspended."""
@@ -25,25 +21,6 @@ _log = logging.getLogger(__name__)
 
 class TriggerError(StreamerError):
     """A trigger has no result to give: a run failed, or it was stopped."""
-
-
-class OpenTrigger(ABC):
-    """Decides when the pipeline runs. `query` may be called from any number of threads."""
-
-    uses_input: bool
-    """Whether the record given to `query` goes into the pipeline."""
-
-    @abstractmethod
-    def set_callback(self, callback: Callback) -> None:
-        """Run `callback` from now on. An earlier callback is stopped, and its result discarded."""
-
-    @abstractmethod
-    def query(self, data: Data) -> Output:
-        """The result for a record; may wait for a run. Raises `TriggerError`, or the error of the run."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """Start no more runs, and wait for the end of a run that is under way. A second call does nothing."""
 
 
 class RunTimes(ABC):

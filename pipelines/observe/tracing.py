@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import html
-import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.data.describing import described_row
 from pipelines.errors import StepError
-from pipelines.observe.observing import StepRun, together
-
-if TYPE_CHECKING:
-    from pipelines.executors.executor import Executor
-    from pipelines.executors.openpipeline import Output
+from pipelines.observe.observing import StepRun
 
 MOST_ROWS = 10
 """How many rows of one record a trace lists at most, where a step made several."""
@@ -99,25 +93,6 @@ class Trace:
             "" if self.error is None else f"<p>failed in {html.escape(f'{self.error.step}: {_cause(self.error)}')}</p>"
         )
         return f"<table>{head}{rows}</table><p>{_time(self.seconds)}</p>{end}"
-
-
-def traced(executor: Executor, data: Data, number: int | None) -> Trace:
-    """The trace of `executor.run(data)`, in which the record has this number; `None`: of all records run meanwhile."""
-    tracer = Tracer(None if number is None else {number})
-    before = executor.observer
-    result: Output = None
-    error: StepError | None = None
-    began = time.perf_counter()
-    executor.observer = together(before, tracer)
-    try:
-        result = executor.run(data)
-    except StepError as raised:
-        error = raised
-    finally:
-        executor.observer = before
-    seconds = time.perf_counter() - began
-    steps = tracer.everything() if number is None else tracer.steps(number)
-    return Trace(steps, seconds, result, error)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from concurrent.futures import Executor as Pool
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Protocol
 from urllib.parse import unquote
 
 import numpy as np
@@ -19,14 +19,12 @@ from pipelines.data.data import Data
 from pipelines.data.result import Result
 from pipelines.data.sparsecolumn import columns_of
 from pipelines.errors import RAISED, StreamerError, WrongTypeError, blamed
+from pipelines.executors.executor import Executor
 from pipelines.observe.metrics import Metrics, StepMetrics
+from pipelines.observe.observing import Observer
 from pipelines.runners.forms import Forms, ValueForm
+from pipelines.steps.base import Step
 from pipelines.values import ValueType
-
-if TYPE_CHECKING:
-    from pipelines.executors.executor import Executor
-    from pipelines.observe.observing import Observer
-    from pipelines.plugins.registry import Registry
 
 DROPPED = "dropped by the step"
 """Reason of a row that a step let go without a word."""
@@ -51,7 +49,7 @@ class OpenContext:
     """Whether steps that run the user's Python code may be opened."""
     progress: Callable[[str], None] | None = None
     """Called with a readable line before work that takes long, such as loading a model."""
-    registry: Registry | None = None
+    registry: RunnerSource | None = None
     """Where pipelines inside the pipeline find their runners; `None`: `default_registry()`."""
     runners: Mapping[str, str] = field(default_factory=dict)
     """Names of runners by the type of step that they are to run, in place of the registry's choice."""
@@ -157,6 +155,16 @@ class Runner(ABC):
 
     def close(self) -> None:
         """Release the resources of opening: models, files, devices. Called once."""
+
+
+class RunnerSource(Protocol):
+    """Makes runners for steps; `pipelines.plugins.registry.Registry` is one."""
+
+    def check_runners(self, runners: Mapping[str, str]) -> None:
+        """Raise `DefinitionError` unless these are names of runners by the types of their steps."""
+
+    def create(self, step: Step, context: OpenContext) -> Runner:
+        """A runner for the step, ready to run. May raise any exception."""
 
 
 class RowRunner(Runner):

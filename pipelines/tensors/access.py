@@ -7,8 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
+from pipelines.data.data import Data
 from pipelines.tensors.errors import RankError
 from pipelines.tensors.index import IndexLike
+
+KIND = "tensor"
+"""The key that says which tensor a nested `Data` is."""
 
 T = TypeVar("T")
 
@@ -71,3 +75,11 @@ def check_rank(tensor: Tensor[Any], least: int, most: int | None, what: str) -> 
     """Raise `RankError` if `what` cannot be done with a tensor of this rank."""
     if tensor.rank < least or (most is not None and tensor.rank > most):
         raise RankError(f"{what}, not one of rank {tensor.rank} {list(tensor.shape)}")
+
+
+def tensor_data(kind: str, shape: tuple[int, ...]) -> Data:
+    """A nested `Data` that says which tensor it is, without its values (`pipelines.tensors.carry` lists them)."""
+    data = Data({KIND: kind})
+    if shape:
+        data["shape"] = list(shape)
+    return data

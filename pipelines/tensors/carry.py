@@ -20,16 +20,13 @@ import numpy as np
 
 from pipelines.data.data import Data
 from pipelines.errors import DataError, WrongTypeError
-from pipelines.tensors.access import Tensor
+from pipelines.tensors.access import KIND, Tensor
 from pipelines.tensors.create import view
 from pipelines.tensors.dense import DenseView
 from pipelines.tensors.ragged import RAGGED, RaggedTensor
 from pipelines.tensors.sparse import MOST_DENSE, SparseTensor
 from pipelines.tensors.strings import StringView, dense_string, packed, strings
 from pipelines.values import ValueType, element_type
-
-KIND = "tensor"
-"""The key that says which tensor a nested `Data` is."""
 
 
 def from_value(value: Any) -> Tensor[Any]:
@@ -53,46 +50,6 @@ def from_value(value: Any) -> Tensor[Any]:
 def is_tensor(value: Any) -> bool:
     """Whether a value is a nested `Data` that says which tensor it is."""
     return isinstance(value, Data) and isinstance(value.get(KIND), str)
-
-
-def string_data(tensor: StringView) -> Data:
-    """A string tensor as a nested `Data`."""
-    data = _data("string", tensor.shape)
-    encoded = tensor.bytes_of_all()
-    try:
-        listed: list[Any] = [one.decode() for one in encoded]
-    except UnicodeDecodeError:
-        listed = encoded
-    if listed:
-        data["values"] = listed
-    if tensor.fixed is not None:
-        data["length"], data["padding"] = tensor.fixed
-    return data
-
-
-def sparse_data(tensor: SparseTensor[Any]) -> Data:
-    """A sparse tensor as a nested `Data`."""
-    data = _data("sparse", tensor.shape)
-    data["indices"] = tensor.indices
-    data["values"] = tensor.values
-    return data
-
-
-def ragged_data(tensor: RaggedTensor[Any]) -> Data:
-    """A ragged tensor as a nested `Data`."""
-    data = _data("ragged", tensor.shape)
-    axes = [axis for axis, length in enumerate(tensor.shape) if length == RAGGED]
-    for axis, splits in zip(axes, tensor.splits, strict=True):
-        data[f"splits_{axis}"] = splits
-    data["values"] = tensor.values
-    return data
-
-
-def _data(kind: str, shape: tuple[int, ...]) -> Data:
-    data = Data({KIND: kind})
-    if shape:
-        data["shape"] = list(shape)
-    return data
 
 
 def _string(data: Data) -> StringView:

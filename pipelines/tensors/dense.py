@@ -1,20 +1,89 @@
-"""`DenseView`: a tensor of any elements over memory that another object may own."""
+"""`DenseView`: a tensor of any elements over memory that another object may own; cursors over elements and parts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from pipelines.tensors.access import Tensor, check_rank
 from pipelines.tensors.cells import CHUNK, Cells
 from pipelines.tensors.codec import Codec
-from pipelines.tensors.cursor import Cursor, Elements
-from pipelines.tensors.errors import ReadOnlyError
+from pipelines.tensors.errors import BoundsError, ReadOnlyError
 from pipelines.tensors.index import IndexLike
 
 T = TypeVar("T")
+V = TypeVar("V", bound="DenseView[Any]")
 
 _WRITES = frozenset({"put", "copy_from", "load", "put_part"})
+
+
+class Cursor(Iterator[T], Generic[T]):
+    """Goes over the elements of a view in row-major order; each read moves on."""
+
+    def __init__(self, view: DenseView[T]) -> None:
+        self._view = view
+        self._next = 0
+        self._count = view.total_size
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are elements left."""
+        return self._next < self._count
+
+    def get(self) -> T:
+        """The element here. `BoundsError` behind the last one."""
+        if not self.has_more:
+            raise BoundsError(f"the cursor is at the end of its {self._count} elements")
+        (found,) = self._view.part(self._next, self._next + 1)
+        self._next += 1
+        return found
+
+    def for_each(self, consume: Callable[[T], object]) -> None:
+        """Call `consume` with each element that is left."""
+        for element in self:
+            consume(element)
+
+    def __iter__(self) -> Iterator[T]:
+        # In chunks: reading one element at a time costs much more.
+        while self.has_more:
+            for element in self._view.part(self._next, min(self._next + CHUNK, self._count)):
+                self._next += 1
+                yield element
+
+    def __next__(self) -> T:
+        if not self.has_more:
+            raise StopIteration
+        return self.get()
+
+
+class Elements(Iterator[V], Generic[V]):
+    """Goes over the parts of a view along its first axis."""
+
+    def __init__(self, view: V) -> None:
+        self._view = view
+        self._next = 0
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are parts left."""
+        return self._next < self._view.shape[0]
+
+    def scalars(self) -> Cursor[Any]:
+        """A cursor over the part here, which is of rank 1; moves on."""
+        return self.get().scalars()
+
+    def get(self) -> V:
+        """The part here; moves on. `BoundsError` behind the last one."""
+        if not self.has_more:
+            raise BoundsError(f"there are {self._view.shape[0]} elements along the first axis, and no more")
+        part = self._view.slice(self._next)
+        self._next += 1
+        return part
+
+    def __next__(self) -> V:
+        if not self.has_more:
+            raise StopIteration
+        return self.get()
 
 
 class DenseView(Tensor[T]):

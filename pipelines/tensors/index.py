@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.errors import WrongTypeError
-from pipelines.tensors.errors import BoundsError
+from pipelines.tensors.errors import BoundsError, RankError
 from pipelines.tensors.selection import Positions, Selection, Span, listed, skipping
 
 __all__ = [
@@ -100,8 +100,6 @@ def expanded(indices: Iterable[IndexLike]) -> list[Index]:
 
 def selections(indices: Iterable[IndexLike], shape: tuple[int, ...]) -> list[int | Selection]:
     """One selection for each of the first axes of `shape`. Raises `BoundsError`, and `RankError` for too many."""
-    from pipelines.tensors.errors import RankError
-
     wanted: list[Any] = list(indices)
     if set(map(type, wanted)) == {int} and len(wanted) <= len(shape):
         return [position(one, size) for one, size in zip(wanted, shape, strict=False)]

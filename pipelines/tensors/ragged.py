@@ -10,13 +10,14 @@ import numpy.typing as npt
 
 from pipelines.errors import DataError, WrongTypeError
 from pipelines.tensors import index
-from pipelines.tensors.access import Tensor
+from pipelines.tensors.access import Tensor, tensor_data
 from pipelines.tensors.create import DType, checked_shape, view
 from pipelines.tensors.dense import DenseView
 from pipelines.tensors.errors import BoundsError, RankError, ReadOnlyError
 from pipelines.tensors.index import IndexLike
 from pipelines.tensors.numbers import Numbers
 from pipelines.tensors.strings import strings
+from pipelines.tensors.text import Collected
 from pipelines.values.ndarray import array_type
 
 S = TypeVar("S", bound=np.generic)
@@ -142,9 +143,12 @@ class RaggedTensor(Tensor[T]):
         return [_listed(element) for element in self.elements()]
 
     def as_data_value(self) -> Any:
-        from pipelines.tensors.carry import ragged_data
-
-        return ragged_data(self)
+        data = tensor_data("ragged", self.shape)
+        axes = [axis for axis, length in enumerate(self.shape) if length == RAGGED]
+        for axis, splits in zip(axes, self.splits, strict=True):
+            data[f"splits_{axis}"] = splits
+        data["values"] = self.values
+        return data
 
     def _element(self, number: int) -> Tensor[T]:
         row, level, rest = self._start + number, self._levels[0], self._levels[1:]
@@ -258,8 +262,6 @@ def ragged(shape: Sequence[int], dtype: DType[S], init: Callable[[RaggedWriter[S
 
 def ragged_string(shape: Sequence[int], init: Callable[[RaggedWriter[str]], object]) -> RaggedTensor[str]:
     """A ragged tensor of strings; as `ragged`, with empty strings for elements that are not set."""
-    from pipelines.tensors.text import Collected
-
     writer: RaggedWriter[str] = RaggedWriter(checked_ragged(shape), Collected().cell)
     init(writer)
     splits, values, places = writer.complete()

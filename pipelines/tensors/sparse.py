@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pipelines.errors import DataError, WrongTypeError
 from pipelines.tensors import index
-from pipelines.tensors.access import Tensor, check_rank
+from pipelines.tensors.access import Tensor, check_rank, tensor_data
 from pipelines.tensors.cells import Array, sealed
 from pipelines.tensors.create import DType, checked_shape, dense, view
 from pipelines.tensors.dense import DenseView
@@ -158,9 +158,10 @@ class SparseTensor(Tensor[T]):
         return found
 
     def as_data_value(self) -> Any:
-        from pipelines.tensors.carry import sparse_data
-
-        return sparse_data(self)
+        data = tensor_data("sparse", self.shape)
+        data["indices"] = self.indices
+        data["values"] = self.values
+        return data
 
     def __repr__(self) -> str:
         return f"SparseTensor({list(self._shape)}, {self._values.total_size} set)"

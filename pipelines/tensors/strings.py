@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.errors import DataError
+from pipelines.tensors.access import tensor_data
 from pipelines.tensors.cells import Array, Cells, Lease, sealed
 from pipelines.tensors.create import checked_shape, view, writable
 from pipelines.tensors.dense import DenseView
@@ -55,9 +56,17 @@ class StringView(DenseView[str]):
         write_stream(stream, self.bytes_of_all(), form)
 
     def as_data_value(self) -> Any:
-        from pipelines.tensors.carry import string_data
-
-        return string_data(self)
+        data = tensor_data("string", self.shape)
+        encoded = self.bytes_of_all()
+        try:
+            listed: list[Any] = [one.decode() for one in encoded]
+        except UnicodeDecodeError:
+            listed = encoded
+        if listed:
+            data["values"] = listed
+        if self.fixed is not None:
+            data["length"], data["padding"] = self.fixed
+        return data
 
 
 class WritableStrings(StringView, WritableDense[str]):

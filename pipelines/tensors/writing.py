@@ -1,19 +1,64 @@
-"""`WritableDense`: writing through a view."""
+"""`WritableDense`: writing through a view, and through cursors over its elements and parts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from pipelines.tensors.access import check_rank
-from pipelines.tensors.cells import Array, Cells
-from pipelines.tensors.cursor import WritableCursor, WritableElements
-from pipelines.tensors.dense import DenseView
+from pipelines.tensors.cells import CHUNK, Array, Cells
+from pipelines.tensors.dense import Cursor, DenseView, Elements
 from pipelines.tensors.errors import BoundsError, RankError
 from pipelines.tensors.index import IndexLike, selections
 
 T = TypeVar("T")
+W = TypeVar("W", bound="WritableDense[Any]")
+
+
+class WritableCursor(Cursor[T]):
+    """A cursor that also writes: `cursor.put(10).put(20)`."""
+
+    def __init__(self, view: WritableDense[T]) -> None:
+        super().__init__(view)
+        self._target = view
+
+    def put(self, value: Any) -> Self:
+        """Write the element here and move on. `BoundsError` behind the last one, `DataError` if it does not fit."""
+        if not self.has_more:
+            raise BoundsError(f"the cursor is at the end of its {self._count} elements")
+        self._target.put_part(self._next, [value])
+        self._next += 1
+        return self
+
+    def on_each(self, supply: Callable[[], Any]) -> None:
+        """Write a value of `supply` into each element that is left. Values before an error stay written."""
+        while self.has_more:
+            count = min(CHUNK, self._count - self._next)
+            found: list[Any] = []
+            try:
+                for _ in range(count):
+                    found.append(supply())
+            finally:
+                self._target.put_part(self._next, found)
+                self._next += len(found)
+
+
+class WritableElements(Elements[W]):
+    """Goes over the parts of a view along its first axis and writes them."""
+
+    def put(self, values: Any) -> Self:
+        """Write the part here and move on. Raises as `WritableDense.copy_from` does."""
+        if not self.has_more:
+            raise BoundsError(f"there are {self._view.shape[0]} elements along the first axis, and no more")
+        self._view.slice(self._next).copy_from(values)
+        self._next += 1
+        return self
+
+    def scalars(self) -> WritableCursor[Any]:
+        """A writing cursor over the part here, which is of rank 1; moves on."""
+        return self.get().scalars()
 
 
 class WritableDense(DenseView[T]):

@@ -19,7 +19,7 @@ from pipelines.executors.executor import Executor
 from pipelines.observe.profiler import Profiler
 from streamer.agent.steppool import StepPool
 from streamer.definition.hotpaths import PartHotPath
-from streamer.definition.nocode import check_code
+from streamer.definition.refusals import check_code
 from streamer.definition.service import Service
 from streamer.delivery.guarantee import guarantee
 from streamer.observe.connectormetrics import Measured

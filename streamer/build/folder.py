@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines.definitions.documents import Document, read_documents
+from pipelines.definitions.document import (Document)
+from pipelines.definitions.documents import (read_documents)
 from pipelines.errors import DISTRIBUTION, StreamerError
 from streamer.build.closure import Pin, closure, distributions_of, extra_installed
 from streamer.build.layout import Layout, copied, laid_out

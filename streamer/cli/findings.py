@@ -10,7 +10,7 @@ from connectors.codecs.config import PayloadFields
 from connectors.codecs.registry import codec_config, codec_of
 from connectors.config import SinkConfig, SourceConfig
 from connectors.outbox.wrapping import contents
-from pipelines.definitions.pipeline import settings_text
+from pipelines.definitions.drawing import settings_text
 from pipelines.definitions.walk import Part, walk
 from pipelines.errors import DefinitionError, StepError, StreamerError, nearest
 from pipelines.hotpath import HotPathError
@@ -49,7 +49,7 @@ from streamer.cli.resultkeys import (
 )
 from streamer.definition.circles import circle
 from streamer.definition.hotpaths import in_words
-from streamer.definition.nocode import refused
+from streamer.definition.refusals import refused
 from streamer.definition.service import Service
 from streamer.delivery.guarantee import STATEFUL, guarantee
 from streamer.routing.sinkroute import SinkRoute

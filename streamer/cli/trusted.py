@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from streamer.definition.loading import load, load_all
-from streamer.definition.nocode import check_code
+from streamer.definition.refusals import check_code
 from streamer.definition.service import Service
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines.definitions.documents import KeyPath
+from pipelines.definitions.document import KeyPath
 from pipelines.errors import DefinitionError, nearest
 from streamer.observe.shown import names_a_secret
 

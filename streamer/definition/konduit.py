@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from pipelines.definitions.documents import Document, KeyPath
+from pipelines.definitions.document import Document, KeyPath
 from pipelines.definitions.validation import validated
 from pipelines.errors import DefinitionError
 from pipelines.steps.config import Config

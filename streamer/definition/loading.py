@@ -17,8 +17,8 @@ from connectors.codecs.registry import CODECS, anchored
 from connectors.config import ConnectorConfig, SourceConfig
 from connectors.registry import SINKS, SOURCES, Registry
 from pipelines.definitions.definition import read_pipeline
-from pipelines.definitions.documents import TEXT, Document, KeyPath, Place, only, parse_documents, read_documents
-from pipelines.definitions.problems import Problems
+from pipelines.definitions.document import TEXT, Document, KeyPath, Place, Problems
+from pipelines.definitions.documents import only, parse_documents, read_documents
 from pipelines.definitions.validation import definition_error
 from pipelines.errors import DefinitionError, StreamerError
 from streamer.definition.interpolate import InterpolationError, interpolate

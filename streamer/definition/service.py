@@ -1,7 +1,6 @@
 """`Service`: the model of a service file.
 
-It holds data and validation. `run`, `stop` and `with` hand it to an agent, which does the work and is kept in
-`streamer.agent.running`.
+It holds data and validation; `run`, `stop` and `with` call `streamer.agent.running`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import html
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -33,11 +32,12 @@ from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from connectors.registry import SINKS, SOURCES, Registry
 from pipelines.data.data import Data
 from pipelines.definitions.definition import read_pipeline
-from pipelines.definitions.documents import Document
+from pipelines.definitions.document import Document
 from pipelines.definitions.overriding import overridden
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.hotpath import HotPath
-from streamer.agent.signals import stopped_by_signals
+from pipelines.late import late
+from streamer.agent.summary import Summary
 from streamer.definition.nocode import NoCode, code_allowed
 from streamer.definition.settings import (
     BatchSettings,
@@ -52,11 +52,13 @@ from streamer.delivery.guarantee import guarantee
 from streamer.routing.sinkroute import check_topics
 from streamer.routing.when import check_condition
 
-if TYPE_CHECKING:
-    from streamer.agent.summary import Summary
-
 Config = TypeVar("Config", bound=ConnectorConfig)
 Registered = TypeVar("Registered", bound=BaseModel)
+
+_run: Final[Callable[[Service, str | None], Summary]] = late("streamer.agent.running:run")
+_start: Final[Callable[[Service], None]] = late("streamer.agent.running:start")
+_stop: Final[Callable[[Service], None]] = late("streamer.agent.running:stop")
+_end: Final[Callable[..., None]] = late("streamer.agent.running:end")
 
 _SOURCES_OF_SERVICE = "sources of the service"
 """In a validation's context."""
@@ -349,49 +351,22 @@ class Service(Settings):
         `start_from` resets the sources first: earliest, latest or a time. The summary tells of a failure; errors of
         opening (a missing model, bad credentials) are raised.
         """
-        from streamer.agent import running
-
-        agent = running.begin(self, start_from=start_from)
-        try:
-            with stopped_by_signals(agent.stop):
-                return agent.run()
-        finally:
-            running.forget(agent)
+        return _run(self, start_from)
 
     def stop(self) -> None:
         """Stop the intake, finish the records in flight, and end; returns at once. From any thread."""
-        from streamer.agent import running
-
-        if (agent := running.agent_of(self)) is not None:
-            agent.stop()
+        _stop(self)
 
     def __enter__(self) -> Service:
         """Run in the background."""
-        from streamer.agent import running
-
-        agent = running.begin(self)
-        try:
-            agent.start()
-        except BaseException:
-            running.forget(agent)
-            raise
+        _start(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop and wait for the end. Raises `StreamerError` if the service failed and the block raised no error."""
-        from streamer.agent import running
-
-        if (agent := running.agent_of(self)) is None:
-            return
-        agent.stop()
-        try:
-            summary = agent.join()
-        finally:
-            running.forget(agent)
-        if summary.error is not None and error is None:
-            raise StreamerError(summary.error)
+        _end(self, failed=error is not None)
 
     def _repr_html_(self) -> str:
         lost = "lost" if self.on_error == "drop" else "stop the service"

@@ -19,7 +19,7 @@ from pipelines.errors import StreamerError
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
 from streamer.agent.summary import Summary
-from streamer.definition.nocode import check_code
+from streamer.definition.refusals import check_code
 from streamer.definition.service import Service
 from streamer.delivery.deadletter import original
 from streamer.faust.fitting import check_alone

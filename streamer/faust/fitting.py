@@ -13,7 +13,8 @@ from faust.types.enums import ProcessingGuarantee
 
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
-from pipelines.definitions.documents import Document, KeyPath, only, read_documents
+from pipelines.definitions.document import Document, KeyPath
+from pipelines.definitions.documents import only, read_documents
 from pipelines.errors import DefinitionError
 from streamer.definition.service import Service
 from streamer.delivery.guarantee import guarantee

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from connectors.config import ConnectorConfig
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
-from pipelines.definitions.documents import KeyPath
+from pipelines.definitions.document import KeyPath
 from pipelines.errors import DefinitionError
 from streamer.definition.service import Service
 from streamer.faust.fitting import Written, sinks_of

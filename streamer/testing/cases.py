@@ -10,7 +10,8 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from pipelines.data.data import Data
-from pipelines.definitions.documents import Document, parse_documents, read_documents
+from pipelines.definitions.document import Document
+from pipelines.definitions.documents import parse_documents, read_documents
 from pipelines.definitions.validation import definition_error
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.values import Image

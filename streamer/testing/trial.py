@@ -11,7 +11,7 @@ from connectors.message import Message
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.errors import DataError, DefinitionError, WireError, nearest
-from streamer.definition.nocode import check_code
+from streamer.definition.refusals import check_code
 from streamer.definition.service import Service
 from streamer.definition.settings import FailureSettings
 from streamer.routing.template import template

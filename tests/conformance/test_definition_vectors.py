@@ -15,7 +15,8 @@ import pytest
 
 import pipelines
 from pipelines.definitions.definition import read_pipeline
-from pipelines.definitions.documents import Document, read_document
+from pipelines.definitions.document import Document
+from pipelines.definitions.documents import read_document
 from pipelines.definitions.typereader import Reading, read_typed_of
 from pipelines.definitions.validation import UnknownKeyWarning
 from pipelines.definitions.yamlwriter import write_yaml

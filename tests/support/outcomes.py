@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pipelines import Data
-from pipelines.executors.openpipeline import Outcome
+from pipelines.executors.executor import Outcome
 
 
 def result_of(outcome: Outcome) -> Data:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from connectors.camera.address import Address
 from connectors.camera.errors import VideoError, reason
-from connectors.camera.upright import Upright
-from connectors.camera.video import Opening, Picture, Video, check_size, decoder_options, pyav
+from connectors.camera.upright import Picture, Upright
+from connectors.camera.video import Opening, Video, check_size, decoder_options, pyav
 from connectors.camera.web.recording import RATE
 from pipelines.values.imageheader import SUFFIXES
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.stream import VideoStream
 
-    from connectors.camera.video import Picture
+    from connectors.camera.upright import Picture
 
 RATE: Final = 25.0
 """Pictures a second of recordings that hold no times."""

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from connectors.camera.errors import VideoError
-from connectors.camera.video import Picture, Video
+from connectors.camera.upright import Picture
+from connectors.camera.video import Video
 
 if TYPE_CHECKING:
     from connectors.camera.footage import Footage

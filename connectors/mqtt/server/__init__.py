@@ -1,7 +1,6 @@
 """The server's side of MQTT connections. A broker or an endpoint handles their messages."""
 
-from connectors.mqtt.server.connection import Connection
-from connectors.mqtt.server.handler import Handler
+from connectors.mqtt.server.connection import Connection, Handler
 from connectors.mqtt.server.limits import Limits
 from connectors.mqtt.server.server import Server
 

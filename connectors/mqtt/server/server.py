@@ -16,8 +16,7 @@ from ipaddress import ip_address
 from typing import Final, TypeVar
 
 from connectors.mqtt.protocol.reasons import ReasonCode
-from connectors.mqtt.server.connection import Connection
-from connectors.mqtt.server.handler import Handler
+from connectors.mqtt.server.connection import Connection, Handler
 from connectors.mqtt.server.limits import Limits
 from pipelines.errors import ConnectorError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from pipelines.data.sparsecolumn import SparseColumn
 from pipelines.errors import RAISED, DataError, RowsFailed, ValueNotFoundError, WrongTypeError, blamed
 from pipelines.executors.graph.aligning import aligned
 from pipelines.executors.graph.joining import flow_of
-from pipelines.executors.graph.junction import Flow, Junction, searched
+from pipelines.executors.graph.junction import Combiner, Flow, Junction, searched
 from pipelines.executors.graph.lineage import Lineage
 from pipelines.runners.runner import ContractError, OpenContext, rebuilt
 from pipelines.steps.flow.combine import AlignedCombine, ArgMax, Ensemble, FunctionCombine
@@ -27,17 +27,6 @@ from pipelines.values import ValueType, type_of
 Array = npt.NDArray[Any]
 
 _log = logging.getLogger(__name__)
-
-
-class Combiner(Protocol):
-    """An open combine function: makes one batch of several whose rows belong together one by one."""
-
-    def __call__(self, inputs: Sequence[Batch]) -> Batch | Result:
-        """The combined rows.
-
-        If rows cannot be combined it raises `RowsFailed`, and is called again with the others, or returns a `Result`
-        with their failures.
-        """
 
 
 class CombineJunction(Junction):

@@ -18,9 +18,9 @@ from pipelines.executors.graph.graphrun import GraphRun, StepOutput
 from pipelines.executors.graph.junction import Flow, Junction
 from pipelines.executors.graph.lineage import Lineage
 from pipelines.executors.graph.schedule import OpenNode, Schedule
-from pipelines.executors.openpipeline import OpenPipeline, RunnerSource, opened
+from pipelines.executors.openpipeline import OpenPipeline, opened
 from pipelines.executors.openstep import Emit, OpenStep
-from pipelines.runners.runner import OpenContext, StatefulRunner
+from pipelines.runners.runner import OpenContext, RunnerSource, StatefulRunner
 from pipelines.steps import GraphStep, Step
 
 CLOSE_WAIT = 1.0

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Rows
+from pipelines.data.result import Result
 from pipelines.errors import StepError
 from pipelines.executors.graph.lineage import Lineage
 from pipelines.executors.isolation import isolated_rows
@@ -75,6 +76,28 @@ class Junction(ABC):
             for root in lineage.roots(row).tolist():
                 found.setdefault(root, failure)
         return found
+
+
+class Router(Protocol):
+    """An open switch function: gives branch numbers, `int64 (N,)`, for a `Batch` of N rows."""
+
+    def __call__(self, batch: Batch) -> Rows | tuple[Rows, Mapping[int, Exception]]:
+        """The branch numbers of the rows.
+
+        If rows have none it raises `RowsFailed`, and is called again with the others, or returns the branches (any
+        number for such a row) and the errors by position.
+        """
+
+
+class Combiner(Protocol):
+    """An open combine function: makes one batch of several whose rows belong together one by one."""
+
+    def __call__(self, inputs: Sequence[Batch]) -> Batch | Result:
+        """The combined rows.
+
+        If rows cannot be combined it raises `RowsFailed`, and is called again with the others, or returns a `Result`
+        with their failures.
+        """
 
 
 def gathered(flows: Iterable[Flow]) -> tuple[dict[int, Exception], dict[int, str]]:

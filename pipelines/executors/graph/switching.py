@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, DenseColumn, Rows
 from pipelines.errors import RAISED, DataError, RowsFailed, WrongTypeError, blamed, nearest
-from pipelines.executors.graph.junction import Flow, Junction, searched
+from pipelines.executors.graph.junction import Flow, Junction, Router, searched
 from pipelines.executors.graph.lineage import Lineage
 from pipelines.runners.models.arrays import keys_there
 from pipelines.runners.runner import ContractError, OpenContext
@@ -23,17 +23,6 @@ from pipelines.steps.flow.switch import (
     SwitchOutput,
 )
 from pipelines.values import ValueType, type_of
-
-
-class Router(Protocol):
-    """An open switch function: gives branch numbers, `int64 (N,)`, for a `Batch` of N rows."""
-
-    def __call__(self, batch: Batch) -> Rows | tuple[Rows, Mapping[int, Exception]]:
-        """The branch numbers of the rows.
-
-        If rows have none it raises `RowsFailed`, and is called again with the others, or returns the branches (any
-        number for such a row) and the errors by position.
-        """
 
 
 class SwitchJunction(Junction):

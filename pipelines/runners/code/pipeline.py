@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import ClassVar
 
 from pipelines.data.batch import Batch
 from pipelines.data.result import Result
+from pipelines.definitions.definition import load
 from pipelines.definitions.pipeline import Pipeline
 from pipelines.executors.executor import Executor
 from pipelines.executors.openpipeline import OpenPipeline
+from pipelines.plugins.registry import Registry
 from pipelines.runners.runner import OpenContext, Runner, StatefulRunner
 from pipelines.steps.code.pipeline import PipelineStep
 
@@ -71,8 +73,6 @@ def _pipeline(step: PipelineStep, context: OpenContext) -> Pipeline:
     if not isinstance(step.pipeline, str):
         pipeline: Pipeline = step.pipeline
         return pipeline
-    # Imported here because reading definitions needs the registry, which knows this module.
-    from pipelines.definitions.definition import load
-
-    found: Callable[..., Pipeline] = load
-    return found(context.path(step.pipeline), registry=context.registry)
+    # Another source of runners knows no types of steps.
+    registry = context.registry if isinstance(context.registry, Registry) else None
+    return load(context.path(step.pipeline), registry=registry)

@@ -17,7 +17,8 @@ from pipelines.runners.forms import ArrayForm, Lengths
 from pipelines.runners.models.model import Port
 from pipelines.runners.models.pictureinput import for_pictures
 from pipelines.tensors import StringView, from_value
-from pipelines.tensors.carry import KIND, is_tensor
+from pipelines.tensors.access import KIND
+from pipelines.tensors.carry import is_tensor
 from pipelines.values import ValueType, list_to_array, type_of
 from pipelines.values.casting import cast, castable
 

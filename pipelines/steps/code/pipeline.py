@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from pipelines.late import late
 from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Form
+
+_is_pipeline: Final[Callable[[object], bool]] = late("pipelines.definitions.pipeline:is_pipeline")
 
 
 def _pipeline_or_path(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    from pipelines.definitions.pipeline import Pipeline
-
-    if isinstance(value, (str, Pipeline)):
+    if isinstance(value, str) or _is_pipeline(value):
         return value
     raise ValueError("a path, a definition or a pipeline is needed")
 

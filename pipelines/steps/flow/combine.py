@@ -16,8 +16,7 @@ from pipelines.steps.config import Int
 from pipelines.steps.flow.graph import GraphStep
 
 if TYPE_CHECKING:
-    from pipelines.executors.graph.combining import Combiner
-    from pipelines.executors.graph.junction import Junction
+    from pipelines.executors.graph.junction import Combiner, Junction
     from pipelines.runners.runner import OpenContext
 
 

@@ -15,7 +15,7 @@ from pipelines.steps.config import Int
 from pipelines.steps.flow.graph import GraphStep
 
 if TYPE_CHECKING:
-    from pipelines.executors.graph.switching import Router
+    from pipelines.executors.graph.junction import Router
     from pipelines.runners.runner import OpenContext
 
 

@@ -16,8 +16,7 @@ from pipelines.steps.base import Typed
 from pipelines.steps.config import EXTENSION, Form, Int
 
 if TYPE_CHECKING:
-    from pipelines.executors.clock import Clock
-    from pipelines.executors.trigger import OpenTrigger
+    from pipelines.executors.opentrigger import Clock, OpenTrigger
 
 
 class Trigger(Typed):

@@ -37,7 +37,7 @@ def check(
     from streamer.cli.reach import reached
     from streamer.cli.terminal import quiet, say_json
     from streamer.definition.loading import load_all
-    from streamer.definition.nocode import refused
+    from streamer.definition.refusals import refused
     from streamer.observe.logs import configure
 
     configure("error", as_json=False)

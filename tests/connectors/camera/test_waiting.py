@@ -13,7 +13,7 @@ from connectors.camera.clock import Stamps
 from connectors.camera.frame import Facts, Frame
 from connectors.camera.health import Health, State
 from connectors.camera.rate import Rate
-from connectors.camera.video import Picture
+from connectors.camera.upright import Picture
 from connectors.camera.waiting import Waiting
 from connectors.camera.watch import Watch
 from pipelines import Image

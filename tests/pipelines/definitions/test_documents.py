@@ -13,14 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipelines
-from pipelines.definitions.documents import (
-    Limits,
-    parse_document,
-    parse_documents,
-    path_text,
-    read_document,
-    read_documents,
-)
+from pipelines.definitions.document import Limits, path_text
+from pipelines.definitions.documents import parse_document, parse_documents, read_document, read_documents
 from pipelines.definitions.yamlwriter import write_yaml
 from pipelines.errors import DefinitionError
 

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from pipelines.definitions.documents import Document, parse_document
+from pipelines.definitions.document import Document
+from pipelines.definitions.documents import parse_document
 from pipelines.definitions.validation import UnknownKeyWarning, validated
 from pipelines.errors import DefinitionError
 from pipelines.steps import Onnx

@@ -1,7 +1,7 @@
 """The sequence executor, with runners of the tests' own."""
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +23,9 @@ from pipelines.runners.runner import ContractError, OpenContext, RowRunner, Runn
 
 class Given:
     """Hands out the runners that a test made; a step is the runner itself, or an exception to raise."""
+
+    def check_runners(self, runners: Mapping[str, str]) -> None:
+        pass
 
     def create(self, step: Any, context: OpenContext) -> Runner:
         if isinstance(step, BaseException):

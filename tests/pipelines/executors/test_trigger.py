@@ -16,8 +16,8 @@ from pipelines import (
     TimeLoopTrigger,
     Trigger,
 )
-from pipelines.executors.clock import Clock
-from pipelines.executors.trigger import OpenTrigger, TriggerError
+from pipelines.executors.opentrigger import Clock, OpenTrigger
+from pipelines.executors.trigger import TriggerError
 
 PATIENCE = 60.0
 """Seconds after which a test that waits for a thread gives up."""

@@ -12,7 +12,7 @@ from outcomes import result_of
 
 import pipelines
 from pipelines import Data, DrawBoundingBox, Image, StepError, Track, Zones
-from pipelines.executors.openpipeline import Outcome
+from pipelines.executors.executor import Outcome
 from pipelines.values import TypedList, ValueType
 
 Array = npt.NDArray[Any]

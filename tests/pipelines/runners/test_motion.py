@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 import pipelines
 from pipelines import Data, Image, Motion, StepError
-from pipelines.executors.openpipeline import Outcome
+from pipelines.executors.executor import Outcome
 
 Array = npt.NDArray[Any]
 BACKGROUND = np.random.default_rng(5).integers(60, 90, (90, 160), np.uint8)

@@ -18,7 +18,8 @@ from connectors.config import LocalPath, SourceConfig
 from connectors.source import Source
 from pipelines import Data
 from pipelines.errors import DefinitionError
-from streamer.definition.nocode import ENV_VARIABLE, FILES_VARIABLE, VARIABLE, NoCode, refused
+from streamer.definition.nocode import ENV_VARIABLE, FILES_VARIABLE, VARIABLE, NoCode
+from streamer.definition.refusals import refused
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 SECRET = "AKIAXXXXXXXXEXAMPLE0"

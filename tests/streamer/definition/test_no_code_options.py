@@ -27,7 +27,8 @@ from connectors.registry import SINKS, SOURCES
 from pipelines.errors import DefinitionError
 from pipelines.harmless import Harmless
 from pipelines.plugins.registry import TYPE_GROUPS, default_registry
-from streamer.definition.nocode import VARIABLE, NoCode, refused
+from streamer.definition.nocode import VARIABLE, NoCode
+from streamer.definition.refusals import refused
 from streamer.definition.service import Service
 
 SECRET = "hunter2-topsecret"

@@ -1,0 +1,153 @@
+"""The parts of a service that are refused where it may run no code (`streamer.definition.nocode`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from connectors.config import ConnectorConfig
+from pipelines.definitions.document import Document, KeyPath, Place
+from pipelines.definitions.walk import Part, walk
+from pipelines.errors import DefinitionError
+from pipelines.plugins.modelfiles import is_remote
+from pipelines.runners.runner import OpenContext
+from streamer.definition.nocode import CODEC, REFUSED, VARIABLE, NoCode
+from streamer.definition.service import Service
+
+_REMOVE: Final = (
+    f"--no-code ({VARIABLE}) therefore refuses it; remove it, or run without --no-code if you trust who wrote it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a part of a service is refused."""
+
+    part: str
+    """`step 0:PYTHON`, `sink kafka`, `profile`."""
+    why: str
+    """It begins with the key."""
+    where: str = ""
+    """File and line, `theirs.yaml:12: `, as far as known."""
+
+
+def refused(service: Service, *, connected: bool = True) -> list[Refusal]:
+    """Why parts of the service are refused; empty if none are, or the service may run code.
+
+    Files and options of sources and sinks do not count unless they are to be `connected`, but for those of codecs.
+    Raises `DefinitionError` for a pipeline in a file that is refused, or wrong.
+    """
+    no_code = service.no_code
+    if no_code is None:
+        return []
+    pipeline = service.sequence()
+    # Of a service that was read before, or made in Python, only the pipeline's folder is known.
+    no_code = no_code if no_code.folder else replace(no_code, folder=pipeline.base or Path.cwd())
+    written = service.written
+    found = []
+    if pipeline.base is not None and (why := no_code.refusal_outside(pipeline.base)):
+        found.append(Refusal("pipeline", why, _place(written, "pipeline")))
+    for part in walk(pipeline, refused=no_code.refusal_outside):
+        where = _place(written, "pipeline", part.name)
+        found += [Refusal(f"step {part.name}", why, where) for why in _of_step(part, no_code)]
+    for one in _connectors(service):
+        for key, why in _of_connector(one.config, no_code, connected=connected).items():
+            found.append(Refusal(one.part, f"{key}{why}", _place(written, *one.path, key)))
+    if service.profile is not None and (why := no_code.refusal(service.profile.file)):
+        found.append(Refusal("profile", f"file: {why}", _place(written, "profile", "file")))
+    return found
+
+
+def check_code(service: Service, *, connected: bool = True) -> None:
+    """Raise `DefinitionError`, naming part and key, if a part of the service is refused (`refused`)."""
+    found = [
+        f"{one.where}service {service.name}: {one.part}: {one.why}" for one in refused(service, connected=connected)
+    ]
+    if found:
+        raise DefinitionError(*found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Connector:
+    part: str
+    config: ConnectorConfig
+    path: KeyPath
+    """Its path in the service file."""
+
+
+def _connectors(service: Service) -> Iterator[_Connector]:
+    for kind, configs in (("source", service.sources), ("sink", service.sinks)):
+        for index, config in enumerate(configs):
+            yield _Connector(f"{kind} {config.label}", config, (kind, index))
+    if service.dead_letter is not None:
+        yield _Connector(f"sink {service.dead_letter.label}", service.dead_letter, ("dead_letter",))
+
+
+def _of_step(part: Part, no_code: NoCode) -> Iterator[str]:
+    """Its models and definitions may lie in the service's folder; files that it reads values from have to be listed."""
+    if part.what.code_keys:
+        yield f"{', '.join(part.what.code_keys)} runs code, and {REFUSED}; remove it or its step"
+    yield from (f"{key} {why}; {_REMOVE}" for key, why in part.what.option_keys.items())
+    context = OpenContext(base=part.base)
+    taken = part.what.data_files
+    inner = [getattr(part.what, name) for name, kind in part.what.parts.items() if kind == "pipeline"]
+    made_of = [*part.what.files, *(one for one in inner if isinstance(one, str))]
+    whys = [no_code.refusal_outside(context.path(one)) for one in made_of if one not in taken and not is_remote(one)]
+    whys += [no_code.refusal(context.path(one)) for one in taken]
+    yield from filter(None, whys)
+
+
+def _of_connector(config: ConnectorConfig, no_code: NoCode, *, connected: bool) -> dict[str, str]:
+    """Why its keys are refused, with what stands between key and reason; of several reasons for a key the first."""
+    found = dict.fromkeys(config.code_keys, f" runs code, and {REFUSED}; remove it")
+    if connected:
+        for key in config.identity_keys:
+            found.setdefault(key, f" logs in as this machine, and --no-code ({VARIABLE}) refuses that; remove it")
+    for key, file in config.file_keys.items():
+        if (connected or key.startswith(CODEC)) and (why := no_code.refusal(file)):
+            found.setdefault(key, f": {why}")
+    for key, why in config.option_keys.items():
+        if connected or key.startswith(CODEC):
+            found.setdefault(key, f" {why}; {_REMOVE}")
+    return found
+
+
+def _place(written: Document | None, *parts: str | int) -> str:
+    """File and line of a part of the service file.
+
+    A part may be a key, a position, several keys joined by dots, or the name of a step. Where it is not in the file,
+    the nearest part around it counts.
+    """
+    if written is None:
+        return ""
+    path: KeyPath = ()
+    place = written.place
+    for part in parts:
+        below, place = _found(place, part)
+        path = (*path, *below)
+    line = written.line(path)
+    return "" if written.file is None or line is None else f"{written.file}:{line}: "
+
+
+def _found(place: Place | None, part: str | int) -> tuple[KeyPath, Place | None]:
+    if place is None:
+        return (), None
+    if part in place.inside:
+        return (part,), place.inside[part]
+    if isinstance(part, str):
+        for key, inner in place.inside.items():
+            if part.startswith(f"{key}."):
+                below, last = _found(inner, part.removeprefix(f"{key}."))
+                return (key, *below), last
+        step = re.match(r"\d+", part)
+        steps = place.inside.get("steps")
+        inside, before = (place, ()) if steps is None else (steps, ("steps",))
+        if step is not None and int(step[0]) in inside.inside:
+            return (*before, int(step[0])), inside.inside[int(step[0])]
+        if steps is not None and part in steps.inside:
+            return ("steps", part), steps.inside[part]
+    # A single source stands there without a list around it.
+    return (), place
