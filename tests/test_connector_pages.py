@@ -33,10 +33,11 @@ def test_a_connector_or_codec_has_a_page_with_an_example_and_what_to_expect(page
     assert page.name in examples or page.name == "objects", "the page has no example of it"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.kind == "codec"], ids=lambda page: page.name)
-def test_the_example_of_a_codec_gives_what_its_page_says(page: Page) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_the_example_gives_what_its_page_says(page: Page, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     if page.name == "protobuf":
         pytest.skip("it needs a compiler: tests/test_docs.py runs it")
+    monkeypatch.chdir(tmp_path)
     for block in blocks_of(page.path):
         if block.language == "python":
             exec(compile(block.text, str(block), "exec"), {})

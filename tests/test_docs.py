@@ -55,9 +55,7 @@ PAGES = sorted(
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 
-IN_PROCESS = {page.path.relative_to(ROOT).as_posix() for page in our_pages() if page.kind == "codec"} - {
-    "docs/codecs/protobuf.md"
-}
+IN_PROCESS = {page.path.relative_to(ROOT).as_posix() for page in our_pages() if page.name != "protobuf"}
 """Pages whose Python `tests/test_connector_pages.py` runs, without a process for each."""
 
 FRAME = {"source": {"type": "memory", "topic": "in"}, "pipeline": [], "sink": {"type": "memory", "topic": "out"}}
