@@ -53,7 +53,7 @@ class _Naming:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PayloadBatch:
     """Some records, ready to be sent."""
 
     values: Sequence[bytes | None]
@@ -76,7 +76,7 @@ def parts(
     at_most: int,
     topic: str | None = None,
     made: Template | None = None,
-) -> Iterator[Part]:
+) -> Iterator[PayloadBatch]:
     """The records of all files in order, `repeat` times, at most `at_most` in one part.
 
     `form` is `auto` or one of the formats; `setting` is the codec of `topic`, `key` a text that may name values.
@@ -89,7 +89,7 @@ def parts(
     for _ in range(repeat):
         for file, kind in forms:
             if kind == "raw":
-                yield Part([_content(file)], naming.constant(file), size_of(file))
+                yield PayloadBatch([_content(file)], naming.constant(file), size_of(file))
             elif kind == "image":
                 yield _encoded(codec, _image(file), naming, [file.name.encode()], file, size_of(file))
             else:
@@ -122,7 +122,7 @@ def size_of(file: Path) -> int:
     return file.stat().st_size
 
 
-def _records(file: Path, kind: str, codec: Codec, naming: _Naming, at_most: int) -> Iterator[Part]:
+def _records(file: Path, kind: str, codec: Codec, naming: _Naming, at_most: int) -> Iterator[PayloadBatch]:
     reads = codec_of(CODECS_OF_FORMS[kind])
     source = FileSource(file, kind.removeprefix("konduit-"), unfinished="read", name=str(file))
     source.open()
@@ -151,7 +151,7 @@ def _encoded(
     file: Path,
     size: int,
     records: Records | None = None,
-) -> Part:
+) -> PayloadBatch:
     encoded = codec.encode(batch)
     for row, error in encoded.failed.items():
         raise _wrong(file, records, row, error)
@@ -160,7 +160,7 @@ def _encoded(
         keys = [text.encode() for text in _texts(naming.key, batch, file, records)]
     if naming.topic is not None:
         topics = _texts(naming.topic, batch, file, records)
-    return Part(encoded.values, keys, size, encoded.headers, topics)
+    return PayloadBatch(encoded.values, keys, size, encoded.headers, topics)
 
 
 def _texts(made: Template, batch: Batch, file: Path, records: Records | None) -> list[str]:

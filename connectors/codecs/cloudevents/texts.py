@@ -15,7 +15,7 @@ _PIECE: Final = re.compile(r"\{([^{}]*)\}|[{}]")
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class AttributeTemplate:
     """A text with `{KEY}` for a value and `{record.NAME}` for metadata of its record.
 
     `pieces` alternate: literal text, name, literal text, ..., literal text.
@@ -40,7 +40,7 @@ class Text:
         return self.pieces[0] + "".join(f"{_text(one)}{text}" for one, text in zip(found, literals, strict=True))
 
 
-def text_of(template: str) -> Text:
+def text_of(template: str) -> AttributeTemplate:
     """The template, compiled. Raises `ValueError` for a stray brace, an empty name, or an unknown `record.` name."""
     pieces: list[str] = []
     end = 0
@@ -55,7 +55,7 @@ def text_of(template: str) -> Text:
             )
         pieces += [template[end : found.start()], name]
         end = found.end()
-    return Text((*pieces, template[end:]))
+    return AttributeTemplate((*pieces, template[end:]))
 
 
 def _said(record: RecordContext | None, name: str) -> Any:

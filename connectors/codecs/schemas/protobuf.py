@@ -15,7 +15,7 @@ from connectors.codecs.rows import payload_bytes
 from connectors.codecs.schemas import protobufschema
 from connectors.codecs.schemas.config import REGISTRY_PACKAGES, RegistryConfig
 from connectors.codecs.schemas.framing import Frame, SchemaRef, framed, schema_headers, without_schemas
-from connectors.codecs.schemas.protobufschema import Messages
+from connectors.codecs.schemas.protobufschema import MessageTypes
 from connectors.codecs.schemas.protobufvalues import MessageForm
 from connectors.codecs.schemas.registry import Registered, SchemaRegistry
 from connectors.localpath import LocalPath
@@ -184,7 +184,7 @@ class Protobuf(Codec):
         except WireError as error:
             raise ConnectorError(f"results cannot be written: {error}") from None
 
-    def _registered(self, subject: str, name: str, messages: Messages) -> Registered:
+    def _registered(self, subject: str, name: str, messages: MessageTypes) -> Registered:
         """The schema of a file as the registry has it, after those that it imports."""
         assert self._registry is not None
         file = messages.files[name]
@@ -204,7 +204,7 @@ class Protobuf(Codec):
 class _Type:
     """One type of messages."""
 
-    def __init__(self, messages: Messages, descriptor: Any) -> None:
+    def __init__(self, messages: MessageTypes, descriptor: Any) -> None:
         self.descriptor = descriptor
         self._make = messages.class_of(descriptor)
         self.place = tuple(protobufschema.indexes_of(messages, descriptor))
@@ -233,7 +233,7 @@ class _Type:
 class _Types:
     """The types of messages of one schema of the registry."""
 
-    def __init__(self, messages: Messages) -> None:
+    def __init__(self, messages: MessageTypes) -> None:
         self._messages = messages
         self._at: dict[Sequence[int], _Type] = {}
 

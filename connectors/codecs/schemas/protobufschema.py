@@ -31,7 +31,7 @@ WELL_KNOWN: Final = (
 _HOW: Final = "protoc --include_imports --descriptor_set_out=FILE your.proto"
 
 
-class Messages:
+class MessageTypes:
     """The message types of one schema: `files` in any order, the last of which is the schema itself."""
 
     def __init__(self, files: Sequence[FileDescriptorProto]) -> None:
@@ -87,7 +87,7 @@ class Messages:
         added.add(file.name)
 
 
-def of_file(path: Path) -> Messages:
+def of_file(path: Path) -> MessageTypes:
     """The message types of a descriptor set. Raises `DefinitionError` for a file that is none, or lacks imports."""
     try:
         files = FileDescriptorSet.FromString(path.read_bytes()).file
@@ -98,14 +98,14 @@ def of_file(path: Path) -> Messages:
     if not files:
         raise DefinitionError(f"{path} holds no descriptors of protobuf; make them by {_HOW}")
     try:
-        return Messages(list(files))
+        return MessageTypes(list(files))
     except WireError as error:
         raise DefinitionError(f"{path}: {error}; make it by {_HOW}") from None
 
 
-def of_texts(text: str, references: Mapping[str, str]) -> Messages:
+def of_texts(text: str, references: Mapping[str, str]) -> MessageTypes:
     """The message types of a schema and of those that it imports, as a registry gives them. Raises `WireError`."""
-    return Messages([_proto(name, other) for name, other in references.items()] + [_proto("schema.proto", text)])
+    return MessageTypes([_proto(name, other) for name, other in references.items()] + [_proto("schema.proto", text)])
 
 
 def as_text(file: FileDescriptorProto) -> str:
@@ -113,8 +113,8 @@ def as_text(file: FileDescriptorProto) -> str:
     return base64.b64encode(file.SerializeToString()).decode()
 
 
-def indexes_of(messages: Messages, descriptor: Any) -> list[int]:
-    """The place of a message in its file: the opposite of `Messages.at`."""
+def indexes_of(messages: MessageTypes, descriptor: Any) -> list[int]:
+    """The place of a message in its file: the opposite of `MessageTypes.at`."""
     names: list[str] = []
     while descriptor is not None:
         names.insert(0, descriptor.name)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from connectors.codecs.sparkplug.topics import Address
-from connectors.codecs.sparkplug.values import Reading
+from connectors.codecs.sparkplug.topics import SparkplugTopic
+from connectors.codecs.sparkplug.values import MetricReader
 
 SEQUENCE: Final = 256
 """The number of sequence numbers: after 255 comes 0."""
@@ -24,7 +24,7 @@ class Known(NamedTuple):
     """The key of its value; `None` if it becomes no value, or cannot be read."""
     plain: Callable[[Any], Any] | None
     """Gets its value from the message, if it needs no conversion; `None` if it does."""
-    reading: Reading
+    reading: MetricReader
     """How its value is read."""
     name: str
 
@@ -62,14 +62,14 @@ class EdgeNodes:
     def __iter__(self) -> Iterator[tuple[tuple[str, str], EdgeNode]]:
         return iter(list(self._nodes.items()))
 
-    def seen(self, address: Address) -> EdgeNode | None:
+    def seen(self, address: SparkplugTopic) -> EdgeNode | None:
         """The edge node of a message that has come from it; `None` if it is not known."""
         node = self._nodes.get(address.node)
         if node is not None:
             self._nodes.move_to_end(address.node)
         return node
 
-    def born(self, address: Address, table: Table, bd_seq: int | None) -> EdgeNode:
+    def born(self, address: SparkplugTopic, table: Table, bd_seq: int | None) -> EdgeNode:
         """The edge node after a birth. That of a node ends the aliases of its devices, too."""
         node = self._nodes.setdefault(address.node, EdgeNode())
         self._nodes.move_to_end(address.node)
@@ -85,7 +85,7 @@ class EdgeNodes:
             self._drop(node, next(iter(node.tables)))
         return node
 
-    def died(self, address: Address, bd_seq: int | None) -> None:
+    def died(self, address: SparkplugTopic, bd_seq: int | None) -> None:
         """The edge node has died. A death of an earlier session than the present one is ignored."""
         node = self._nodes.get(address.node)
         if node is not None and (bd_seq is None or node.bd_seq in (None, bd_seq)):

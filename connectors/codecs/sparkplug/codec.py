@@ -14,8 +14,8 @@ from connectors.codecs.described import topics_of
 from connectors.codecs.rows import decode_mappings, encode_rows, payload_bytes
 from connectors.codecs.sparkplug.births import SEQUENCE, EdgeNode, EdgeNodes, Known, Table
 from connectors.codecs.sparkplug.rebirths import Rebirths
-from connectors.codecs.sparkplug.topics import Address, address
-from connectors.codecs.sparkplug.values import Order, Reading, reading_of, readings, write
+from connectors.codecs.sparkplug.topics import SparkplugTopic, address
+from connectors.codecs.sparkplug.values import MetricReader, Order, reading_of, readings, write
 from connectors.measures import Measure
 from connectors.records import Records
 from connectors.units import Duration, Size
@@ -159,7 +159,7 @@ class Sparkplug(Codec):
             self._add_attributes(found, message, place, missing, historical)
         return found
 
-    def _node(self, place: Address, message: Any) -> EdgeNode | None:
+    def _node(self, place: SparkplugTopic, message: Any) -> EdgeNode | None:
         """The edge node of a message, updated by this message; `None` if its birth was not seen."""
         if place.message in ("NBIRTH", "DBIRTH"):
             bd_seq = _bd_seq(message.metrics) if place.message == "NBIRTH" else None
@@ -194,7 +194,7 @@ class Sparkplug(Codec):
         check_key(key)
         return Known(key, None if reading.convert else reading.get, reading, name)
 
-    def _values(self, metrics: Any, table: Table, place: Address | None) -> tuple[dict[str, Any], bool]:
+    def _values(self, metrics: Any, table: Table, place: SparkplugTopic | None) -> tuple[dict[str, Any], bool]:
         """The values by their keys, and whether some are historical."""
         if self._usual:
             usual = _usual_values(metrics, table)
@@ -221,7 +221,7 @@ class Sparkplug(Codec):
             found = {**stored, **found}
         return found, historical
 
-    def _unusual(self, metric: Any, table: Table, place: Address | None) -> Known:
+    def _unusual(self, metric: Any, table: Table, place: SparkplugTopic | None) -> Known:
         """A metric that has its own name, the alias 0, or an alias that no birth has given."""
         name = metric.name
         if name:
@@ -247,7 +247,7 @@ class Sparkplug(Codec):
         )
 
     def _add_attributes(
-        self, found: dict[str, Any], message: Any, place: Address | None, missing: int, historical: bool
+        self, found: dict[str, Any], message: Any, place: SparkplugTopic | None, missing: int, historical: bool
     ) -> None:
         said: dict[str, Any] = {"gap": missing, "historical": historical}
         if message.HasField("timestamp"):
@@ -309,7 +309,7 @@ def _no_value(metric: object) -> None:
     return None
 
 
-_UNREAD: Final = Reading("", frozenset(), _no_value)
+_UNREAD: Final = MetricReader("", frozenset(), _no_value)
 
 
 def _bd_seq(metrics: Any) -> int | None:

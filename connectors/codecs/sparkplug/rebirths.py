@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from connectors.codec import Request
-from connectors.codecs.sparkplug.topics import Address, command_topic
+from connectors.codecs.sparkplug.topics import SparkplugTopic, command_topic
 from protos import sparkplug_pb2 as pb
 
 _BOOLEAN: Final = 11
@@ -30,7 +30,7 @@ class Rebirths:
         self._asked_at: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._waiting: list[Request] = []
 
-    def ask(self, place: Address) -> None:
+    def ask(self, place: SparkplugTopic) -> None:
         """The births of this edge node are missing, or one of its messages is."""
         now = time.monotonic()
         asked = self._asked_at.get(place.node)

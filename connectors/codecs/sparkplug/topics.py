@@ -16,7 +16,7 @@ _NODE_TYPES: Final = frozenset({"NBIRTH", "NDATA", "NDEATH", "NCMD"})
 _DEVICE_TYPES: Final = frozenset({"DBIRTH", "DDATA", "DDEATH", "DCMD"})
 
 
-class Address(NamedTuple):
+class SparkplugTopic(NamedTuple):
     """The parts of a message's topic."""
 
     group: str
@@ -44,7 +44,7 @@ class Address(NamedTuple):
         return "/".join(filter(None, (self.group, self.edge, self.device)))
 
 
-def address(topic: str) -> Address | None:
+def address(topic: str) -> SparkplugTopic | None:
     """The parts of a topic; `None` for one that is not Sparkplug's.
 
     Raises `WireError` for one that is, and names no message of an edge node or device, or is too long.
@@ -55,7 +55,7 @@ def address(topic: str) -> Address | None:
 
 
 @lru_cache(maxsize=1 << 14)
-def _address(topic: str) -> Address | None:
+def _address(topic: str) -> SparkplugTopic | None:
     kept = topic.startswith(_CERTIFICATES)
     space, *parts = (topic.removeprefix("$sparkplug/certificates/") if kept else topic).split("/")
     if space != _SPACE:
@@ -69,9 +69,9 @@ def _address(topic: str) -> Address | None:
     known = (message in _NODE_TYPES and len(parts) == 3) or (message in _DEVICE_TYPES and len(parts) == 4)
     if not known or not all(parts):
         raise WireError(f"{topic[:200]!r} is no topic of Sparkplug: {_SPACE}/GROUP/TYPE/EDGE_NODE[/DEVICE]")
-    return Address(group, message, edge, device, kept)
+    return SparkplugTopic(group, message, edge, device, kept)
 
 
-def command_topic(place: Address) -> str:
+def command_topic(place: SparkplugTopic) -> str:
     """Where commands to the edge node of this message are published."""
     return f"{_SPACE}/{place.group}/NCMD/{place.edge}"

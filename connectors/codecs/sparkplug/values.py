@@ -24,7 +24,7 @@ _LARGEST: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MetricReader:
     """How the value of a metric of one datatype is read."""
 
     field: str
@@ -55,7 +55,7 @@ class Reading:
             raise WireError(f'"{name}": {error}') from None
 
 
-def readings(byte_order: Order, bit_order: Order) -> Mapping[int, Reading]:
+def readings(byte_order: Order, bit_order: Order) -> Mapping[int, MetricReader]:
     """How metrics are read, by the number of their datatype; there is nothing for templates and property sets.
 
     Array elements are in `byte_order`, booleans of arrays in `bit_order` (`little`: the first is the lowest bit).
@@ -69,7 +69,7 @@ def readings(byte_order: Order, bit_order: Order) -> Mapping[int, Reading]:
     return found
 
 
-def reading_of(field: str | None) -> Reading | None:
+def reading_of(field: str | None) -> MetricReader | None:
     """How a metric without a datatype is read; integers are then not negative."""
     return None if field is None else _OF_FIELD.get(field)
 
@@ -125,11 +125,11 @@ def _cells(name: str, kind: int, cells: list[Any]) -> Any:
     return found if _CELLS[kind] is None else np.array(found, _CELLS[kind])
 
 
-def _reading(field: str, fields: frozenset[str], convert: Callable[[Any], Any] | None) -> Reading:
-    return Reading(field, fields, attrgetter(field), convert)
+def _reading(field: str, fields: frozenset[str], convert: Callable[[Any], Any] | None) -> MetricReader:
+    return MetricReader(field, fields, attrgetter(field), convert)
 
 
-def _bytes(convert: Callable[[bytes], Any]) -> Reading:
+def _bytes(convert: Callable[[bytes], Any]) -> MetricReader:
     return _reading("bytes_value", frozenset({"bytes_value"}), convert)
 
 
@@ -190,7 +190,7 @@ _SCALARS: Final[Mapping[int, tuple[str, frozenset[str], Callable[[Any], Any] | N
     pb.BYTES: ("bytes_value", frozenset({"bytes_value"}), None),
     pb.FILE: ("bytes_value", frozenset({"bytes_value"}), None),
 }
-_OF_FIELD: Final[Mapping[str, Reading]] = {
+_OF_FIELD: Final[Mapping[str, MetricReader]] = {
     field: _reading(field, frozenset({field}), convert)
     for field, convert in (
         (_INT, partial(_unsigned, 32)),

@@ -155,7 +155,7 @@ def _cameras(
         page = address
         console.print(f"[bold]watch {address}[/] in a browser, for {seconds:.0f} s")
 
-    def tell(cameras: dict[str, films.Seen]) -> None:
+    def tell(cameras: dict[str, films.CameraTally]) -> None:
         if console.is_terminal:
             now = "   ".join(f"{name} {seen.faces}" for name, seen in cameras.items())
             update(f"{page}   faces in view: {now}")

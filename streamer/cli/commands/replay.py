@@ -149,7 +149,7 @@ class Back:
 
 
 @dataclass(slots=True)
-class Report:
+class ReplayReport:
     """The outcomes of the dead letters that were read."""
 
     sent: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -177,7 +177,7 @@ def replayed(
     again: bool = False,
     count: int | None = None,
     stopped: Callable[[], bool] = lambda: False,
-) -> Report:
+) -> ReplayReport:
     """Send the dead letters of `reader`'s topic back where the route allows it; without `back` only count those that
     would be sent.
 
@@ -185,7 +185,7 @@ def replayed(
     """
     from streamer.cli.replayed import Replayed
 
-    report = Report()
+    report = ReplayReport()
     marks = {number: Replayed(*mark) for number, mark in reader.committed().items()}
     lows, ends = reader.range()
     ends = {number: end for number, end in ends.items() if end > lows[number]}
@@ -212,7 +212,7 @@ def _replay_block(
     back: Back | None,
     choice: Choice,
     route: Route,
-    report: Report,
+    report: ReplayReport,
     *,
     again: bool,
     room: int | None,
@@ -291,7 +291,7 @@ def _send(records: Records, chosen: list[tuple[int, Original]], back: Back | Non
     return failed | {at: str(error) for at, error in back.sink.barrier(deadline).items()}
 
 
-def _commit(reader: TopicReader, marks: dict[int, Replayed], done: set[int], report: Report) -> None:
+def _commit(reader: TopicReader, marks: dict[int, Replayed], done: set[int], report: ReplayReport) -> None:
     from connectors.browser import Mark
 
     found = {}
@@ -302,7 +302,7 @@ def _commit(reader: TopicReader, marks: dict[int, Replayed], done: set[int], rep
     reader.commit(found)
 
 
-def _say(report: Report, topic: str, *, as_json: bool, dry_run: bool) -> None:
+def _say(report: ReplayReport, topic: str, *, as_json: bool, dry_run: bool) -> None:
     from streamer.cli.terminal import complain, say, say_json, warn
 
     rows = [

@@ -15,7 +15,7 @@ from streamer.cli.options import AsJson, Bootstrap, Client, CodecName, TopicName
 if TYPE_CHECKING:
     from connectors.records import Header
     from connectors.sink import Sink
-    from streamer.cli.payloads import Part
+    from streamer.cli.payloads import PayloadBatch
 
 Format = Literal["auto", "jsonl", "konduit-jsonl", "protodata", "lines", "image", "raw"]
 
@@ -136,7 +136,7 @@ class Rate:
             stop.wait(max(0.0, self._began + sent / self._rate - time.monotonic()))
 
 
-def _send(sink: Sink, part: Part, headers: list[Header]) -> None:
+def _send(sink: Sink, part: PayloadBatch, headers: list[Header]) -> None:
     import numpy as np
 
     from connectors.records import Messages

@@ -105,7 +105,7 @@ class Hint:
         self._own = own
         self._in_file = in_file
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: TappedRecord) -> None:
         """Look at a record; the first that was not decoded is tried with other codecs."""
         if self._told or seen.error is None or not seen.payload:
             return
@@ -124,7 +124,7 @@ class Hint:
         remark(f"such payloads are read with --codec {found.as_option}{said}{looks}")
 
 
-class Seen(NamedTuple):
+class TappedRecord(NamedTuple):
     """One record as far as it could be read."""
 
     record: RecordContext
@@ -134,7 +134,7 @@ class Seen(NamedTuple):
     origin: Original | None
 
 
-def _seen(records: Records, codec: Codec) -> Iterator[Seen]:
+def _seen(records: Records, codec: Codec) -> Iterator[TappedRecord]:
     from streamer.delivery.deadletter import original
 
     if not len(records):
@@ -143,10 +143,12 @@ def _seen(records: Records, codec: Codec) -> Iterator[Seen]:
     rows = dict(zip(decoded.batch.rows.tolist(), decoded.batch.to_list(), strict=True))
     for row in range(len(records)):
         record = records.context(row)
-        yield Seen(record, rows.get(row), records.values[row], decoded.failed.get(row), original(list(record.headers)))
+        yield TappedRecord(
+            record, rows.get(row), records.values[row], decoded.failed.get(row), original(list(record.headers))
+        )
 
 
-def _show(seen: Seen, as_json: bool, full: bool) -> None:
+def _show(seen: TappedRecord, as_json: bool, full: bool) -> None:
     from streamer.cli.terminal import plain, say_json
 
     if as_json:
@@ -156,7 +158,7 @@ def _show(seen: Seen, as_json: bool, full: bool) -> None:
         plain(text, style)
 
 
-def _for_people(seen: Seen) -> Iterator[tuple[str, str]]:
+def _for_people(seen: TappedRecord) -> Iterator[tuple[str, str]]:
     from streamer.cli.values import line, values_of
 
     record = seen.record
@@ -205,7 +207,7 @@ def _metadata(data: Data) -> Iterator[tuple[str, str]]:
             yield f"    {part}", "dim"
 
 
-def _for_machines(seen: Seen, full: bool) -> dict[str, Any]:
+def _for_machines(seen: TappedRecord, full: bool) -> dict[str, Any]:
     import json
 
     from streamer.cli.values import summary, values_of

@@ -21,7 +21,7 @@ PATIENCE = 60.0
 
 
 @dataclass
-class Seen:
+class CameraTally:
     """The pictures and faces of one camera that the service has seen so far."""
 
     pictures: int = 0
@@ -36,7 +36,7 @@ class Outcome:
     """The result of a demo, as its summary shows it."""
 
     seconds: float
-    cameras: dict[str, Seen]
+    cameras: dict[str, CameraTally]
     videos: list[Path]
     """The videos with boxes, blurred."""
 
@@ -57,7 +57,7 @@ def play(
     video: Path | None,
     progress: Callable[[str], None],
     begun: Callable[[str], None],
-    tell: Callable[[dict[str, Seen]], None],
+    tell: Callable[[dict[str, CameraTally]], None],
     stop: threading.Event,
 ) -> Outcome | None:
     """Run the service on films for so many seconds, or until `stop` is set; `None` if that came before it began.
@@ -99,7 +99,7 @@ class _Tail:
     """Reads the lines that the service appends to its file of faces."""
 
     def __init__(self, file: Path, cameras: dict[str, str]) -> None:
-        self.cameras = {name: Seen() for name in cameras}
+        self.cameras = {name: CameraTally() for name in cameras}
         self._file = file
         self._at = 0
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from connectors.codec import Codec
 from connectors.codecs.registry import codec_of
 from connectors.codecs.schemas.protobuf import ProtobufConfig
-from connectors.codecs.schemas.protobufschema import Messages, as_text, indexes_of, of_file
+from connectors.codecs.schemas.protobufschema import MessageTypes, as_text, indexes_of, of_file
 from connectors.codecs.schemas.registry import mock_registry
 from connectors.contract import CodecContract
 from examples import examples
@@ -122,12 +122,12 @@ def own(descriptors: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def messages(descriptors: Path) -> Messages:
+def messages(descriptors: Path) -> MessageTypes:
     return of_file(descriptors)
 
 
 @pytest.fixture
-def payload(messages: Messages) -> bytes:
+def payload(messages: MessageTypes) -> bytes:
     made = messages.class_of(messages.of("plant.Reading"))(machine="é", temp=30.5)
     written: bytes = made.SerializeToString()
     return written
@@ -169,7 +169,7 @@ class TestRegistry(CodecContract):
         return record({**PLAIN, "code": 7})
 
 
-def test_every_kind_of_field_goes_both_ways(own: dict[str, Any], messages: Messages) -> None:
+def test_every_kind_of_field_goes_both_ways(own: dict[str, Any], messages: MessageTypes) -> None:
     codec = codec_of(own)
     (value,) = codec.encode(Batch.of([record(WHOLE)])).values
     message = messages.class_of(messages.of("plant.Reading")).FromString(value)
@@ -233,7 +233,7 @@ def test_a_number_without_a_fraction_is_written_as_an_integer_as_in_avro(own: di
 
 
 def test_a_map_may_have_keys_that_no_record_can_have_if_no_step_reads_it(
-    own: dict[str, Any], messages: Messages
+    own: dict[str, Any], messages: MessageTypes
 ) -> None:
     payload = messages.class_of(messages.of("plant.Reading"))(machine="m", limits={"@type": 1.5}).SerializeToString()
     codec = codec_of(own)
@@ -244,7 +244,7 @@ def test_a_map_may_have_keys_that_no_record_can_have_if_no_step_reads_it(
     assert [one["machine"] for one in unread.results if one is not None] == ["m"]
 
 
-def test_a_message_is_named_by_its_place_in_the_schema(messages: Messages) -> None:
+def test_a_message_is_named_by_its_place_in_the_schema(messages: MessageTypes) -> None:
     for name, place in (("plant.First", [0]), ("plant.Reading", [1]), ("plant.Reading.Part", [1, 0])):
         assert indexes_of(messages, messages.of(name)) == place
         assert messages.at(place).full_name == name
@@ -253,7 +253,7 @@ def test_a_message_is_named_by_its_place_in_the_schema(messages: Messages) -> No
             messages.at(wrong)
 
 
-def registered(client: Any, messages: Messages) -> int:
+def registered(client: Any, messages: MessageTypes) -> int:
     """The schemas as Confluent's serializer registers them: descriptors in base64, with references."""
     client.register_schema("place.proto", Schema(as_text(messages.files["place.proto"]), "PROTOBUF"))
     references = [SchemaReference("place.proto", "place.proto", 1)]
@@ -262,7 +262,7 @@ def registered(client: Any, messages: Messages) -> int:
     return schema_id
 
 
-def test_messages_of_a_registry_are_read_by_their_places(messages: Messages, payload: bytes) -> None:
+def test_messages_of_a_registry_are_read_by_their_places(messages: MessageTypes, payload: bytes) -> None:
     url = f"mock://{uuid.uuid4()}"
     frame = b"\0" + registered(mock_registry(url), messages).to_bytes(4, "big")
     setting = {"type": "protobuf", "registry": {"url": url}}
@@ -281,7 +281,7 @@ def test_messages_of_a_registry_are_read_by_their_places(messages: Messages, pay
     assert "was not written through a registry" in str(neither)
 
 
-def test_results_are_written_by_the_latest_schema_of_the_subject(messages: Messages) -> None:
+def test_results_are_written_by_the_latest_schema_of_the_subject(messages: MessageTypes) -> None:
     url = f"mock://{uuid.uuid4()}"
     schema_id = registered(mock_registry(url), messages)
     setting = {"type": "protobuf", "registry": {"url": url, "subject": "readings-value"}}
@@ -428,7 +428,7 @@ def _own() -> dict[str, Any]:
     return _made[0]
 
 
-def test_confluents_serializer_and_ours_read_each_other(messages: Messages) -> None:
+def test_confluents_serializer_and_ours_read_each_other(messages: MessageTypes) -> None:
     pytest.importorskip("google.type", reason="confluent-kafka's serializer of protobuf needs googleapis-common-protos")
     from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
     from confluent_kafka.serialization import MessageField, SerializationContext
