@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from pipelines.errors import DefinitionError
+from pipelines.observe.meters import Reading
 
+_OTHERS: Final = re.compile(r"[^a-z0-9_]")
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 
 
@@ -44,3 +46,14 @@ class Measure:
                     f'"{label}" is no name of a label of "{self.name}": small letters, digits and _, and neither '
                     "service nor part"
                 )
+
+    def reading(self, type_name: str, part: str) -> Reading:
+        """The metric that a service exports.
+
+        Args:
+            type_name: The connector's type in the service file.
+            part: The value of the label `part`: `source NAME` or `sink NAME`.
+        """
+        name = f"streamer_{_OTHERS.sub('_', type_name.lower())}_{self.name}"
+        values = (part, *self.labels.values())
+        return Reading(name, self.text, self.kind, ("part", *self.labels), [(values, float(self.value))])

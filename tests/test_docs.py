@@ -46,8 +46,7 @@ from streamer.build.uses import used_by
 from streamer.cli.app import app
 from streamer.definition.scaffold import Kind, SourceKind, files_of
 from streamer.definition.schema import service_schema
-from streamer.observe.connectormetrics import Measured
-from streamer.observe.metrics import ServiceMeters
+from streamer.observe.metrics import Measured, ServiceMeters
 
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/README.md"), *ROOT.glob("benchmarks/*.md")]

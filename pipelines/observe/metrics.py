@@ -1,4 +1,4 @@
-"""Counters, gauges, timers and label counts that steps keep themselves: plain numbers, which a service exports.
+"""Metrics of steps: counters, gauges, timers and label counts that their own code keeps.
 
 A runner takes them from `OpenContext.metrics` when it opens; a function that is a step calls `counter`, `gauge`,
 `timer` and `labels` of this module while it runs. The numbers are those of one open pipeline: `executor.metrics`.
@@ -8,147 +8,18 @@ from __future__ import annotations
 
 import html
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from pipelines.errors import DataError, DefinitionError
-from pipelines.observe.histogram import Histogram
-
-BOUNDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper bounds of a timer's buckets, in seconds; one more bucket counts longer ones."""
-
-MAX_LABELS: Final = 100
-"""Default limit of the different labels of one metric."""
-
-OTHER: Final = "other"
-"""The label under which all labels beyond the limit are counted."""
+from pipelines.errors import DefinitionError
+from pipelines.observe.meters import MAX_LABELS, Counter, Gauge, Labels, Meter, Reading, Timer
 
 OWN: Final = "streamer_"
 """How the names of a service's own metrics begin; steps of others must not use it."""
 
 LABELS: Final = "streamer_labels"
 """Name of the metric in which classifying steps count their labels."""
-
-
-class Meter:
-    """One named quantity of a step. Written by the step's thread only; read by any."""
-
-    kind: ClassVar[str]
-
-    def __init__(self, name: str, text: str) -> None:
-        self.name = name
-        self.text = text
-        """The metric's help text: one sentence."""
-
-
-class Counter(Meter):
-    """A number that only grows."""
-
-    kind = "counter"
-
-    def __init__(self, name: str, text: str) -> None:
-        super().__init__(name, text)
-        self.value = 0.0
-
-    def add(self, amount: float = 1) -> None:
-        """Count. Raises `DataError` for a negative amount."""
-        if amount < 0:
-            raise DataError(f'the counter "{self.name}" cannot go down by {-amount}; use a gauge')
-        self.value += amount
-
-    def __repr__(self) -> str:
-        return f"{self.value:g}"
-
-
-class Gauge(Meter):
-    """A number that goes up and down."""
-
-    kind = "gauge"
-
-    def __init__(self, name: str, text: str) -> None:
-        super().__init__(name, text)
-        self.value = 0.0
-
-    def set(self, value: float) -> None:
-        """It is this now."""
-        self.value = float(value)
-
-    def add(self, amount: float) -> None:
-        """It is so much more, or less, than before."""
-        self.value += amount
-
-    def __repr__(self) -> str:
-        return f"{self.value:g}"
-
-
-class Timer(Meter):
-    """Durations: how many, how long in all, and how many up to each of `BOUNDS`."""
-
-    kind = "timer"
-
-    def __init__(self, name: str, text: str) -> None:
-        super().__init__(name, text)
-        self.histogram = Histogram(BOUNDS)
-
-    @property
-    def count(self) -> int:
-        """How many durations were recorded."""
-        return self.histogram.count
-
-    @property
-    def seconds(self) -> float:
-        """Their sum."""
-        return self.histogram.total
-
-    @property
-    def buckets(self) -> list[int]:
-        """How many durations fell between each two bounds, and above the last."""
-        found: list[int] = self.histogram.counts.tolist()
-        return found
-
-    def record(self, seconds: float) -> None:
-        """One duration."""
-        self.histogram.add_one(seconds)
-
-    def time(self) -> AbstractContextManager[None]:
-        """`with timer.time():` records how long the block takes, also if it raises."""
-        return self._timed()
-
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.record(time.perf_counter() - began)
-
-    def __repr__(self) -> str:
-        return f"{self.count} in {self.seconds:g} s"
-
-
-class Labels(Meter):
-    """One count for each of the first `limit` labels; later labels are counted together, as `other`."""
-
-    kind = "labels"
-
-    def __init__(self, name: str, text: str, limit: int = MAX_LABELS) -> None:
-        super().__init__(name, text)
-        self.limit = limit
-        self.counts: dict[str, int] = {}
-
-    def add(self, label: object, count: int = 1) -> None:
-        """Count a label. One that is no text counts as its text: 3 as "3"; what UTF-8 cannot write becomes "?"."""
-        label = str(label).encode(errors="replace").decode()
-        if label not in self.counts and len(self.counts) >= self.limit:
-            label = OTHER
-        self.counts[label] = self.counts.get(label, 0) + count
-
-    def __repr__(self) -> str:
-        return ", ".join(f"{label}: {count}" for label, count in list(self.counts.items()))
-
 
 Kind = TypeVar("Kind", bound=Meter)
 
@@ -221,6 +92,22 @@ class Metrics(Mapping[str, StepMetrics]):
     def all(self) -> list[tuple[str, Meter]]:
         """Every metric with the name of its step."""
         return [(step, meter) for step, metrics in list(self._steps.items()) for meter in list(metrics.values())]
+
+    def readings(self) -> Iterator[Reading]:
+        """Every metric for the exporter, with the label `step`. The names of timers get `_seconds` at their end.
+
+        Of one that several steps have the first help text counts.
+        """
+        # The service's own is there from the start.
+        yield Reading(LABELS, "Samples that a step gave this label.", "counter", ("step", "label"), ())
+        meters = self.all()
+        texts = {meter.name: meter.text for _, meter in reversed(meters) if meter.text}
+        for step, meter in meters:
+            name, _, kind, labels, samples = meter.reading()
+            text = texts.get(name, f"A {meter.kind} of a step.")
+            if isinstance(meter, Timer) and not name.endswith("_seconds"):
+                name += "_seconds"
+            yield Reading(name, text, kind, ("step", *labels), [((step, *values), value) for values, value in samples])
 
     def __getitem__(self, step: str) -> StepMetrics:
         return self._steps[step]

@@ -22,7 +22,7 @@ from streamer.definition.hotpaths import PartHotPath
 from streamer.definition.refusals import check_code
 from streamer.definition.service import Service
 from streamer.delivery.guarantee import guarantee
-from streamer.observe.connectormetrics import Measured
+from streamer.observe.metrics import Measured
 from streamer.routing.sinkroute import SinkRoute
 
 

@@ -6,21 +6,21 @@ is written by one thread only; reading while it is written may be a batch behind
 
 from __future__ import annotations
 
+import logging
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from connectors.measures import Measure
 from pipelines.observe.histogram import Histogram
-from pipelines.observe.metrics import BOUNDS, Metrics
+from pipelines.observe.meters import BOUNDS, Counts, Distribution, Distributions, Meter, Reading
+from pipelines.observe.metrics import Metrics
 from pipelines.observe.observing import StepRun
 from pipelines.observe.profiler import Profiler
 from streamer.definition.hotpaths import PartHotPath
-from streamer.observe.connectormetrics import Measured, connector_families
-from streamer.observe.stepmetrics import families
 
 SECONDS = (*BOUNDS, 30.0)
 """Upper bounds of the buckets of durations, in seconds."""
@@ -30,14 +30,25 @@ SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048
 """Upper bounds of the buckets of batch sizes, in records."""
 
 
+_FAMILIES: Final[Mapping[str, Any]] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
+_log = logging.getLogger(__name__)
+
+
+def _stages(*stages: str) -> Distributions:
+    return Distributions("streamer_stage_seconds", "Seconds a batch spent in a stage.", "stage", SECONDS, stages)
+
+
 class SourceMeters:
     """The metrics that one intake thread writes."""
 
     def __init__(self) -> None:
-        self.batch_records = Histogram(SIZES)
-        self.closed: Counter[str] = Counter()
-        self.poll = Histogram(SECONDS)
-        self.decode = Histogram(SECONDS)
+        self.batch_records = Distribution("streamer_batch_records", "Records in a batch.", SIZES)
+        self.closed = Counts("streamer_batch_closed", "Why batches were closed.", ("reason",))
+        self.stages = _stages("poll", "decode")
         self.polled_rows = 0
         self.profiler: Profiler | None = None
 
@@ -53,7 +64,7 @@ class SourceMeters:
 
     def stage(self, stage: Literal["poll", "decode"], began: float, seconds: float, rows: int) -> None:
         """A batch was in this stage for so long, from `began` (`time.perf_counter`)."""
-        (self.poll if stage == "poll" else self.decode).add_one(seconds)
+        self.stages[stage].add_one(seconds)
         if self.profiler is not None:
             self.profiler.event(stage, "stage", began, seconds, rows=rows)
 
@@ -62,16 +73,16 @@ class RunMeters:
     """The metrics that the run thread writes. Also the executor's observer, which gets every step and batch."""
 
     def __init__(self) -> None:
-        self.outcomes: Counter[tuple[str, str]] = Counter()
-        self.stages = {stage: Histogram(SECONDS) for stage in ("run", "encode", "send")}
-        self.latency = Histogram(SECONDS)
-        self.steps: dict[str, Histogram] = {}
-        self.errors: Counter[tuple[str, str]] = Counter()
-        self.dropped: Counter[str] = Counter()
-        """Messages that sinks had no room for, by sink."""
-        self.transactions: Counter[str] = Counter()
-        """Transactions by outcome: committed or aborted."""
-        self.transaction_seconds = Histogram(SECONDS)
+        self.outcomes = Counts("streamer_records", "Records finished, by outcome.", ("source", "outcome"))
+        self.dropped = Counts("streamer_messages_dropped", "Messages that a sink had no room for.", ("sink",))
+        self.stages = _stages("run", "encode", "send")
+        self.latency = Distribution("streamer_latency_seconds", "Record timestamp to confirmed result.", SECONDS)
+        self.transactions = Counts("streamer_transactions", "Transactions, by outcome.", ("outcome",))
+        self.transaction_seconds = Distribution(
+            "streamer_transaction_seconds", "From the beginning of a transaction to its outcome.", SECONDS
+        )
+        self.steps = Distributions("streamer_step_seconds", "Seconds a batch spent in a step.", "step", SECONDS)
+        self.errors = Counts("streamer_step_errors", "Records that failed in a step.", ("step", "error"))
         self.profiler: Profiler | None = None
 
     def transaction(self, outcome: Literal["committed", "aborted"], seconds: float) -> None:
@@ -87,14 +98,29 @@ class RunMeters:
 
     def step(self, run: StepRun) -> None:
         """A step has run one batch."""
-        histogram = self.steps.get(run.step)
-        if histogram is None:
-            histogram = self.steps[run.step] = Histogram(SECONDS)
-        histogram.add_one(run.seconds)
+        self.steps[run.step].add_one(run.seconds)
         for error, count in run.errors.items():
             self.errors[run.step, error] += count
         if self.profiler is not None:
             self.profiler.step(run)
+
+
+class Measured(NamedTuple):
+    """A connector of a service that may have measures."""
+
+    part: str
+    """`source NAME` or `sink NAME`."""
+    type: str
+    """As in the service file."""
+    measures: Callable[[], Sequence[Measure]]
+
+    def readings(self) -> list[Reading]:
+        """Its metrics. If it raises, the error is logged and there are none: others must not be lost with them."""
+        try:
+            return [measure.reading(self.type, self.part) for measure in self.measures()]
+        except Exception as error:  # noqa: BLE001 - a plug-in may fail in any way
+            _log.warning("the measures of %s cannot be read: %s", self.part, error)
+            return []
 
 
 class ServiceMeters(Collector):
@@ -131,72 +157,55 @@ class ServiceMeters(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All metrics, for Prometheus."""
-        yield self._counter(
-            "streamer_records", "Records finished, by outcome.", ("source", "outcome"), self.run.outcomes
-        )
-        yield self._counter(
-            "streamer_messages_dropped", "Messages that a sink had no room for.", ("sink",), self.run.dropped
-        )
-        sizes, closed = Histogram(SIZES), Counter[str]()
-        poll, decode = Histogram(SECONDS), Histogram(SECONDS)
-        for meters in self.sources.values():
-            sizes, poll, decode = (
-                sizes.merge(meters.batch_records), poll.merge(meters.poll), decode.merge(meters.decode),
-            )  # fmt: skip
-            # A copy: its thread may be adding to it.
-            closed.update(dict(meters.closed))
-        yield self._histogram("streamer_batch_records", "Records in a batch.", (), {(): sizes})
-        yield self._counter("streamer_batch_closed", "Why batches were closed.", ("reason",), closed)
-        stages = {("poll",): poll, ("decode",): decode}
-        stages.update({(name,): histogram for name, histogram in self.run.stages.items()})
-        yield self._histogram("streamer_stage_seconds", "Seconds a batch spent in a stage.", ("stage",), stages)
-        yield self._histogram(
-            "streamer_latency_seconds", "Record timestamp to confirmed result.", (), {(): self.run.latency}
-        )
-        yield self._counter("streamer_transactions", "Transactions, by outcome.", ("outcome",), self.run.transactions)
-        yield self._histogram(
-            "streamer_transaction_seconds", "From the beginning of a transaction to its outcome.", (),
-            {(): self.run.transaction_seconds},
-        )  # fmt: skip
-        steps = {(name,): histogram for name, histogram in list(self.run.steps.items())}
-        yield self._histogram("streamer_step_seconds", "Seconds a batch spent in a step.", ("step",), steps)
-        yield self._counter(
-            "streamer_step_errors", "Records that failed in a step.", ("step", "error"), self.run.errors
-        )
-        yield self._gauge("streamer_in_flight_bytes", "Bytes taken and not yet done with.", float(self.in_flight()))
+        return exported(self.service, self.readings())
+
+    def readings(self) -> Iterator[Reading]:
+        """All metrics with their values now."""
+        for meters in (self.run, *self.sources.values()):
+            yield from (meter.reading() for meter in vars(meters).values() if isinstance(meter, Meter))
         oldest = self.oldest()
         age = 0.0 if oldest is None else time.monotonic() - oldest
-        yield self._gauge("streamer_oldest_unacknowledged_seconds", "Age of the oldest record in flight.", age)
-        lag = GaugeMetricFamily(
-            "streamer_lag_records", "Records behind the end.", labels=("service", "topic", "partition")
-        )
-        for (topic, partition), behind in self.lag().items():
-            lag.add_metric((self.service, topic, str(partition)), float(behind))
-        yield lag
-        taken = GaugeMetricFamily(
-            "streamer_hot_path_info",
-            "Which hot path a part takes, and why not the compiled one.",
-            labels=("service", "part", "path", "reason"),
-        )
-        for part, (path, reason) in self.hot_paths():
-            taken.add_metric((self.service, part, path, reason), 1.0)
-        yield taken
-        yield from connector_families(self.service, self.connectors())
-        yield from families(self.service, self.step_metrics)
+        yield _gauge("streamer_in_flight_bytes", "Bytes taken and not yet done with.", {(): self.in_flight()})
+        yield _gauge("streamer_oldest_unacknowledged_seconds", "Age of the oldest record in flight.", {(): age})
+        lag = {(topic, str(partition)): behind for (topic, partition), behind in self.lag().items()}
+        yield _gauge("streamer_lag_records", "Records behind the end.", lag, "topic", "partition")
+        paths = {(part, *path): 1 for part, path in self.hot_paths()}
+        about = "Which hot path a part takes, and why not the compiled one."
+        yield _gauge("streamer_hot_path_info", about, paths, "part", "path", "reason")
+        for connector in self.connectors():
+            yield from connector.readings()
+        yield from self.step_metrics.readings()
 
-    def _counter(self, name: str, text: str, labels: tuple[str, ...], counts: Mapping[Any, int]) -> Metric:
-        family = CounterMetricFamily(name, text, labels=("service", *labels))
-        for key, count in list(counts.items()):
-            family.add_metric((self.service, *(key if isinstance(key, tuple) else (key,))), float(count))
-        return family
 
-    def _gauge(self, name: str, text: str, value: float) -> Metric:
-        family = GaugeMetricFamily(name, text, labels=("service",))
-        family.add_metric((self.service,), value)
-        return family
+def exported(service: str, readings: Iterable[Reading]) -> Iterator[Metric]:
+    """A Prometheus family for each name, with the label `service`.
 
-    def _histogram(self, name: str, text: str, labels: tuple[str, ...], found: Mapping[Any, Histogram]) -> Metric:
-        family = HistogramMetricFamily(name, text, labels=("service", *labels))
-        for key, histogram in found.items():
-            family.add_metric((self.service, *key), histogram.buckets(), histogram.total)
-        return family
+    The first reading of a name says its help text, kind and labels; others of the name that have another kind or other
+    labels are left out. Values of the same labels are added up.
+    """
+    families: dict[str, list[Reading]] = {}
+    for reading in readings:
+        families.setdefault(reading.name, []).append(reading)
+    for name, (first, *others) in families.items():
+        values: dict[tuple[str, ...], float | Histogram] = dict(first.samples)
+        for reading in others:
+            if (reading.kind, reading.labels) == (first.kind, first.labels):
+                for labels, value in reading.samples:
+                    values[labels] = _sum(values[labels], value) if labels in values else value
+        family = _FAMILIES[first.kind](name, first.text, labels=("service", *first.labels))
+        for labels, value in values.items():
+            shown = (value.buckets(), value.total) if isinstance(value, Histogram) else (float(value),)
+            family.add_metric((service, *labels), *shown)
+        yield family
+
+
+def _gauge(name: str, text: str, values: Mapping[Any, float], *labels: str) -> Reading:
+    return Reading(name, text, "gauge", labels, list(values.items()))
+
+
+def _sum(a: float | Histogram, b: float | Histogram) -> float | Histogram:
+    if isinstance(a, Histogram) and isinstance(b, Histogram):
+        return a.merge(b)
+    assert not isinstance(a, Histogram)
+    assert not isinstance(b, Histogram)
+    return a + b

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipelines.observe.histogram import Histogram
-from pipelines.observe.metrics import BOUNDS
+from pipelines.observe.meters import BOUNDS
 
 
 def test_a_histogram_counts_like_one_observation_after_the_other() -> None:

@@ -25,7 +25,8 @@ from pipelines import (
     batched,
     metrics,
 )
-from pipelines.observe.metrics import Labels, Metrics
+from pipelines.observe.meters import Labels
+from pipelines.observe.metrics import Metrics
 from pipelines.observe.observing import StepRun
 from pipelines.runners.runner import OpenContext, Runner
 

@@ -22,9 +22,8 @@ from pipelines.observe.observing import StepRun
 from streamer.agent.assembly import build
 from streamer.definition.service import Service
 from streamer.devbroker.ports import ReservedPorts
-from streamer.observe.connectormetrics import Measured
 from streamer.observe.endpoint import Endpoint
-from streamer.observe.metrics import ServiceMeters
+from streamer.observe.metrics import Measured, ServiceMeters
 
 
 def samples(meters: ServiceMeters) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
