@@ -1,4 +1,4 @@
-"""`Window`: the unacknowledged messages of a broker, in the order of arrival."""
+"""`Window`: the messages of a broker's session that are not finished, in the order of arrival."""
 
 from __future__ import annotations
 
@@ -50,10 +50,9 @@ class _Run:
     packet_ids: PacketIds
     flags: npt.NDArray[np.uint8]
     passed: Mask | None
+    """`None`: none is passed, and positions of all rows are consecutive."""
     kind: int
     """The QoS of all of them; 0 if it differs."""
-    follow: bool
-    """Whether their positions are consecutive, and none is passed."""
     start: int = 0
     """How many of them are acknowledged already."""
 
@@ -70,13 +69,12 @@ class _Run:
             self.flags[part],
             passed,
             self.kind,
-            self.follow,
         )
 
     def done(self, mark: int) -> int:
         """How many of the next ones are done, if all positions below `mark` are."""
         size = len(self.positions) - self.start
-        if self.follow:
+        if self.rows is None and self.passed is None:
             return min(size, max(0, mark - int(self.positions[self.start])))
         done = self.positions[self.start :] < mark
         if self.passed is not None:
@@ -89,45 +87,118 @@ _NONE: PacketIds = np.zeros(0, np.uint16)
 
 
 class Window:
-    """Messages of one connection. Acknowledgements are sent in the order of arrival, as MQTT demands (MQTT-4.6.0-2):
-    those of the longest run, from the oldest message on, whose positions are done.
+    """The messages that came and are not finished: those of this connection, which the broker waits to be
+    acknowledged, those of QoS 0, which it will not send again, and those of an earlier connection, which may come
+    again.
+
+    Acknowledgements are sent in the order of arrival, as MQTT demands (MQTT-4.6.0-2): those of the longest run, from
+    the oldest message on, whose positions are done.
     """
 
     def __init__(self) -> None:
+        self.count = 0
+        """The number of messages of this connection that are not acknowledged."""
+        self._mark = 0
         self._runs: deque[_Run] = deque()
         self._kept: list[_Run] = []
-        self.count = 0
-        """The number of unacknowledged messages."""
+        self._only_once: deque[Ints] = deque()
+        """Positions of messages of QoS 0, in blocks."""
+        self._before: dict[int, Row] = {}
+        """Messages of QoS 1 and 2 of an earlier connection that may come again, by packet id."""
+        self._released: set[int] = set()
+        """Packet ids of messages of QoS 2 that were acknowledged by PUBREC, and not released by PUBREL."""
 
-    def add(self, block: Scanned, positions: Ints, passed: Mask | None, *, follow: bool, alike: bool = False) -> None:
-        """Messages came, at these positions; those that are `passed` are not delivered.
+    def begin(self) -> int:
+        """Positions begin anew. Returns how many messages of QoS 0 were not finished."""
+        mark, self._mark = self._mark, 0
+        count = sum(int((positions >= mark).sum()) for positions in self._only_once)
+        self._only_once.clear()
+        return count
 
-        `follow`: the positions are consecutive. `alike`: their flags are known to be equal.
+    def cut(self) -> None:
+        """The connection is gone: its messages cannot be acknowledged any more, and may come again."""
+        self._before |= self._rows()
+        self._clear()
+
+    def rewound(self) -> None:
+        """All messages are to be delivered again when they come again."""
+        self._before.clear()
+        self._clear()
+
+    def session_lost(self) -> None:
+        """The broker has forgotten the session: messages of earlier connections do not come again."""
+        self._before.clear()
+        self._released.clear()
+
+    def released(self, packet_id: int) -> None:
+        """PUBREL: the broker has released this message of QoS 2."""
+        self._released.discard(packet_id)
+
+    @property
+    def expects(self) -> bool:
+        """Whether messages of an earlier connection may come again: then `match` is to be called before `add`."""
+        return bool(self._released or self._before)
+
+    def match(self, block: Scanned, positions: Ints, wanted: Mask, passed: Mask) -> int:
+        """Find the messages that came before the connection was cut: they get their positions of then, and are not
+        delivered again. Changes the three arrays; returns how many are not finished yet."""
+        matched = 0
+        for row in np.flatnonzero(block.qos).tolist():
+            packet_id = int(block.packet_ids[row])
+            if packet_id in self._released:
+                # Its PUBREC was lost: the message is done.
+                wanted[row], passed[row] = False, True
+                continue
+            before = self._before.pop(packet_id, None)
+            if before is not None and before.same_as(block, row):
+                positions[row] = before.position
+                wanted[row] = passed[row] = False
+                matched += 1
+        return matched
+
+    def add(
+        self, block: Scanned, positions: Ints, wanted: Mask | None, passed: Mask | None, *, alike: bool = False
+    ) -> None:
+        """Messages came, at these positions. `None`: all are `wanted`, to be delivered; none is `passed`, that is not
+        delivered, and the positions are consecutive. `alike`: their flags are known to be equal.
         """
         flags = block.flags
         kind = int(flags[0]) >> 1 & 3
         if kind and (alike or (flags & _QOS == kind << 1).all()):
-            follow = follow and passed is None
-            self._runs.append(_Run(block, None, positions, block.packet_ids, flags, passed, kind, follow))
+            self._runs.append(_Run(block, None, positions, block.packet_ids, flags, passed, kind))
             self.count += len(flags)
             return
         rows = np.flatnonzero(flags & _QOS)
         if len(rows):
             passed = None if passed is None else passed[rows]
-            self._runs.append(_Run(block, rows, positions[rows], block.packet_ids[rows], flags[rows], passed, 0, False))
+            self._runs.append(_Run(block, rows, positions[rows], block.packet_ids[rows], flags[rows], passed, 0))
             self.count += len(rows)
+        once = block.qos == 0
+        if len(once := positions[once if wanted is None else once & wanted]):
+            self._only_once.append(once)
 
-    def take(self, mark: int, *, keep: bool = False) -> Done:
-        """Remove and return the messages that can be acknowledged now, as all positions below `mark` are done.
+    def add_passed(self, block: Scanned, position: int) -> None:
+        """A message came that was not kept: it is acknowledged when those before it are."""
+        self._before.pop(int(block.packet_ids[0]), None)
+        self.add(block, np.array([position], np.int64), np.zeros(1, np.bool_), np.ones(1, np.bool_))
 
-        With `keep` they are kept until `confirmed`: `rows` returns them as long as it is not known whether the
+    def finish(self, mark: int) -> None:
+        """All positions below `mark` are done."""
+        self._mark = mark = max(self._mark, mark)
+        while self._only_once and self._only_once[0][-1] < mark:
+            self._only_once.popleft()
+
+    def take(self, *, keep: bool = False) -> Done:
+        """Remove and return the messages that can be acknowledged now, as all before them are done.
+
+        With `keep` they are kept until `confirmed`: they may come again as long as it is not known whether the
         acknowledgement arrived.
         """
         first: list[PacketIds] = []
         second: list[PacketIds] = []
         while self._runs:
             run = self._runs[0]
-            count = run.done(mark)
+            count = run.done(self._mark)
             stop = run.start + count
             if count:
                 ids = run.packet_ids[run.start : stop]
@@ -144,14 +215,23 @@ class Window:
                 run.start = stop
                 break
             self._runs.popleft()
-        return Done(_joined(first), _joined(second))
+        done = Done(_joined(first), _joined(second))
+        if second:
+            self._released.update(done.qos_2.tolist())
+        return done
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether messages that are done, and came on an earlier connection, may come again."""
+        return any(row.position < self._mark for row in self._before.values())
 
     def confirmed(self) -> None:
-        """The acknowledgements of all messages that `take` kept have arrived."""
+        """The broker has the acknowledgements of all messages that are done: those that it lacked have come again."""
         self._kept.clear()
+        self._before = {number: row for number, row in self._before.items() if row.position >= self._mark}
 
-    def rows(self) -> dict[int, Row]:
-        """The messages in the window that are not passed, by packet id."""
+    def _rows(self) -> dict[int, Row]:
+        """The messages of this connection that are not passed, by packet id."""
         found: dict[int, Row] = {}
         for run in (*self._kept, *self._runs):
             for at in range(run.start, len(run.positions)):
@@ -160,8 +240,7 @@ class Window:
                     found[int(run.packet_ids[at])] = Row(int(run.positions[at]), run.block, row)
         return found
 
-    def clear(self) -> None:
-        """The connection is gone: its messages cannot be acknowledged any more."""
+    def _clear(self) -> None:
         self._runs.clear()
         self._kept.clear()
         self.count = 0

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from connectors.mqtt import gathering, source, starvation
+from connectors.mqtt import incoming, pacing, source
 from connectors.mqtt.config import MqttSourceConfig
-from connectors.mqtt.gathering import Gathering
+from connectors.mqtt.pacing import Gathering
 from connectors.mqtt.protocol.packets import V5, Connack, Packet, Publish
 from connectors.mqtt.protocol.writing import encode
 from connectors.mqtt.session.inbound import Inbound
@@ -35,7 +35,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The time of the source."""
     clock = Clock()
-    for module in (gathering, source, starvation):
+    for module in (incoming, pacing, source):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock.monotonic, time_ns=clock.time_ns))
     return clock
 
@@ -43,7 +43,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 class SteadyBroker(Session):
     """A session whose broker sends a message every `every` seconds, up to `last` of them."""
 
-    takes_bytes, unsent, down, connection, drained = True, 0, None, 1, True
+    unsent, down, connection, drained = 0, None, 1, True
 
     def __init__(
         self, clock: Clock, client: SessionClient, inbound: Inbound, settings: Settings, every: float, last: int
@@ -133,7 +133,7 @@ def test_many_messages_are_read_at_a_time_and_the_batch_is_full_as_soon_as_befor
     assert len(records) == 500
     assert [int(one or b"") for one in records.values] == list(range(500, 1000))
     assert broker.readings - read < 50
-    assert clock.now - began < 0.1 + gathering.LONGEST
+    assert clock.now - began < 0.1 + pacing.LONGEST
 
 
 def test_a_poll_ends_when_its_time_is_over(clock: Clock, fed: Make) -> None:
@@ -160,7 +160,7 @@ def test_the_last_messages_are_not_waited_for_again_and_again(clock: Clock, fed:
     began = clock.now
     assert len(built.poll(500, 1 << 30, 1.0)) == 300
     assert clock.now - began <= 1.001
-    assert broker.idled < 0.06 + 2 * gathering.LONGEST
+    assert broker.idled < 0.06 + 2 * pacing.LONGEST
 
 
 def test_waking_ends_a_poll_that_lets_messages_gather(clock: Clock, fed: Make) -> None:
@@ -176,7 +176,7 @@ def test_messages_that_fill_a_batch_soon_are_waited_for_until_half_of_it_may_hav
     rate = Gathering()
     clock.now += 0.1
     rate.came(500)
-    assert rate.pause(1000) == gathering.LONGEST
+    assert rate.pause(1000) == pacing.LONGEST
     rate.came(0)
     assert rate.pause(40) == pytest.approx(20 / 5000, rel=0.01)
     rate.came(0)

@@ -281,7 +281,7 @@ class TestCuts:
             received = reader.take(3)
             broker.freeze()
             with monkeypatch.context() as patch:
-                patch.setattr("connectors.mqtt.source._ACKNOWLEDGE_WAIT", 0.2)
+                patch.setattr("connectors.mqtt.acknowledging._WAIT", 0.2)
                 with pytest.raises(ConnectorError, match=r"does not answer.*delivered again") as raised:
                     reader.acknowledge(received)
             assert raised.value.retriable
