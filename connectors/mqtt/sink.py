@@ -52,16 +52,24 @@ class MqttSink(Sink):
         """See `Sink.metrics`."""
         publisher = self._publisher
 
-        def read(name: str) -> float:
-            return 0 if publisher is None else getattr(publisher, name)
-
+        lost, again, unheard, messages, held = (
+            (0, 0, 0, 0, 0)
+            if publisher is None
+            else (
+                publisher.connections_lost,
+                publisher.again,
+                publisher.unheard,
+                publisher.unconfirmed.messages,
+                publisher.unconfirmed.bytes,
+            )
+        )
         return (
-            Measure("connections_lost", "Connections to the broker that were lost.", read("connections_lost")),
-            Measure("messages_again", "Messages that were published more than once.", read("again")),
-            Measure("messages_unheard", "Messages without a subscriber, by the broker's answer.", read("unheard")),
+            Measure("connections_lost", "Connections to the broker that were lost.", lost),
+            Measure("messages_again", "Messages that were published more than once.", again),
+            Measure("messages_unheard", "Messages without a subscriber, by the broker's answer.", unheard),
             Measure("headers_left_out", "Headers that are no text.", self.headers_left_out),
-            Measure("unconfirmed_messages", "Messages that are not confirmed.", read("messages_held"), "gauge"),
-            Measure("unconfirmed_bytes", "Bytes of messages that are not confirmed.", read("bytes_held"), "gauge"),
+            Measure("unconfirmed_messages", "Messages that are not confirmed.", messages, "gauge"),
+            Measure("unconfirmed_bytes", "Bytes of messages that are not confirmed.", held, "gauge"),
         )
 
     def open(self) -> None:
@@ -112,17 +120,17 @@ class MqttSink(Sink):
     def barrier(self, deadline: float) -> Lost:
         """See `Sink.barrier`. Raises as `send` does."""
         publisher = self._working()
-        with publisher.changed:
-            while publisher.messages_held and publisher.failure is None:
+        with publisher.unconfirmed.changed:
+            while publisher.unconfirmed.messages and publisher.failure is None:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     why = publisher.down
                     raise ConnectorError(
-                        f"sink {self.name}: {publisher.messages_held} messages are not confirmed yet"
+                        f"sink {self.name}: {publisher.unconfirmed.messages} messages are not confirmed yet"
                         + (f", as the broker cannot be reached: {why}" if why else "; the broker is slow"),
                         retriable=True,
                     )
-                publisher.changed.wait(left)
+                publisher.unconfirmed.changed.wait(left)
             self._take_lost(publisher)
         self._working()
         lost, self._lost = self._lost, {}
@@ -132,8 +140,8 @@ class MqttSink(Sink):
         """See `Sink.confirmed`."""
         publisher = self._publisher
         found: list[Ints] = []
-        while publisher is not None and publisher.confirmed:
-            found.append(publisher.confirmed.popleft())
+        while publisher is not None and publisher.unconfirmed.confirmed:
+            found.append(publisher.unconfirmed.confirmed.popleft())
         return found
 
     def behind(self) -> float:
@@ -141,7 +149,7 @@ class MqttSink(Sink):
         publisher = self._publisher
         if publisher is None:
             return 0.0
-        return math.inf if publisher.lost or self._lost else publisher.waited
+        return math.inf if publisher.unconfirmed.lost or self._lost else publisher.unconfirmed.waited
 
     def down(self) -> str | None:
         """See `Sink.down`."""
@@ -161,8 +169,8 @@ class MqttSink(Sink):
         return self._publisher
 
     def _take_lost(self, publisher: Publisher) -> None:
-        self._lost |= publisher.lost
-        publisher.lost = {}
+        self._lost |= publisher.unconfirmed.lost
+        publisher.unconfirmed.lost = {}
 
     def _wrong(self, block: Block, sizes: Ints, publisher: Publisher) -> dict[int, ConnectorError]:
         granted = publisher.granted
@@ -202,16 +210,16 @@ class MqttSink(Sink):
         """Wait until there is room for at least one of these messages. Returns for how many there is room, 0 at the
         deadline."""
         ends = np.cumsum(sizes)
-        with publisher.changed:
+        with publisher.unconfirmed.changed:
             while publisher.failure is None:
-                fits = int(np.searchsorted(ends, self._config.buffer - publisher.bytes_held, side="right"))
-                fits = min(fits, CAPACITY - publisher.messages_held)
+                fits = int(np.searchsorted(ends, self._config.buffer - publisher.unconfirmed.bytes, side="right"))
+                fits = min(fits, CAPACITY - publisher.unconfirmed.messages)
                 left = deadline - time.monotonic()
                 if fits > 0:
                     return fits
                 if left <= 0:
                     return 0
-                publisher.changed.wait(left)
+                publisher.unconfirmed.changed.wait(left)
         self._working()
         return 0
 

@@ -12,8 +12,7 @@ from connectors.blockcolumns import taken
 from connectors.codecs.letterdocument import document
 from connectors.mqtt.protocol.bulk import Codes, PacketIds, encode_publishes
 from connectors.mqtt.protocol.fields import LONGEST, written_binary, written_text, written_varint
-from connectors.mqtt.protocol.packets import V5, Publish, Version
-from connectors.mqtt.protocol.properties import decode_properties
+from connectors.mqtt.protocol.packets import V5, Version
 from connectors.mqtt.protocol.topics import why_not_published, why_shunned, without_shunned
 from connectors.mqtt.publishing.style import Style
 from connectors.records import Ints, Messages
@@ -102,19 +101,6 @@ class Block:
             retain=self._style.retain,
             dup=again if again.any() else False,
             properties=properties,
-        )
-
-    def packet(self, version: Version, index: int, packet_id: int, qos: int, again: bool) -> Publish:
-        """The packet of one message as a value, for client libraries that encode packets themselves."""
-        payload = self._messages.values[index] or b""
-        if version != V5 and self._style.letters:
-            (payload,) = self._letters(np.array([index], np.int64))
-        topic = self.topic(index)
-        if version != V5:
-            return Publish(topic, payload, qos, self._style.retain, again, packet_id)
-        made = self._properties if isinstance(self._properties, bytes) else self._properties[index]
-        return Publish(
-            topic, payload, qos, self._style.retain, again, packet_id, decode_properties(made[_prefix(made) :])
         )
 
     def _letters(self, index: Ints) -> list[bytes]:
@@ -217,7 +203,3 @@ def _dictionary(topics: Sequence[str] | None, own: str) -> tuple[list[str], Code
     known: dict[str, int] = {}
     codes = np.array([known.setdefault(topic or own, len(known)) for topic in topics], np.int32)
     return list(known) or [own], codes
-
-
-def _prefix(made: bytes) -> int:
-    return next(at for at, byte in enumerate(made) if byte < 128) + 1

@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections import deque
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -14,22 +13,21 @@ import numpy as np
 from connectors.backoff import Backoff
 from connectors.mqtt.protocol.acknowledgements import ScannedAcks
 from connectors.mqtt.protocol.bulk import PacketIds, encode_acks
-from connectors.mqtt.protocol.packets import V5, V311, Packet, PacketType, Puback, Pubcomp, Publish, Pubrec
-from connectors.mqtt.protocol.properties import NONE
+from connectors.mqtt.protocol.packets import V311, Packet, PacketType, Puback, Pubcomp, Pubrec
 from connectors.mqtt.protocol.reasons import Outcome, ReasonCode, of_publish
 from connectors.mqtt.publishing.acks import AckInbound
+from connectors.mqtt.publishing.announcing import BIRTH_ID, Birth, ConfirmedByPing
 from connectors.mqtt.publishing.block import Block
-from connectors.mqtt.publishing.inflight import IDS, RELEASED, SENT, InFlight, Portion
+from connectors.mqtt.publishing.inflight import RELEASED, SENT, InFlight, Portion
 from connectors.mqtt.publishing.style import Style
 from connectors.mqtt.publishing.suspicion import TRIES, Suspicion
+from connectors.mqtt.publishing.unconfirmed import Unconfirmed
 from connectors.mqtt.session.choose import session
 from connectors.mqtt.session.session import Session
 from connectors.mqtt.session.settings import Granted, Grants, Settings
 from connectors.records import Ints
 from pipelines.errors import ConnectorError, without_traceback
 
-BIRTH_ID = IDS + 1
-"""The packet id of birth messages."""
 FAILED = 0x80
 """Reason codes from this one on are failures."""
 PORTION = 512
@@ -52,8 +50,8 @@ _log = logging.getLogger(__name__)
 class Publisher:
     """Publishes blocks of messages, at most `window` of them ahead of their acknowledgements.
 
-    The sink's thread gives blocks (`give`) and reads `confirmed`, `lost` and `failure`; `changed` is notified when one
-    of these has changed.
+    The sink's thread gives blocks (`give`) and reads `unconfirmed` and `failure`, of whose changes
+    `unconfirmed.changed` is notified.
     """
 
     def __init__(
@@ -61,11 +59,8 @@ class Publisher:
     ) -> None:
         self.failure: ConnectorError | None = None
         """Why it has stopped publishing; `None` if it has not."""
-        self.confirmed: deque[Ints] = deque()
-        """Row numbers of confirmed messages, once for each message."""
-        self.lost: dict[int, ConnectorError] = {}
-        """Rows whose message the broker refused; guarded by `changed`."""
-        self.changed = threading.Condition()
+        self.unconfirmed = Unconfirmed()
+        """The messages that were given and are not confirmed yet, and those that were lost."""
         self.unheard = 0
         """Messages without a subscriber, by the broker's acknowledgement."""
         self.again = 0
@@ -75,24 +70,15 @@ class Publisher:
         self._style = style
         self._qos = style.qos
         self._window = window
-        self._session: Session = session(client, settings, self, self._inbound())
+        self._session: Session = session(client, settings, self, AckInbound(LARGEST_ANSWER, self._acknowledged))
         self._before = self._session.down
         self._in_flight = InFlight()
         self._given: deque[Block] = deque()
-        self._sizes: deque[tuple[int, int]] = deque()
-        self._bytes_given = 0
-        self._bytes_done = 0
-        self._messages_given = 0
-        self._messages_done = 0
-        self._oldest: deque[tuple[int, float]] = deque()
         self._backoff = Backoff()
         self._hold_until = 0.0
-        self._birth_unanswered = False
-        self._written: list[Ints] = []
-        self._asked: tuple[int, Ints] | None = None
-        self._suspicion = Suspicion()
-        self._careful = False
-        self._first_asks: int | None = None
+        self._birth = Birth(self._session)
+        self._by_ping = ConfirmedByPing(self._session)
+        self._suspicion = Suspicion(self._session)
         self._closing = False
         self._thread = threading.Thread(target=self._run, name=f"mqtt sink {name}", daemon=True)
 
@@ -122,34 +108,13 @@ class Publisher:
         return self._session.granted
 
     @property
-    def bytes_held(self) -> int:
-        """Bytes of unconfirmed messages; a block counts wholly as long as one of its messages is unconfirmed."""
-        return self._bytes_given - self._bytes_done
-
-    @property
-    def messages_held(self) -> int:
-        """The number of unconfirmed messages."""
-        return self._messages_given - self._messages_done
-
-    @property
     def connections_lost(self) -> int:
         """Connections that were lost so far."""
         return self._session.lost
 
-    @property
-    def waited(self) -> float:
-        """Seconds since `give` of the oldest unconfirmed message; 0 if there is none."""
-        try:
-            return time.monotonic() - self._oldest[0][1] if self.messages_held else 0.0
-        except IndexError:
-            return 0.0
-
     def give(self, block: Block, size: int) -> None:
         """Publish these messages, of `size` bytes. Called by the sink's thread."""
-        self._bytes_given += size
-        self._messages_given += len(block)
-        self._oldest.append((self._messages_given, time.monotonic()))
-        self._sizes.append((self._messages_given, size))
+        self.unconfirmed.give(len(block), size)
         self._given.append(block)
         self._session.wake()
 
@@ -158,14 +123,12 @@ class Publisher:
     def begun(self, granted: Granted) -> None:
         """See `SessionClient.begun`. Raises `ConnectorError` if the broker lacks a feature that the sink needs."""
         self._check(granted)
-        self._asked = None
-        self._written.clear()
+        self._by_ping.begin()
         released = self._in_flight.resume(session_present=granted.session_present and self._qos > 0)
         if len(released):
             self._session.write(encode_acks(PacketType.PUBREL, released))
-        self._announce(self._style.birth)
-        self._careful = self._suspicion.careful(self._in_flight.first)
-        self._first_asks = self._session.ping() if self._careful else None
+        self._birth.publish(self._style.birth)
+        self._suspicion.begin(self._in_flight.first)
 
     def subscribed(self, grants: Grants) -> None:
         """See `SessionClient.subscribed`: it subscribes to nothing."""
@@ -186,19 +149,21 @@ class Publisher:
 
     def ended(self, reason: str) -> None:
         """See `SessionClient.ended`: the next connection publishes unconfirmed messages again."""
-        _log.warning("sink %s: the connection is lost, %d messages wait: %s", self._name, self.messages_held, reason)
+        waiting = self.unconfirmed.messages
+        _log.warning("sink %s: the connection is lost, %d messages wait: %s", self._name, waiting, reason)
         refused = self._suspicion.ended(self._in_flight.sent, self._in_flight.first)
         if refused is not None:
-            self._lose(np.array([refused]), self._ends_the_connection(refused, reason))
+            self._lose(refused, self._ends_the_connection(refused, reason))
 
     def _run(self) -> None:
         try:
             while not self._closing:
                 self._take_in()
                 self._write()
-                self._hear()
+                if not self._qos and self._session.connected and (numbers := self._by_ping.confirmed()) is not None:
+                    self._confirm(numbers)
                 self._session.turn(self._longest_wait())
-            self._announce(self._style.leaving)
+            self._birth.publish(self._style.leaving)
         except ConnectorError as error:
             self.failure = without_traceback(error)
         except Exception as error:  # noqa: BLE001 - the sink has to learn that its thread has ended
@@ -206,7 +171,7 @@ class Publisher:
             self.failure = ConnectorError(f"sink {self._name}: {type(error).__name__}: {error}")
         finally:
             self._session.close()
-            self._tell()
+            self.unconfirmed.tell()
 
     def _take_in(self) -> None:
         while self._given and len(self._given[0]) <= self._in_flight.room:
@@ -216,21 +181,16 @@ class Publisher:
         """Publish the messages that may be published now."""
         if not self._session.connected or time.monotonic() < self._hold_until:
             return
-        if self._careful and not self._answers():
+        if self._suspicion.careful and not self._suspicion.answered(self._in_flight.first):
             return
         while self._in_flight.waiting and self._session.unsent < MOST_UNSENT:
             most = PORTION if not self._qos else min(PORTION, self._free)
-            if self._careful:
+            if self._suspicion.careful:
                 most = min(most, self._suspicion.ahead - self._in_flight.on_wire)
             portion = self._in_flight.take(most, numbered=self._qos > 0)
             if portion is None:
                 return
             self._write_portion(portion)
-
-    def _answers(self) -> bool:
-        """Whether the connection that is used with care has answered its first ping."""
-        self._careful = self._suspicion.careful(self._in_flight.first)
-        return not self._careful or self._first_asks is None or self._session.answered(self._first_asks)
 
     def _write_portion(self, portion: Portion) -> None:
         granted = self._session.granted
@@ -240,15 +200,9 @@ class Publisher:
             return
         index = portion.numbers - portion.block.first
         self.again += int(portion.again.sum())
-        if self._session.takes_bytes:
-            data = portion.block.encoded(granted.version, index, portion.packet_ids, self._qos, portion.again)
-            self._session.write(data)
-        else:
-            ids = [0] * len(index) if portion.packet_ids is None else portion.packet_ids.tolist()
-            for at, packet_id, again in zip(index.tolist(), ids, portion.again.tolist(), strict=True):
-                self._session.send(portion.block.packet(granted.version, at, packet_id, self._qos, again))
+        self._session.write(portion.block.encoded(granted.version, index, portion.packet_ids, self._qos, portion.again))
         if not self._qos:
-            self._written.append(portion.numbers)
+            self._by_ping.wrote(portion.numbers)
 
     def _without_too_large(self, portion: Portion, granted: Granted) -> Portion:
         """The portion without messages larger than the broker's limit, which may be known only after the sink accepted
@@ -257,8 +211,8 @@ class Publisher:
         large = sizes > granted.max_packet
         if not large.any():
             return portion
-        for number, size in zip(portion.numbers[large], sizes[large].tolist(), strict=True):
-            self._lose(np.array([number]), self.too_large(size, granted.max_packet))
+        for number, size in zip(portion.numbers[large].tolist(), sizes[large].tolist(), strict=True):
+            self._lose(number, self.too_large(size, granted.max_packet))
         fits = ~large
         ids = None if portion.packet_ids is None else portion.packet_ids[fits]
         return Portion(portion.block, portion.numbers[fits], ids, portion.again[fits])
@@ -281,9 +235,6 @@ class Publisher:
             f'client id "{self._client_id}" may not publish to'
         )
 
-    def _inbound(self) -> AckInbound:
-        return AckInbound(LARGEST_ANSWER, self._acknowledged)
-
     def _acknowledged(self, acks: ScannedAcks) -> None:
         kinds, reasons, ids = acks.kinds, acks.reasons, acks.packet_ids
         # All at once, as their order does not matter. Nearly always they are of one kind, and none is a failure.
@@ -305,8 +256,7 @@ class Publisher:
 
     def _taken(self, ids: PacketIds, unheard: int) -> None:
         """PUBACK: the broker has these messages."""
-        if self._birth_unanswered and BIRTH_ID in ids:
-            self._birth_unanswered = False
+        self._birth.done(ids)
         self.unheard += unheard
         self._backoff.reset()
         self._confirm(self._in_flight.of_ids(ids, SENT))
@@ -315,7 +265,7 @@ class Publisher:
         """PUBREC: the broker has these messages, and waits for PUBREL."""
         self.unheard += unheard
         self._backoff.reset()
-        if self._birth_unanswered and BIRTH_ID in ids:
+        if self._birth.expects(ids):
             self._session.write(encode_acks(PacketType.PUBREL, np.array([BIRTH_ID], np.uint16)))
         numbers = self._in_flight.of_ids(ids, SENT)
         if len(numbers):
@@ -325,14 +275,12 @@ class Publisher:
 
     def _completed(self, ids: PacketIds) -> None:
         """PUBCOMP, with any reason: "packet identifier not found" means that the broker has released it already."""
-        if self._birth_unanswered and BIRTH_ID in ids:
-            self._birth_unanswered = False
+        self._birth.done(ids)
         self._confirm(self._in_flight.of_ids(ids, RELEASED))
 
     def _failed(self, ids: PacketIds, reason: ReasonCode, said: str) -> None:
         """PUBACK or PUBREC with a failure: these messages were not accepted."""
-        if self._birth_unanswered and BIRTH_ID in ids:
-            self._birth_unanswered = False
+        if self._birth.done(ids):
             _log.warning("sink %s: the broker refuses the birth message: %s", self._name, reason.text)
         numbers = self._in_flight.of_ids(ids, SENT)
         if not len(numbers):
@@ -346,7 +294,7 @@ class Publisher:
                 if reason is ReasonCode.NOT_AUTHORIZED:
                     text += f'; allow client id "{self._client_id}" to publish to "{topic}"'
                 refusal = f'sink {self._name}: the broker refuses the message for "{topic}": {text}'
-                self._lose(np.array([number]), ConnectorError(refusal))
+                self._lose(number, ConnectorError(refusal))
             return
         if time.monotonic() >= self._hold_until:
             wait = self._backoff.wait()
@@ -362,41 +310,12 @@ class Publisher:
     def _confirm(self, numbers: Ints) -> None:
         if len(numbers):
             self._suspicion.progress()
-            self.confirmed.append(self._in_flight.done(numbers))
-            self._settle(len(numbers))
+            rows = self._in_flight.done(numbers)
+            self.unconfirmed.confirm(rows, len(numbers), self._in_flight.first)
 
-    def _lose(self, numbers: Ints, error: ConnectorError) -> None:
-        if not len(numbers):
-            return
-        rows = self._in_flight.done(numbers)
-        with self.changed:
-            self.lost.update(dict.fromkeys(rows.tolist(), error))
-        self._settle(len(numbers))
-
-    def _settle(self, count: int) -> None:
-        """`count` more messages are confirmed or lost."""
-        self._messages_done += count
-        first = self._in_flight.first
-        while self._sizes and self._sizes[0][0] <= first:
-            self._bytes_done += self._sizes.popleft()[1]
-        while self._oldest and self._oldest[0][0] <= first:
-            self._oldest.popleft()
-        self._tell()
-
-    def _tell(self) -> None:
-        with self.changed:
-            self.changed.notify_all()
-
-    def _hear(self) -> None:
-        """QoS 0: messages written before a ping have arrived once the ping is answered."""
-        if self._qos or not self._session.connected:
-            return
-        if self._asked is not None and self._session.answered(self._asked[0]):
-            self._confirm(self._asked[1])
-            self._asked = None
-        if self._asked is None and self._written:
-            self._asked = self._session.ping(), np.concatenate(self._written)
-            self._written.clear()
+    def _lose(self, number: int, error: ConnectorError) -> None:
+        rows = self._in_flight.done(np.array([number]))
+        self.unconfirmed.lose(rows, error, self._in_flight.first)
 
     @property
     def _free(self) -> int:
@@ -406,7 +325,7 @@ class Publisher:
         if granted is not None:
             careful = self._window is None and self._qos == 2 and granted.version == V311
             window = min(WINDOW_311 if careful else window, granted.receive_maximum)
-        return window - self._in_flight.on_wire - self._birth_unanswered
+        return window - self._in_flight.on_wire - self._birth.unanswered
 
     def _longest_wait(self) -> float:
         held = self._hold_until - time.monotonic()
@@ -423,16 +342,3 @@ class Publisher:
             _log.warning("sink %s: the broker takes no QoS 2, messages are published with QoS 1", self._name)
         if self._style.retain and not granted.retain:
             raise ConnectorError(f"sink {self._name}: the broker keeps no retained messages; leave out retain")
-
-    def _announce(self, message: Publish | None) -> None:
-        """Publish a birth or last message. Its loss is not reported: the next connection publishes it again."""
-        granted = self._session.granted
-        if message is None or granted is None or not self._session.connected:
-            return
-        qos = min(message.qos, granted.max_qos)
-        self._birth_unanswered = qos > 0
-        properties = message.properties if granted.version == V5 else NONE
-        retain = message.retain and granted.retain
-        self._session.send(
-            replace(message, qos=qos, packet_id=BIRTH_ID if qos else 0, properties=properties, retain=retain)
-        )

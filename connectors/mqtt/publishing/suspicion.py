@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from connectors.mqtt.session.session import Session
 from connectors.records import Ints
 
 ENDS = 2
@@ -23,16 +24,26 @@ class Suspicion:
     fails would not let the ping be answered and that message not, each time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, session: Session) -> None:
+        self.careful = False
+        """Whether messages are published with care on this connection."""
+        self._session = session
+        self._ping: int | None = None
         self._ends = 0
         self._until = 0
         self._ahead = 1
         self._suspect = -1
         self._tries = 0
 
-    def careful(self, first: int) -> bool:
-        """Whether messages are published with care; `first` is the number of the oldest unconfirmed one."""
-        return first < self._until
+    def begin(self, first: int) -> None:
+        """A connection begins; `first` is the number of the oldest unconfirmed message."""
+        self.careful = first < self._until
+        self._ping = self._session.ping() if self.careful else None
+
+    def answered(self, first: int) -> bool:
+        """Whether the connection has answered its ping, or need not any more."""
+        self.careful = first < self._until
+        return not self.careful or self._ping is None or self._session.answered(self._ping)
 
     @property
     def ahead(self) -> int:
@@ -50,9 +61,9 @@ class Suspicion:
             self._ends = self._tries = 0
             return None
         self._ends += 1
-        if not self.careful(first) and self._ends < ENDS:
+        if first >= self._until and self._ends < ENDS:
             return None
-        tried = self.careful(first) and len(sent) == 1
+        tried = first < self._until and len(sent) == 1
         self._until = max(self._until, int(sent[-1]) + 1)
         self._ahead = 1
         if not tried:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 
 ASK_AFTER = 0.75
 """Parts of the keep-alive without a packet sent, or received, after which a ping is sent."""
@@ -13,10 +14,19 @@ STUCK_AFTER = 1.5
 
 
 class KeepAlive:
-    """The clocks of one connection, on `time.monotonic`. `interval` is the keep-alive in seconds."""
+    """The pings of a session, and the clocks of its present connection, on `time.monotonic`."""
 
     def __init__(self, interval: float) -> None:
+        self._asked = self._answered = 0
+        self._pings: deque[float] = deque()
+        self.begin(interval)
+
+    def begin(self, interval: float) -> None:
+        """A connection begins; `interval` is its keep-alive in seconds."""
         now = time.monotonic()
+        # Pings of the last connection are not answered any more.
+        self._answered = self._asked
+        self._pings.clear()
         self.interval = interval
         self.heard_at = now
         """When bytes came last."""
@@ -28,6 +38,24 @@ class KeepAlive:
         self._reading_since = now
         self._unsent = 0
         self._unsent_since = now
+
+    def ask(self, *, sent: bool) -> int:
+        """The number of the next ping, which is `sent` now, or lost."""
+        self._asked += 1
+        if sent:
+            self.asked_at = now = time.monotonic()
+            self._pings.append(now)
+        return self._asked
+
+    def answer(self) -> float:
+        """A ping was answered. Returns the seconds that it took."""
+        if self._answered < self._asked:
+            self._answered += 1
+        return time.monotonic() - self._pings.popleft() if self._pings else float("inf")
+
+    def answered(self, number: int) -> bool:
+        """Whether this ping was answered."""
+        return self._answered >= number
 
     def due(self, now: float) -> bool:
         """Whether a ping has to be sent."""

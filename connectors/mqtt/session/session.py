@@ -58,11 +58,6 @@ class Session(ABC):
 
     @property
     @abstractmethod
-    def takes_bytes(self) -> bool:
-        """Whether `write` may be used."""
-
-    @property
-    @abstractmethod
     def unsent(self) -> int:
         """Bytes that were given to it and not sent yet."""
 
@@ -86,7 +81,7 @@ class Session(ABC):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send complete, encoded packets of `granted.version`. The buffer must not change afterwards.
 
-        Lost without connection. Only where it `takes_bytes`.
+        Lost without connection.
         """
 
     @abstractmethod
