@@ -17,7 +17,7 @@ from connectors.codecs.config import CodecConfig, MessageConfig
 from connectors.codecs.registry import CODECS
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from connectors.registry import SINKS, SOURCES
-from pipelines.errors import DISTRIBUTION
+from pipelines.plugins.catalog import OURS
 from pipelines.plugins.requirements import how_to_install, required
 
 HERE: Final = Path(__file__).parent
@@ -81,9 +81,9 @@ class Page:
 
 def our_pages() -> list[Page]:
     """A page for each connector and each codec of this distribution, in the order of the registries."""
-    sources = {name: SOURCES.get(name) for name, found in SOURCES.known.items() if found.distribution == DISTRIBUTION}
-    sinks = {name: SINKS.get(name) for name, found in SINKS.known.items() if found.distribution == DISTRIBUTION}
-    codecs = {name: CODECS.get(name) for name, found in CODECS.known.items() if found.distribution == DISTRIBUTION}
+    sources = {name: SOURCES.get(name) for name, found in SOURCES.known.items() if found.distribution == OURS}
+    sinks = {name: SINKS.get(name) for name, found in SINKS.known.items() if found.distribution == OURS}
+    codecs = {name: CODECS.get(name) for name, found in CODECS.known.items() if found.distribution == OURS}
     return [*pages_of(sources, sinks), *(Page("codec", name, {"codec": model}) for name, model in codecs.items())]
 
 

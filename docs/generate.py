@@ -21,6 +21,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import connectorpages
 import steppages
+import stubs
 from annotated_types import Ge, Gt, Le
 from connectorpages import BASES, documented, inner_models, our_pages
 from pydantic import BaseModel, BeforeValidator, SecretStr
@@ -56,6 +57,7 @@ def main() -> int:
     if "--check" not in sys.argv[1:]:
         for path, text in {**steppages.missing_pages(), **missing_pages()}.items():
             path.write_text(text)
+        stubs.FILE.write_text(stubs.stub())
     stale = [page for page in pages() if refreshed(page) != page.read_text()]
     if "--check" in sys.argv[1:]:
         for page in stale:

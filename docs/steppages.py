@@ -8,16 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from connectors.camera.capture import FRAME_CAPTURE, VIDEO_CAPTURE
 from pipelines.errors import DISTRIBUTION
-from pipelines.plugins.registry import RUNNERS
-from pipelines.steps import PARTS, STEPS, Config, Step, Typed
+from pipelines.plugins.registry import TYPE_GROUPS, Registry, built_in_runner
+from pipelines.steps import Config, Step, Typed
 from pipelines.steps.konduit import GRAPH_TYPES, STEP_TYPES
 from pipelines.steps.shapes import BoxConfig, PointConfig
 
 FOLDER: Final = Path(__file__).parent / "steps"
 
-OURS: Final[tuple[type[Typed], ...]] = (*STEPS, *PARTS)
+_REGISTRY: Final = Registry(plugins=False)
+OURS: Final[tuple[type[Typed], ...]] = tuple(
+    model for base in TYPE_GROUPS.values() for model in _REGISTRY.types(base).values()
+)
 """Everything that has a page."""
 
 FAMILIES: Final[Mapping[str, str]] = {
@@ -69,7 +71,7 @@ def part_name(model: type[Typed]) -> str:
 
 def page_name(model: type[Typed]) -> str:
     """File name of its page: the type, with its kind if a step has the same type."""
-    taken = not issubclass(model, Step) and model.type_name in {step.type_name for step in STEPS}
+    taken = not issubclass(model, Step) and model.type_name in _REGISTRY.steps
     return f"{(part_name(model).replace('.', '_') if taken else model.type_name).lower()}.md"
 
 
@@ -162,8 +164,8 @@ def _models(annotation: Any) -> Iterator[type[Config]]:
 def _extra(model: type[Typed]) -> str | None:
     if not issubclass(model, Step):
         return None
-    factories = [one for one in (*RUNNERS, FRAME_CAPTURE, VIDEO_CAPTURE) if one.step_type == model.type_name]
-    return factories[0].extra if factories else None
+    runner = built_in_runner(model)
+    return None if runner is None else runner.extra
 
 
 def _of_konduit(model: type[Typed]) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builtintypes import STEPS
 from stepexamples import Example, difference, examples
 from steppages import FAMILIES, FOLDER, KINDS, OURS, page_name, part_name
 
@@ -17,7 +18,7 @@ from pipelines.data.data import as_data
 from pipelines.errors import DISTRIBUTION
 from pipelines.plugins.registry import OURS as BUILT_IN
 from pipelines.plugins.registry import default_registry
-from pipelines.steps import STEPS, Step, Typed
+from pipelines.steps import Step, Typed
 
 ROOT = FOLDER.parent.parent
 PAGES = [FOLDER / page_name(model) for model in OURS]

@@ -1,7 +1,6 @@
 """Runs FRAME_CAPTURE and VIDEO_CAPTURE with PyAV: each record is replaced by the next frame.
 
-The core holds their configuration only; entry points of our own distribution (group `streamer.runners`) name the
-factories here.
+The core holds their configuration only, which names the classes here.
 """
 
 from __future__ import annotations
@@ -23,17 +22,9 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import ObjectColumn
 from pipelines.data.result import Result
 from pipelines.errors import StreamerError
-from pipelines.plugins.registry import RunnerFactory
 from pipelines.runners.runner import OpenContext, Runner
 from pipelines.steps import FrameCapture, VideoCapture
 from pipelines.values import Image, ValueType
-
-FRAME_CAPTURE = RunnerFactory(
-    "FRAME_CAPTURE", "pyav", "connectors.camera.capture:FrameCaptureRunner", ("av",), "camera"
-)
-VIDEO_CAPTURE = RunnerFactory(
-    "VIDEO_CAPTURE", "pyav", "connectors.camera.capture:VideoCaptureRunner", ("av",), "camera"
-)
 
 _PATIENCE: Final = 20.0
 """Seconds that a record waits for a camera's frame."""

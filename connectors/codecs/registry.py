@@ -1,4 +1,4 @@
-"""The registry of codecs: ours, and those that other distributions add by entry point.
+"""The codecs that are installed: ours, which are found in this package, and those of plug-ins.
 
 A plug-in puts its configuration model (a `connectors.codecs.config.CodecConfig`) into the entry-point group
 `streamer.codecs`; the entry's name is the codec's name in service files.
@@ -16,36 +16,15 @@ from connectors.codec import Codec
 from connectors.codecs.config import CodecConfig
 from connectors.codecs.guarded import Guarded
 from connectors.compiledform import HasCompiledForm
-from connectors.registry import Registry
 from pipelines.definitions.document import Document
 from pipelines.definitions.validation import definition_error
 from pipelines.errors import DefinitionError
 from pipelines.hotpath import HotPath
+from pipelines.plugins.catalog import Catalog, class_of, types_of
 from pipelines.plugins.requirements import required
 
-CODECS: Final[Registry[CodecConfig]] = Registry(
-    "codec",
-    "streamer.codecs",
-    CodecConfig,
-    {
-        "protodata": "connectors.codecs.protodata:ProtoDataConfig",
-        "json": "connectors.codecs.json:JsonConfig",
-        "konduit-json": "connectors.codecs.konduitjson:KonduitJsonConfig",
-        "raw": "connectors.codecs.raw:RawConfig",
-        "text": "connectors.codecs.raw:TextConfig",
-        "tensor": "connectors.codecs.tensor:TensorConfig",
-        "image": "connectors.codecs.images.image:ImageConfig",
-        "csv": "connectors.codecs.csv:CsvConfig",
-        "msgpack": "connectors.codecs.msgpack:MsgpackConfig",
-        "objects": "connectors.codecs.objects:ObjectsConfig",
-        "frame": "connectors.codecs.images.frame:FrameConfig",
-        "avro": "connectors.codecs.schemas.avro:AvroConfig",
-        "json-schema": "connectors.codecs.schemas.jsonschema:JsonSchemaConfig",
-        "protobuf": "connectors.codecs.schemas.protobuf:ProtobufConfig",
-        "compressed": "connectors.codecs.compressed:CompressedConfig",
-        "cloudevents": "connectors.codecs.cloudevents.config:CloudEventsConfig",
-        "sparkplug": "connectors.codecs.sparkplug.codec:SparkplugConfig",
-    },
+CODECS: Final[Catalog[type[CodecConfig]]] = Catalog(
+    "codec", "streamer.codecs", class_of(CodecConfig), types_of, "connectors.codecs", by_entry=True
 )
 """Codecs by the name or `type` of a service file's `codec`."""
 
@@ -58,7 +37,7 @@ def codec_of(setting: str | Mapping[str, Any], hot_path: HotPath = "auto", topic
 
     Raises:
         DefinitionError: Unknown codec or option.
-        ConnectorClash: Two plug-ins have one name.
+        NameClash: Two plug-ins have one name.
         MissingPackageError: A package that it needs is not installed.
     """
     config = codec_config(setting)

@@ -1,6 +1,6 @@
 """Fetches models over HTTP, into a cache that all services of a user share.
 
-The core loads it by entry point (group `streamer.model_fetchers`); `pipelines.plugins.modelfiles` defines fetchers.
+`pipelines.plugins.modelfiles` defines fetchers, and finds the one here by the name of this module.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pipelines.definitions.document import Document, Problems
 from pipelines.definitions.validation import Unknown, validated
 from pipelines.errors import nearest
-from pipelines.plugins.entrypoints import RegistryError
+from pipelines.plugins.catalog import RegistryError
 from pipelines.plugins.registry import TYPE_GROUPS, Registry
 from pipelines.steps import GraphStep, Step, Typed
 from pipelines.steps.base import TYPE_KEY

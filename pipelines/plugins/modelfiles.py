@@ -1,20 +1,19 @@
 """Where models are: paths, `file:` URIs, and URLs that fetchers of other packages bring to this machine.
 
-The core fetches nothing itself. A fetcher is an object like `ModelFetcher`, named by an entry point of the group
-`streamer.model_fetchers`; our own distribution has one for `http` and `https`.
+The core fetches nothing itself. A fetcher is an object like `ModelFetcher`: ours are in modules named `download` of the
+package `connectors`, those of plug-ins are named by entry points of the group `streamer.model_fetchers`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol, cast
 
 from pipelines.errors import StreamerError
-from pipelines.plugins.entrypoints import RegistryError, load_plugins
+from pipelines.plugins.catalog import Catalog
 from pipelines.runners.runner import OpenContext
 
 FETCHER_GROUP = "streamer.model_fetchers"
@@ -72,42 +71,30 @@ def is_here(uri: str) -> bool:
 
 def _fetcher(uri: str) -> ModelFetcher:
     scheme = uri.partition("://")[0].lower()
-    known = fetchers().known.get(scheme, [])
-    if len(known) > 1:
-        raise RegistryError(_clash(scheme, known))
-    if not known:
+    found = fetchers().find(scheme)
+    if found is None or found.part is None:
         schemes = ", ".join(sorted({"file", *fetchers().known}))
         raise StreamerError(
             f'nothing can fetch the model "{shortened(uri)}" (there are {schemes}); download it and set "modelUri" '
             f"to its path, or install a plug-in for {scheme} (group {FETCHER_GROUP})"
         )
-    return known[0][1]
-
-
-@dataclass(frozen=True, slots=True)
-class Fetchers:
-    """The fetchers that are installed."""
-
-    known: dict[str, list[tuple[str, ModelFetcher]]]
-    """The fetchers of each scheme, with their distributions; using a scheme with several is a `RegistryError`."""
-    problems: list[str]
-    """Fetchers that could not be used, one line each."""
+    return found.part
 
 
 @cache
-def fetchers() -> Fetchers:
-    """The fetchers that are installed; looked for once."""
-    found = Fetchers({}, [])
-
-    def add(fetcher: Any, origin: str) -> None:
-        for scheme in fetcher.schemes:
-            found.known.setdefault(scheme, []).append((origin, fetcher))
-
-    load_plugins(FETCHER_GROUP, add, found.problems)
-    found.problems.extend(_clash(scheme, known) for scheme, known in found.known.items() if len(known) > 1)
-    return found
+def fetchers() -> Catalog[ModelFetcher]:
+    """The fetchers of this process by the schemes of their URLs."""
+    return Catalog(
+        "model fetcher", FETCHER_GROUP, _checked, lambda fetcher: fetcher.schemes, "connectors", _may_hold_fetchers
+    )
 
 
-def _clash(scheme: str, known: list[tuple[str, ModelFetcher]]) -> str:
-    both = " and ".join(f"{type(one).__module__}.{type(one).__qualname__} ({origin})" for origin, one in known)
-    return f"two fetchers of {scheme} models are installed: {both}; uninstall one"
+def _may_hold_fetchers(module: str) -> bool:
+    return module.endswith(".download")
+
+
+def _checked(value: object) -> ModelFetcher:
+    wanted = ("schemes", "cached", "fetch")
+    if isinstance(value, type) or not all(hasattr(value, name) for name in wanted):
+        raise TypeError(f"the entry point must name an object with {', '.join(wanted)}")
+    return cast(ModelFetcher, value)

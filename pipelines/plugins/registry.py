@@ -1,34 +1,45 @@
 """`Registry`: the step types, built in and from plug-ins, and the runners that can run them.
 
-A plug-in is an installed package with entry points: in the group `streamer.steps` subclasses of `Step`, in
-`streamer.runners` objects like `RunnerFactory`, and for the parts of graphs and triggers subclasses of `GraphStep`
-(`streamer.graph_steps`), `SwitchFunction` (`streamer.switch_functions`), `CombineFunction`
-(`streamer.combine_functions`) and `Trigger` (`streamer.triggers`). They are read when the registry is first used.
+Ours are all types in the package `pipelines.steps`; each names its runner by `run_by`. A plug-in is an installed
+package with entry points: in the group `streamer.steps` subclasses of `Step`, in `streamer.runners` objects like
+`RunnerFactory`, and for the parts of graphs and triggers subclasses of `GraphStep` (`streamer.graph_steps`),
+`SwitchFunction` (`streamer.switch_functions`), `CombineFunction` (`streamer.combine_functions`) and `Trigger`
+(`streamer.triggers`).
 """
 
 from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from pipelines.errors import DefinitionError, MissingPackageError, StreamerError, nearest
-from pipelines.plugins.entrypoints import OURS, RegistryError, load_plugins
+from pipelines.plugins.catalog import OURS, Catalog, RegistryError
 from pipelines.plugins.requirements import Requirement, Requires, how_to_install, required
 from pipelines.runners.runner import OpenContext, Runner
-from pipelines.steps import PARTS, STEPS, Step
-from pipelines.steps.base import Typed
+from pipelines.steps.base import Step, Typed
 from pipelines.steps.flow.combine import CombineFunction
 from pipelines.steps.flow.graph import GraphStep
 from pipelines.steps.flow.switch import SwitchFunction
 from pipelines.steps.flow.trigger import Trigger
 
-__all__ = ["OURS", "RUNNERS", "Factory", "Listed", "Registry", "RegistryError", "RunnerFactory", "default_registry"]
+__all__ = [
+    "OURS",
+    "Factory",
+    "Listed",
+    "Registry",
+    "RegistryError",
+    "RunnerFactory",
+    "built_in_runner",
+    "default_registry",
+]
 
+PACKAGE = "pipelines.steps"
+"""Holds our steps, and the parts of graphs."""
 RUNNER_GROUP = "streamer.runners"
 TYPE_GROUPS: Mapping[str, type[Typed]] = MappingProxyType(
     {
@@ -90,14 +101,6 @@ class RunnerFactory:
         return runner
 
 
-RUNNERS: tuple[RunnerFactory, ...] = tuple(
-    RunnerFactory(step.type_name, by.name, by.target, by.requires, by.extra)
-    for step in STEPS
-    if (by := step.run_by) is not None
-)
-"""The built-in runners."""
-
-
 @dataclass(frozen=True, slots=True)
 class Listed:
     """One line of `streamer steps`."""
@@ -114,22 +117,30 @@ class Listed:
 
 
 class Registry:
-    """Step types and runner factories. `default_registry()` is the one that is used unless another is given."""
+    """Step types and runner factories. `default_registry()` is the one that is used unless another is given.
+
+    Args:
+        plugins: Whether it knows the types and runners of plug-ins.
+        builtins: Whether it knows ours.
+    """
 
     def __init__(self, *, plugins: bool = True, builtins: bool = True) -> None:
-        self.problems: list[str] = []
-        """Problems of registration, one line each: plug-ins that fail to import, names that exist twice."""
-        self._types: dict[str, dict[str, list[tuple[str, type[Any]]]]] = {
-            base.kind: {} for base in TYPE_GROUPS.values()
+        package = PACKAGE if builtins else ""
+        self._types: dict[str, Catalog[Any]] = {
+            base.kind: Catalog(
+                f"{base.kind} type", group, partial(_checked_type, base), _type_names, package, plugins=plugins
+            )
+            for group, base in TYPE_GROUPS.items()
         }
-        self._factories: dict[str, list[tuple[str, Factory]]] = {}
-        self._pending = plugins
+        self._runners: Catalog[Factory] = Catalog(
+            "runner", RUNNER_GROUP, _checked_factory, lambda factory: (_runner_key(factory),), plugins=plugins
+        )
         self._ties: set[str] = set()
-        if builtins:
-            for known in (*STEPS, *PARTS):
-                self.add_type(known)
-            for factory in RUNNERS:
-                self.add_runner(factory)
+
+    @property
+    def problems(self) -> list[str]:
+        """Problems of registration, one line each: plug-ins that fail to import, names that exist twice."""
+        return [problem for catalog in (*self._types.values(), self._runners) for problem in catalog.problems]
 
     def add_step(self, step: type[Step], origin: str = OURS) -> type[Step]:
         """Make a step type known; usable as a decorator. Otherwise as `add_type`."""
@@ -141,21 +152,11 @@ class Registry:
 
         A second class for the same type is noted in `problems` and makes every use of the type a `RegistryError`.
         """
-        known = self._types[added.kind].setdefault(added.type_name, [])
-        if any(other is added for _, other in known):
-            return
-        known.append((origin, added))
-        if len(known) > 1:
-            self.problems.append(_type_clash(known))
+        self._types[added.kind].add(added, origin)
 
     def add_runner(self, factory: Factory, origin: str = OURS) -> None:
         """Make a runner known. A second one of the same step type and name is treated as `add_step` does."""
-        known = self._factories.setdefault(factory.step_type, [])
-        if any(other is factory for _, other in known):
-            return
-        known.append((origin, factory))
-        if clash := _runner_clash(factory.step_type, known):
-            self.problems.append(clash)
+        self._runners.add(factory, origin)
 
     @property
     def steps(self) -> Mapping[str, type[Step]]:
@@ -164,8 +165,7 @@ class Registry:
 
     def types(self, base: type[Kind]) -> Mapping[str, type[Kind]]:
         """All types of a kind, `types(SwitchFunction)`, by `@type`; of one that exists twice the first."""
-        self._load_plugins()
-        return MappingProxyType({name: known[0][1] for name, known in self._types[base.kind].items()})
+        return {name: known.part for name, known in self._types[base.kind].known.items() if known.part is not None}
 
     def step_class(self, type_name: str) -> type[Step] | None:
         """The class for a `@type`, `None` if there is none; `RegistryError` if two have it."""
@@ -173,13 +173,8 @@ class Registry:
 
     def type_class(self, base: type[Kind], type_name: str) -> type[Kind] | None:
         """The class of a kind for a `@type`; otherwise as `step_class`."""
-        self._load_plugins()
-        known = self._types[base.kind].get(type_name)
-        if known is None:
-            return None
-        if len(known) > 1:
-            raise RegistryError(_type_clash(known))
-        return known[0][1]
+        found = self._types[base.kind].find(type_name)
+        return None if found is None else found.part
 
     def runner_for(self, step: Step, name: str | None = None) -> Factory:
         """The factory that runs the step.
@@ -193,16 +188,14 @@ class Registry:
                 factory that was considered.
             RegistryError: No factory can run the step for another reason, or one name is used twice.
         """
-        self._load_plugins()
-        known = self._factories.get(step.type_name, [])
-        if clash := _runner_clash(step.type_name, known):
-            raise RegistryError(clash)
+        known = self._factories(step.type_name)
+        self._check_clashes(known)
         if name is not None:
-            known = [one for one in known if one[1].name == self._checked_name(step.type_name, name)]
-        lacking = {factory.name: requirement_of(factory).lacking() for _, factory in known}
-        available = [factory for _, factory in _by_preference(known) if lacking[factory.name] is None]
+            known = [factory for factory in known if factory.name == self._checked_name(step.type_name, name)]
+        lacking = {factory.name: requirement_of(factory).lacking() for factory in known}
+        available = [factory for factory in known if lacking[factory.name] is None]
         if not available:
-            raise _no_runner(step, [factory for _, factory in _by_preference(known)])
+            raise _no_runner(step, known)
         self._log_tie(step.type_name, available)
         return available[0]
 
@@ -223,44 +216,56 @@ class Registry:
 
     def check_runners(self, runners: Mapping[str, str]) -> None:
         """Raise `DefinitionError` unless these are names of runners by the types of their steps."""
-        self._load_plugins()
         for step_type, name in runners.items():
-            types = {*self._types[Step.kind], *self._factories}
+            types = {*self.steps, *self._runner_types()}
             if step_type not in types:
                 raise DefinitionError(f"runners: there is no step {step_type}{nearest(step_type, types)}")
             self._checked_name(step_type, name)
 
     def origin(self, registered: Factory | type[Typed]) -> str:
         """The distribution that a runner's factory or a type comes from, `streamer` for ours. `KeyError` if unknown."""
-        known: Iterable[tuple[str, object]] = (
-            self._types[registered.kind].get(registered.type_name, ())
-            if isinstance(registered, type)
-            else self._factories.get(registered.step_type, ())
-        )
-        for origin, one in known:
-            if one is registered:
-                return origin
-        raise KeyError(registered)
+        if isinstance(registered, type):
+            return self._types[registered.kind].distribution(registered)
+        return self._runners.distribution(registered)
 
     def listing(self) -> list[Listed]:
         """Every step type with its runners in the order of preference. Imports no runner and no heavy library."""
-        self._load_plugins()
         lines: list[Listed] = []
-        steps = self._types[Step.kind]
-        for type_name in sorted({*steps, *self._factories}):
-            factories = list(_by_preference(self._factories.get(type_name, [])))
-            for origin, factory in factories:
+        steps = self._types[Step.kind].known
+        for type_name in sorted({*steps, *self._runner_types()}):
+            factories = self._factories(type_name)
+            for factory in factories:
                 reason = _why(factory)
                 if type_name not in steps:
                     reason = f"no step has the type {type_name}"
+                origin = self._runners.distribution(factory)
                 lines.append(Listed(type_name, factory.name, factory.priority, not reason, reason, origin))
             if not factories:
-                origin = steps[type_name][0][0]
+                origin = steps[type_name].distribution
                 lines.append(Listed(type_name, None, 0, False, "no runner is installed", origin))
         return lines
 
+    def _factories(self, step_type: str) -> list[Factory]:
+        """The runners of a type of step, in the order of preference; two that clash are both among them."""
+        step = self._types[Step.kind].built_in(step_type)
+        if step is not None and (ours := built_in_runner(step)) is not None:
+            self._runners.add(ours)
+        known = (one.part for one in self._runners.registered() if one.part is not None)
+        return sorted(
+            (factory for factory in known if factory.step_type == step_type),
+            key=lambda factory: (-factory.priority, factory.name),
+        )
+
+    def _runner_types(self) -> set[str]:
+        """The types of steps that runners of plug-ins, and those that were added, can run."""
+        return {one.part.step_type for one in self._runners.registered() if one.part is not None}
+
+    def _check_clashes(self, factories: list[Factory]) -> None:
+        for factory in factories:
+            self._runners.find(_runner_key(factory))
+
     def _checked_name(self, step_type: str, name: str) -> str:
-        names = [factory.name for _, factory in _by_preference(self._factories.get(step_type, []))]
+        names = [factory.name for factory in self._factories(step_type)]
         if name not in names:
             there = f"there are {', '.join(names)}" if names else "it has none"
             raise DefinitionError(f'runners: {step_type} has no runner "{name}"{nearest(name, names)}; {there}')
@@ -280,28 +285,6 @@ class Registry:
             step_type,
         )
 
-    def _load_plugins(self) -> None:
-        if not self._pending:
-            return
-        self._pending = False
-        for group, base in TYPE_GROUPS.items():
-            load_plugins(group, partial(self._add_plugin_type, base), self.problems)
-        load_plugins(RUNNER_GROUP, self._add_plugin_runner, self.problems)
-
-    def _add_plugin_type(self, base: type[Typed], found: Any, origin: str) -> None:
-        if not (
-            isinstance(found, type) and issubclass(found, base) and isinstance(getattr(found, "type_name", None), str)
-        ):
-            wanted = f"{base.__module__}.{base.__name__}"
-            raise TypeError(f"the entry point must name a subclass of {wanted} with a type_name")
-        self.add_type(found, origin)
-
-    def _add_plugin_runner(self, found: Any, origin: str) -> None:
-        wanted = ("step_type", "name", "priority", "requires", "create")
-        if lacking := [name for name in wanted if not hasattr(found, name)]:
-            raise TypeError(f"the entry point must name an object like RunnerFactory; it lacks {', '.join(lacking)}")
-        self.add_runner(found, origin)
-
 
 @cache
 def default_registry() -> Registry:
@@ -309,8 +292,11 @@ def default_registry() -> Registry:
     return Registry()
 
 
-def _by_preference(known: Iterable[tuple[str, Factory]]) -> list[tuple[str, Factory]]:
-    return sorted(known, key=lambda one: (-one[1].priority, one[1].name))
+@cache
+def built_in_runner(step: type[Step]) -> RunnerFactory | None:
+    """The runner that a step of ours names by `run_by`."""
+    by = step.run_by
+    return None if by is None else RunnerFactory(step.type_name, by.name, by.target, by.requires, by.extra)
 
 
 def requirement_of(factory: Factory) -> Requirement:
@@ -337,17 +323,23 @@ def _no_runner(step: Step, considered: list[Factory]) -> MissingPackageError | R
     return RegistryError(f"no runner can run the step {step.type_name} here ({reasons})")
 
 
-def _type_clash(known: list[tuple[str, type[Typed]]]) -> str:
-    both = " and ".join(f"{found.__module__}.{found.__qualname__} ({origin})" for origin, found in known)
-    _, first = known[0]
-    return f"the {first.kind} type {first.type_name} exists twice: {both}; uninstall one"
+def _type_names(part: type[Typed]) -> tuple[str]:
+    return (part.type_name,)
 
 
-def _runner_clash(step_type: str, known: list[tuple[str, Factory]]) -> str | None:
-    origins: dict[str, list[str]] = {}
-    for origin, factory in known:
-        origins.setdefault(factory.name, []).append(f"{getattr(factory, 'target', type(factory).__name__)} ({origin})")
-    for name, both in origins.items():
-        if len(both) > 1:
-            return f"the runner {name} for {step_type} exists twice: {' and '.join(both)}; uninstall one"
-    return None
+def _checked_type(base: type[Typed], value: object) -> type[Typed]:
+    if not (isinstance(value, type) and issubclass(value, base) and isinstance(getattr(value, "type_name", None), str)):
+        wanted = f"{base.__module__}.{base.__name__}"
+        raise TypeError(f"the entry point must name a subclass of {wanted} with a type_name")
+    return value
+
+
+def _runner_key(factory: Factory) -> str:
+    return f"{factory.name} for {factory.step_type}"
+
+
+def _checked_factory(value: object) -> Factory:
+    wanted = ("step_type", "name", "priority", "requires", "create")
+    if lacking := [name for name in wanted if not hasattr(value, name)]:
+        raise TypeError(f"the entry point must name an object like RunnerFactory; it lacks {', '.join(lacking)}")
+    return cast(Factory, value)

@@ -13,7 +13,7 @@ from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from connectors.registry import SINKS, SOURCES
 from pipelines.definitions.functions import well_formed
 from pipelines.plugins.modelfiles import fetchers, is_remote
-from pipelines.plugins.entrypoints import OURS
+from pipelines.plugins.catalog import OURS, Catalog
 from pipelines.plugins.registry import Registry, default_registry, requirement_of
 from pipelines.plugins.requirements import Package, Requires, required
 from pipelines.steps import PipelineStep, Python, Step
@@ -57,17 +57,13 @@ class Uses:
 
     def come_from(self, part: str, distribution: str) -> None:
         """Add the distribution of a part, unless that is ours."""
-        if distribution not in OURS_TOO:
+        if distribution != OURS:
             self.distributions.setdefault(distribution, part)
 
     def call(self, part: str, function: object) -> None:
         """Add the module of a function that is given as `module:name`; other values are ignored."""
         if isinstance(function, str) and well_formed(function):
             self.modules.setdefault(function.partition(":")[0], part)
-
-
-OURS_TOO = frozenset({OURS, "streamer-inference"})
-"""Names of our own distribution in registries."""
 
 
 def used_by(service: Service) -> Uses:
@@ -94,10 +90,10 @@ def _connectors(service: Service) -> Iterator[tuple[str, ConnectorConfig]]:
 
 
 def _add_connector(uses: Uses, part: str, config: ConnectorConfig) -> None:
-    registry: Any = SOURCES if isinstance(config, SourceConfig) else SINKS
+    catalog: Catalog[Any] = SOURCES if isinstance(config, SourceConfig) else SINKS
     uses.need(part, config.requires)
-    if config.type in registry.known:
-        uses.come_from(part, registry.known[config.type].distribution)
+    if (found := catalog.find(config.type)) is not None:
+        uses.come_from(part, found.distribution)
     codec: CodecConfig | None = codec_config(config.codec)
     while codec is not None:
         uses.need(f"{part}, codec {codec.type}", codec.needs)
@@ -126,6 +122,7 @@ def _add_part(uses: Uses, piece: Part, service: Service, registry: Registry) -> 
     if isinstance(what, PipelineStep) and isinstance(what.pipeline, str):
         names.append(what.pipeline)
     for name in filter(is_remote, names):
-        for origin, _ in fetchers().known.get(name.partition("://")[0].lower(), ()):
-            uses.come_from(part, origin)
+        fetcher = fetchers().known.get(name.partition("://")[0].lower())
+        if fetcher is not None:
+            uses.come_from(part, fetcher.distribution)
     uses.files += [FileUsed(part, name, piece.base) for name in names]

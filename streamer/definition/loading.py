@@ -15,12 +15,13 @@ from pydantic import BaseModel, ValidationError
 import pipelines
 from connectors.codecs.registry import CODECS, anchored
 from connectors.config import ConnectorConfig, SourceConfig
-from connectors.registry import SINKS, SOURCES, Registry
+from connectors.registry import SINKS, SOURCES
 from pipelines.definitions.definition import read_pipeline
 from pipelines.definitions.document import TEXT, Document, KeyPath, Place, Problems
 from pipelines.definitions.documents import only, parse_documents, read_documents
 from pipelines.definitions.validation import definition_error
 from pipelines.errors import DefinitionError, StreamerError
+from pipelines.plugins.catalog import Catalog
 from streamer.definition.interpolate import InterpolationError, interpolate
 from streamer.definition.konduit import from_konduit, is_konduit
 from streamer.definition.naming import default_name
@@ -209,7 +210,7 @@ def _of_model(
 
 
 def _connectors(
-    registry: Registry[Config],
+    catalog: Catalog[type[Config]],
     document: Document,
     key: str,
     given: _Given,
@@ -217,10 +218,10 @@ def _connectors(
 ) -> list[Config]:
     value = document.data[key]
     if not isinstance(value, list):
-        return [_connector(registry, document.at(key), given, sources)]
+        return [_connector(catalog, document.at(key), given, sources)]
     problems = Problems()
     found = [
-        problems.tried(partial(_connector, registry, document.at(key, index), given, sources))
+        problems.tried(partial(_connector, catalog, document.at(key, index), given, sources))
         for index in range(len(value))
     ]
     problems.check()
@@ -228,10 +229,10 @@ def _connectors(
 
 
 def _connector(
-    registry: Registry[Config], document: Document, given: _Given, sources: Sequence[SourceConfig] | None = None
+    catalog: Catalog[type[Config]], document: Document, given: _Given, sources: Sequence[SourceConfig] | None = None
 ) -> Config:
     problems, base = Problems(), given.base
-    config = problems.tried(lambda: _read(registry, document, given))
+    config = problems.tried(lambda: _read(catalog, document, given))
     codec = document.data.get("codec") if isinstance(document.data, dict) else None
     if isinstance(codec, dict):
         problems.tried(lambda: _read(CODECS, document.at("codec"), given))
@@ -260,9 +261,9 @@ def _checked(document: Document, field: str, check: Callable[[], object]) -> Non
         raise document.error((field,) if field in document.data else (), str(error)) from error
 
 
-def _read(registry: Registry[Registered], document: Document, given: _Given) -> Registered:
+def _read(catalog: Catalog[type[Registered]], document: Document, given: _Given) -> Registered:
     try:
-        model = config_class(registry, document.data)
+        model = config_class(catalog, document.data)
     except DefinitionError as error:
         typed = isinstance(document.data, dict) and "type" in document.data
         raise document.error(("type",) if typed else (), str(error)) from None

@@ -8,15 +8,15 @@ from importlib.metadata import entry_points
 from typing import Any, Final
 
 from connectors.codecs.registry import CODECS
-from connectors.registry import SINKS, SOURCES, Registry
-from pipelines.errors import DISTRIBUTION, StreamerError, nearest
-from pipelines.plugins.entrypoints import origin_of, plugin_points
+from connectors.registry import SINKS, SOURCES
+from pipelines.errors import StreamerError, nearest
+from pipelines.plugins.catalog import Catalog, origin_of, plugin_points
 from pipelines.plugins.modelfiles import FETCHER_GROUP, fetchers
 from pipelines.plugins.registry import RUNNER_GROUP, TYPE_GROUPS, default_registry
 from pipelines.values import array_conversions, image_conversions
 from pipelines.values.conversion.convert import CONVERTER_GROUP, FORMAT_GROUP
 
-CONNECTORS: Final[tuple[Registry[Any], ...]] = (SOURCES, SINKS, CODECS)
+CONNECTORS: Final[tuple[Catalog[Any], ...]] = (SOURCES, SINKS, CODECS)
 PREFIX: Final = "streamer."
 
 GROUPS: Final[tuple[str, ...]] = (
@@ -25,7 +25,7 @@ GROUPS: Final[tuple[str, ...]] = (
     FORMAT_GROUP,
     CONVERTER_GROUP,
     FETCHER_GROUP,
-    *(registry.group for registry in CONNECTORS),
+    *(catalog.group for catalog in CONNECTORS),
 )
 """Every group of entry points that plug-ins may use."""
 
@@ -49,7 +49,6 @@ def listed() -> list[Plugin]:
         Plugin(group, point.name, point.value, origin_of(point), "" if point.dist is None else point.dist.version)
         for group in groups
         for point in plugin_points(group)
-        if origin_of(point) != DISTRIBUTION
     ]
 
 
@@ -74,9 +73,8 @@ def _problems() -> Iterator[str]:
         yield from conversions.problems
     yield from fetchers().problems
     for connectors in CONNECTORS:
-        for name, registered in connectors.known.items():
+        for registered in connectors.registered():
             try:
-                if registered.distribution != DISTRIBUTION or name in connectors.clashes:
-                    connectors.get(name)
+                connectors.get(registered.name)
             except StreamerError as error:
                 yield str(error)

@@ -9,8 +9,9 @@ from pydantic import BaseModel
 
 import pipelines
 from connectors.codecs.registry import CODECS
-from connectors.registry import SINKS, SOURCES, Registry
+from connectors.registry import SINKS, SOURCES
 from pipelines.errors import DISTRIBUTION
+from pipelines.plugins.catalog import Catalog
 from streamer.definition.konduit import InferenceConfiguration, konduit_keys
 from streamer.definition.service import Service
 
@@ -34,7 +35,7 @@ def service_schema() -> dict[str, Any]:
         "reference": {"type": "string", "pattern": r"\$\{[^}]+\}", "description": "A text with a ${VAR} in it."},
         **{name: _with_references(model) for name, model in own.pop("$defs").items()},
     }
-    source, sink, codec = (_one_of(registry, defs) for registry in (SOURCES, SINKS, CODECS))
+    source, sink, codec = (_one_of(catalog, defs) for catalog in (SOURCES, SINKS, CODECS))
     named = {"enum": sorted(CODECS.load_all())}
     for key, model in defs.items():
         if key.startswith(("source-", "sink-", "codec-")) and "codec" in model["properties"]:
@@ -78,15 +79,15 @@ def service_schema() -> dict[str, Any]:
     }
 
 
-def _one_of(registry: Registry[Any], defs: dict[str, Any]) -> dict[str, Any]:
+def _one_of(catalog: Catalog[Any], defs: dict[str, Any]) -> dict[str, Any]:
     """The connectors or codecs of one kind, told apart by `type`; their models go into `defs`."""
     references = []
-    for name, model in registry.load_all().items():
-        key = f"{registry.kind}-{name}"
+    for name, model in catalog.load_all().items():
+        key = f"{catalog.kind}-{name}"
         defs[key] = _connector(model, name, defs)
         references.append({"$ref": f"#/$defs/{key}"})
-    defs[registry.kind] = {"oneOf": references, "discriminator": {"propertyName": "type"}}
-    return {"$ref": f"#/$defs/{registry.kind}"}
+    defs[catalog.kind] = {"oneOf": references, "discriminator": {"propertyName": "type"}}
+    return {"$ref": f"#/$defs/{catalog.kind}"}
 
 
 def _connector(model: type[BaseModel], name: str, defs: dict[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from pydantic import (
 import pipelines
 from connectors.compiledform import HasCompiledForm
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
-from connectors.registry import SINKS, SOURCES, Registry
+from connectors.registry import SINKS, SOURCES
 from pipelines.data.data import Data
 from pipelines.definitions.definition import read_pipeline
 from pipelines.definitions.document import Document
@@ -37,6 +37,7 @@ from pipelines.definitions.overriding import overridden
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.hotpath import HotPath
 from pipelines.late import late
+from pipelines.plugins.catalog import Catalog
 from streamer.agent.summary import Summary
 from streamer.definition.nocode import NoCode, code_allowed
 from streamer.definition.settings import (
@@ -64,24 +65,24 @@ _SOURCES_OF_SERVICE = "sources of the service"
 """In a validation's context."""
 
 
-def config_class(registry: Registry[Registered], data: object) -> type[Registered]:
+def config_class(catalog: Catalog[type[Registered]], data: object) -> type[Registered]:
     """The model that reads this mapping of a service file, by its `type`: a connector's or a codec's.
 
-    Raises `DefinitionError` if it is no mapping, has no `type`, or its type is unknown.
+    Raises:
+        DefinitionError: It is no mapping, has no `type`, or its type is unknown.
     """
-    known = ", ".join(sorted(registry.known))
+    if isinstance(data, Mapping) and isinstance(kind := data.get("type"), str):
+        return catalog.get(kind)
+    known = ", ".join(sorted(catalog.known))
     if not isinstance(data, Mapping):
         raise DefinitionError(f"a mapping with a type is needed; known types are {known}")
-    kind = data.get("type")
-    if not isinstance(kind, str):
-        raise DefinitionError(f"type is required; known are {known}")
-    return registry.get(kind)
+    raise DefinitionError(f"type is required; known are {known}")
 
 
-def _configured(registry: Registry[Config], value: object, info: ValidationInfo) -> object:
+def _configured(catalog: Catalog[type[Config]], value: object, info: ValidationInfo) -> object:
     if isinstance(value, ConnectorConfig):
         return value
-    return config_class(registry, value).model_validate(value, context=info.context)
+    return config_class(catalog, value).model_validate(value, context=info.context)
 
 
 def checks(config: ConnectorConfig, sources: Sequence[SourceConfig] | None = None) -> dict[str, Callable[[], object]]:

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from builtintypes import STEPS
 
 import pipelines
 from pipelines import Batch, Data, GraphBuilder, Sequence
 from pipelines.errors import DefinitionError
-from pipelines.steps import STEPS
 
 ROOT = Path(__file__).parents[2]
 VECTORS = Path(__file__).parent / "vectors"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builtintypes import PARTS, STEPS
 
 import pipelines
 from pipelines.definitions.definition import read_pipeline
@@ -22,7 +23,7 @@ from pipelines.definitions.validation import UnknownKeyWarning
 from pipelines.definitions.yamlwriter import write_yaml
 from pipelines.errors import DefinitionError
 from pipelines.plugins.registry import default_registry
-from pipelines.steps import PARTS, STEPS, Step, SwitchFunction, Trigger, Typed
+from pipelines.steps import Step, SwitchFunction, Trigger, Typed
 
 VECTORS = Path(__file__).parent / "vectors"
 FILES = sorted(path for path in (VECTORS / "konduit-definitions").iterdir() if path.suffix != ".tsv")

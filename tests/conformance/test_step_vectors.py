@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builtintypes import PARTS, STEPS
 
 import pipelines
 from pipelines.data.data import Data
 from pipelines.errors import DefinitionError, StepError, StreamerError
-from pipelines.steps import PARTS, STEPS
 
 VECTORS = Path(__file__).parent / "vectors"
 

@@ -12,8 +12,9 @@ from pydantic import ValidationError
 from connectors.config import SourceConfig
 from connectors.file import FileSourceConfig
 from connectors.memory import MemorySinkConfig, MemorySource, MemorySourceConfig
-from connectors.registry import SINKS, SOURCES, ConnectorClash, Registry
+from connectors.registry import SINKS, SOURCES
 from pipelines.errors import DefinitionError, MissingPackageError
+from pipelines.plugins.catalog import Catalog, NameClash, class_of, types_of
 
 PLUGIN = """
 from typing import Literal
@@ -43,10 +44,12 @@ def install(folder: Path, distribution: str, entries: dict[str, str], module: st
     (info / "entry_points.txt").write_text("\n".join(["[streamer.sources]", *lines, ""]))
 
 
-def fresh() -> Registry[Any]:
+def fresh() -> Catalog[Any]:
     """A registry of the distributions that are installed now."""
-    builtin = {"memory": "connectors.memory:MemorySourceConfig", "file": "connectors.file:FileSourceConfig"}
-    return Registry("source", "streamer.sources", SourceConfig, builtin)
+    ours = ("connectors.memory.config", "connectors.file.config")
+    return Catalog(
+        "source", SOURCES.group, class_of(SourceConfig), types_of, "connectors", ours.__contains__, by_entry=True
+    )
 
 
 def test_our_connectors_are_known_without_importing_them() -> None:
@@ -114,10 +117,10 @@ def test_two_connectors_of_one_name_are_an_error_that_names_both(
     monkeypatch.syspath_prepend(tmp_path / "a")
     monkeypatch.syspath_prepend(tmp_path / "b")
     expected = {
-        "memory": "connectors.memory:MemorySourceConfig of streamer-inference and plugin_",
-        "pulsar": r"plugin_(one:Config of streamer-one|two:Config of streamer-two) and plugin_",
+        "memory": r"connectors.memory.config.MemorySourceConfig \(streamer\) and plugin_",
+        "pulsar": r"plugin_(one:Config \(streamer-one\)|two:Config \(streamer-two\)) and plugin_",
     }
-    with pytest.raises(ConnectorClash, match=f'source "{name}" is given twice: {expected[name]}'):
+    with pytest.raises(NameClash, match=f"the source {name} exists twice: {expected[name]}"):
         fresh().get(name)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import EXTENSION, Int, Key
 
 
@@ -19,6 +19,9 @@ class FrameCapture(Step):
     """Replaces the values of each record by the next frame of a camera of this machine."""
 
     type_name: ClassVar[str] = "FRAME_CAPTURE"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "pyav", "connectors.camera.capture:FrameCaptureRunner", ("av",), extra="camera"
+    )
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     camera: Annotated[Int, Field(ge=0)] = 0
@@ -42,6 +45,9 @@ class VideoCapture(Step):
     """Replaces the values of each record by the next frame of a video file."""
 
     type_name: ClassVar[str] = "VIDEO_CAPTURE"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "pyav", "connectors.camera.capture:VideoCaptureRunner", ("av",), extra="camera"
+    )
     file_fields: ClassVar[tuple[str, ...]] = ("file_path",)
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 

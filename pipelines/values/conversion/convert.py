@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from pipelines.errors import DataError, nearest
-from pipelines.plugins.entrypoints import OURS, RegistryError, load_plugins
+from pipelines.plugins.catalog import OURS, RegistryError, load_plugins
 from pipelines.plugins.requirements import Requirement, Requires, how_to_install, required
 from pipelines.values.conversion.formats import Format
 

@@ -16,7 +16,6 @@ from connectors.codec import Codec, Decoded
 from connectors.codecs.config import CodecConfig
 from connectors.codecs.registry import CODECS, codec_config, codec_of
 from connectors.records import Lane, Records, Span
-from connectors.registry import ConnectorClash, Registry
 from pipelines import hotpath
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, DenseColumn
@@ -24,6 +23,7 @@ from pipelines.data.data import Data
 from pipelines.data.spans import Spans
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DefinitionError, RowsFailed, WireError
+from pipelines.plugins.catalog import Catalog, NameClash, class_of, types_of
 from pipelines.values import ByteBuffer, Image, ValueType
 
 pytestmark = pytest.mark.usefixtures("hot_path")
@@ -426,7 +426,7 @@ class AvroConfig(CodecConfig):
 """
 
 
-def install(folder: Path, entries: dict[str, str]) -> Registry[CodecConfig]:
+def install(folder: Path, entries: dict[str, str]) -> Catalog[type[CodecConfig]]:
     """The metadata that installing a wheel leaves behind, and a registry of the distributions that are installed
     now."""
     (folder / "plugin_avro.py").write_text(PLUGIN)
@@ -435,7 +435,10 @@ def install(folder: Path, entries: dict[str, str]) -> Registry[CodecConfig]:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: streamer-avro\nVersion: 1.0\n")
     lines = [f"{name} = {target}" for name, target in entries.items()]
     (info / "entry_points.txt").write_text("\n".join(["[streamer.codecs]", *lines, ""]))
-    return Registry("codec", "streamer.codecs", CodecConfig, {"raw": "connectors.codecs.raw:RawConfig"})
+    ours = {"connectors.codecs.raw"}
+    return Catalog(
+        "codec", CODECS.group, class_of(CodecConfig), types_of, "connectors.codecs", ours.__contains__, by_entry=True
+    )
 
 
 def test_a_plug_in_adds_a_codec_and_a_broken_one_takes_nothing_along(
@@ -443,7 +446,7 @@ def test_a_plug_in_adds_a_codec_and_a_broken_one_takes_nothing_along(
 ) -> None:
     registry = install(tmp_path, {"avro": "plugin_avro:AvroConfig", "broken": "no.such.module:Codec"})
     monkeypatch.syspath_prepend(tmp_path)
-    assert sorted(registry.load_all()) == ["avro", "raw"]
+    assert sorted(registry.load_all()) == ["avro", "raw", "text"]
     assert "no.such.module" in caplog.text
     assert isinstance(registry.get("avro").model_validate({}).build(), Codec)
     with pytest.raises(DefinitionError, match="streamer-avro"):
@@ -453,7 +456,7 @@ def test_a_plug_in_adds_a_codec_and_a_broken_one_takes_nothing_along(
 def test_two_codecs_of_one_name_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     registry = install(tmp_path, {"raw": "plugin_avro:AvroConfig"})
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConnectorClash, match='codec "raw" is given twice'):
+    with pytest.raises(NameClash, match="the codec raw exists twice"):
         registry.get("raw")
     assert registry.clashes == {"raw"}
 

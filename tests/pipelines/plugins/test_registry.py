@@ -10,13 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builtintypes import RUNNERS, STEPS
 from outcomes import result_of, results_of
 
 import pipelines
 from pipelines import Logging, MissingPackageError, Onnx, Registry, RegistryError, RunnerFactory, Step
-from pipelines.plugins.registry import RUNNERS
 from pipelines.runners.runner import OpenContext
-from pipelines.steps import STEPS
 
 Install = Callable[..., None]
 
@@ -60,11 +59,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 
 def test_every_built_in_step_has_a_runner() -> None:
-    # Cameras are no matter of the core: what captures is registered by an entry point of our own.
-    captures = {"FRAME_CAPTURE", "VIDEO_CAPTURE"}
     # Only Java runs some models: those steps say what to do instead.
     foreign = {step.type_name for step in STEPS if step.instead}
-    assert {factory.step_type for factory in RUNNERS} == {step.type_name for step in STEPS} - captures - foreign
+    assert {factory.step_type for factory in RUNNERS} == {step.type_name for step in STEPS} - foreign
 
 
 def test_the_built_in_runner_classes_exist() -> None:
@@ -493,9 +490,10 @@ def test_two_fetchers_of_one_scheme_are_an_error_that_names_both(install: Instal
     install("fetch_right", FETCHER_CODE, model_fetchers="fetch_right:fetcher")
     fetchers.cache_clear()
     try:
+        assert set(fetchers().known) == {"http", "https", "store"}
         (problem,) = fetchers().problems
         assert "fetch_left.Fetcher (fetch_left) and fetch_right.Fetcher (fetch_right); uninstall one" in problem
-        with pytest.raises(RegistryError, match="two fetchers of store models are installed"):
+        with pytest.raises(RegistryError, match="the model fetcher store exists twice"):
             is_here("store://model")
     finally:
         fetchers.cache_clear()

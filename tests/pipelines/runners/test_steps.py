@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builtintypes import STEPS
 from pydantic import ValidationError
 
 import pipelines
 from pipelines.errors import DefinitionError
 from pipelines.steps import (
-    STEPS,
     ClassifierOutput,
     Function,
     Logging,
