@@ -57,7 +57,8 @@ def main() -> int:
     if "--check" not in sys.argv[1:]:
         for path, text in {**steppages.missing_pages(), **missing_pages()}.items():
             path.write_text(text)
-        stubs.FILE.write_text(stubs.stub())
+        for path, text in stubs.stubs().items():
+            path.write_text(text)
     stale = [page for page in pages() if refreshed(page) != page.read_text()]
     if "--check" in sys.argv[1:]:
         for page in stale:

@@ -16,40 +16,31 @@ from pipelines.steps.shapes import BoxConfig, PointConfig
 
 FOLDER: Final = Path(__file__).parent / "steps"
 
+
+def types_of(registry: Registry) -> tuple[type[Typed], ...]:
+    """All steps, graph steps, functions and triggers of a registry."""
+    return tuple(model for base in TYPE_GROUPS.values() for model in registry.types(base).values())
+
+
 _REGISTRY: Final = Registry(plugins=False)
-OURS: Final[tuple[type[Typed], ...]] = tuple(
-    model for base in TYPE_GROUPS.values() for model in _REGISTRY.types(base).values()
-)
+OURS: Final = types_of(_REGISTRY)
 """Everything that has a page."""
 
 FAMILIES: Final[Mapping[str, str]] = {
-    "onnx": "Models",
-    "tensorflow": "Models",
-    "java": "Models",
-    "tensorrt": "Models",
-    "tvm": "Models",
-    "features": "Models",
-    "classifier": "What models say",
-    "regression": "What models say",
-    "imagetondarray": "Images",
+    "models": "Models",
+    "models.classifier": "What models say",
+    "models.regression": "What models say",
     "images": "Images",
-    "capture": "Cameras and videos",
-    "motion": "Cameras and videos",
-    "track": "Cameras and videos",
-    "zones": "Cameras and videos",
-    "blur": "Cameras and videos",
+    "images.capture": "Cameras and videos",
+    "video": "Cameras and videos",
     "boxes": "Boxes and points",
-    "geometry": "Boxes and points",
-    "extract": "Parts of images",
+    "images.geometry": "Boxes and points",
+    "boxes.extract": "Parts of images",
     "draw": "Drawing",
-    "drawgrid": "Drawing",
-    "documentparser": "Documents",
-    "function": "Your code, other pipelines, logs",
-    "python": "Your code, other pipelines, logs",
-    "pipeline": "Your code, other pipelines, logs",
-    "logging": "Your code, other pipelines, logs",
+    "documents": "Documents",
+    "code": "Your code, other pipelines, logs",
 }
-"""Heading of a step in the index, by the module of its configuration; in this order."""
+"""Heading of a step in the index, in this order: by the folder of its configuration, or by its module where listed."""
 OTHERS: Final = "Others"
 """Heading of a step that has no family."""
 KINDS: Final[Mapping[str, str]] = {
@@ -111,17 +102,17 @@ def index(models: Sequence[type[Typed]]) -> str:
     return text
 
 
-def missing_pages() -> dict[Path, str]:
-    """A page for each type that has none, with what can be generated; the rest is to be written."""
-    return {FOLDER / page_name(one): _bare(one) for one in OURS if not (FOLDER / page_name(one)).exists()}
+def missing_pages(models: Sequence[type[Typed]] = OURS, folder: Path = FOLDER) -> dict[Path, str]:
+    """A page for each type that has none, with what can be generated; in and out and the example are to be written."""
+    return {path: _bare(one, models) for one in models if not (path := folder / page_name(one)).exists()}
 
 
-def _bare(model: type[Typed]) -> str:
+def _bare(model: type[Typed], models: Sequence[type[Typed]]) -> str:
     name = part_name(model)
     text = f"# `{model.type_name}`\n\n<!-- about: {name} -->\n<!-- end -->\n\n## In and out\n\n## Example\n"
     if has_fields(model):
         text += f"\n## Fields\n\n<!-- fields: {name} -->\n<!-- end -->\n"
-    described = {inner for one in OURS[: OURS.index(model)] for inner in settings(one)}
+    described = {inner for one in models[: models.index(model)] for inner in settings(one)}
     for inner in settings(model):
         if inner in described:  # in the page of the first that has it
             continue
@@ -132,7 +123,8 @@ def _bare(model: type[Typed]) -> str:
 def _heading(model: type[Typed]) -> str:
     if not issubclass(model, Step):
         return KINDS[model.kind]
-    return FAMILIES.get(model.__module__.rpartition(".")[2], OTHERS)
+    place = model.__module__.removeprefix("pipelines.steps.")
+    return FAMILIES.get(place, FAMILIES.get(place.rpartition(".")[0], OTHERS))
 
 
 def _row(model: type[Typed]) -> str:

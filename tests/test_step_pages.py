@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from builtintypes import STEPS
 from stepexamples import Example, difference, examples
-from steppages import FAMILIES, FOLDER, KINDS, OURS, page_name, part_name
+from steppages import FOLDER, KINDS, OTHERS, OURS, about, index, missing_pages, page_name, part_name, types_of
+from stubs import stubs
 
 import pipelines
+import pipelines.steps
+import pipelines.steps.models
 from pipelines import Image, StepError
 from pipelines.data.data import as_data
 from pipelines.errors import DISTRIBUTION
 from pipelines.plugins.registry import OURS as BUILT_IN
-from pipelines.plugins.registry import default_registry
+from pipelines.plugins.registry import Registry, default_registry
 from pipelines.steps import Step, Typed
 
 ROOT = FOLDER.parent.parent
@@ -25,18 +29,8 @@ PAGES = [FOLDER / page_name(model) for model in OURS]
 EXAMPLES = [example for page in PAGES if page.exists() for example in examples(page)]
 PICTURES = sorted((FOLDER / "pictures").glob("*.png"))
 
-NOT_RUN = {
-    "FRAME_CAPTURE": "needs a camera",
-    "SHOW_IMAGE": "needs a display",
-    "TENSORFLOW": "needs TensorFlow",
-    "ND4JTENSORFLOW": "needs TensorFlow",
-    "KERAS": "needs Keras",
-    "TVM": "needs TVM",
-    "DEEPLEARNING4J": "only Java runs it",
-    "SAMEDIFF": "only Java runs it",
-    "SAMEDIFF_TRAINING": "only Java runs it",
-}
-"""Types whose example is loaded and written only, and why."""
+NOT_RUN = re.compile(r"^<!-- not run: \S.* -->$", re.MULTILINE)
+"""In a page: why its example is loaded and written only."""
 
 REMEMBERS = ("PYTHON", "MOTION", "TRACK", "ZONES")
 """Types that know the records before; the example of `PYTHON` counts its records."""
@@ -71,7 +65,7 @@ def test_a_step_has_a_page_with_an_example_of_it(model: type[Typed]) -> None:
     assert re.search(r"^## In and out\n\n\S", text, re.MULTILINE), "say what it reads and what it gives"
     shown = [one for one in examples(page) if re.search(rf'@type"?: "?{model.type_name}\b', one.definition.text)]
     assert shown, "the page has no example with this type"
-    assert any(one.runs for one in shown) or model.type_name in NOT_RUN, "the example has no input and output"
+    assert any(one.runs for one in shown) or NOT_RUN.search(text), "the example has no input and output"
 
 
 def test_every_built_in_step_type_is_among_those_that_have_a_page() -> None:
@@ -87,7 +81,55 @@ def test_every_step_is_in_the_index() -> None:
     listed = re.findall(r"^\| \[`\w+`\]\((\w+\.md)\) \|", (FOLDER / "README.md").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(page.name for page in PAGES)
     assert {model.kind for model in OURS} == {Step.kind, *KINDS}
-    assert set(FAMILIES) >= {step.__module__.rpartition(".")[2] for step in STEPS}
+    assert f"\n## {OTHERS}\n" not in index(OURS), "a folder of steps has no heading"
+
+
+def test_the_stubs_have_every_step() -> None:
+    """`python docs/generate.py` writes them."""
+    assert [path.name for path, text in stubs().items() if path.read_text() != text] == []
+
+
+def test_a_step_needs_no_file_but_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module in a folder of steps is all that a page, the index, the stub and definitions take."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "flip.py").write_text(FLIP)
+    monkeypatch.setattr(pipelines.steps, "__path__", [*pipelines.steps.__path__, str(tmp_path)])
+    monkeypatch.setattr(pipelines.steps.models, "__path__", [*pipelines.steps.models.__path__, str(folder)])
+    registry = Registry(plugins=False)
+    models = types_of(registry)
+    (flip,) = (model for model in models if model.type_name == "FLIP_FOR_TEST")
+    try:
+        ((path, page),) = missing_pages(models).items()
+        assert path == FOLDER / "flip_for_test.md"
+        assert page.startswith("# `FLIP_FOR_TEST`\n")
+        assert "<!-- fields: step.FLIP_FOR_TEST -->" in page
+        assert about(flip).startswith("Turns a value round.\n\nIn Python `pipelines.FlipForTest`.")
+        row = "| [`FLIP_FOR_TEST`](flip_for_test.md) | Turns a value round. *Not in Konduit Serving.* | `[image]` |"
+        models_of_index = index(models).split("\n## Models\n")[1].split("\n## ")[0]
+        assert row in models_of_index
+        assert all("FlipForTest" in text for text in stubs().values())
+        pipeline = pipelines.loads('steps: [{"@type": FLIP_FOR_TEST, fieldName: a}]', registry=registry)
+        assert pipeline.to_dict()["steps"] == [{"@type": "FLIP_FOR_TEST", "fieldName": "a"}]
+    finally:
+        sys.modules.pop(flip.__module__)
+
+
+FLIP = '''
+from typing import ClassVar
+
+from pipelines.steps.base import RunBy, Step
+
+
+class FlipForTest(Step):
+    """Turns a value round."""
+
+    type_name: ClassVar[str] = "FLIP_FOR_TEST"
+    run_by: ClassVar[RunBy | None] = RunBy("opencv", "pipelines.runners.flip:FlipRunner", ("cv2",), extra="image")
+
+    field_name: str
+    """Key of the value."""
+'''
 
 
 @pytest.mark.parametrize("example", [one for one in EXAMPLES if one.runs], ids=str)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Callable
 from typing import Any, Final
 
 from pipelines.definitions.drawing import settings_text
@@ -10,12 +11,15 @@ from pipelines.definitions.pipeline import Pipeline
 from pipelines.errors import DefinitionError
 from pipelines.executors.executor import Executor
 from pipelines.executors.opentrigger import Clock
+from pipelines.late import late
 from pipelines.runners.runner import OpenContext
 from pipelines.steps import Step, Trigger
 from pipelines.steps.config import Form
 
 TRIGGER_KEY: Final = "@AsyncTrigger"
 """Key of the trigger in definitions and in errors."""
+
+_opened: Final[Callable[..., Executor]] = late("pipelines.executors.asynchronous:AsyncExecutor")
 
 
 class Async(Pipeline):
@@ -60,10 +64,8 @@ class Async(Pipeline):
 
     def open_in(self, context: OpenContext) -> Executor:
         """`open` for a pipeline that may be a step of another; if it has no folder, paths start at that one's."""
-        from pipelines.executors.asynchronous import AsyncExecutor
-
         trigger = self._trigger.open(self._clock)
-        return AsyncExecutor(context.named(TRIGGER_KEY), self._pipeline.open_in(context), trigger)
+        return _opened(context.named(TRIGGER_KEY), self._pipeline.open_in(context), trigger)
 
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
         """The definition as plain data, keys spelled as Konduit Serving spells them in JSON or YAML.

@@ -6,7 +6,7 @@ import html
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pipelines.definitions.drawing import drawn, mermaid, settings_text
 from pipelines.definitions.pipeline import Pipeline
@@ -14,6 +14,7 @@ from pipelines.definitions.sequence import as_step
 from pipelines.definitions.wiring import Node, ordered
 from pipelines.errors import DefinitionError
 from pipelines.executors.executor import Executor
+from pipelines.late import late
 from pipelines.plugins.registry import default_registry
 from pipelines.runners.runner import OpenContext
 from pipelines.steps import GraphStep, Step
@@ -24,6 +25,8 @@ INPUT_KEY = "@input"
 
 GraphStepLike: TypeAlias = Step | GraphStep | Pipeline | Callable[..., Any]
 """An object that can be a step of a graph."""
+
+_opened: Final[Callable[..., Executor]] = late("pipelines.executors.graph.graph:GraphExecutor")
 
 
 class Graph(Pipeline):
@@ -77,9 +80,7 @@ class Graph(Pipeline):
 
     def open_in(self, context: OpenContext) -> Executor:
         """`open` for a pipeline that may be a step of another; if it has no folder, paths start at that one's."""
-        from pipelines.executors.graph.graph import GraphExecutor
-
-        return GraphExecutor(self._order, self._output, self._placed(context), context.registry or default_registry())
+        return _opened(self._order, self._output, self._placed(context), context.registry or default_registry())
 
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
         """The definition as plain data, keys spelled as Konduit Serving spells them in JSON or YAML.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from pipelines.definitions.asynchronous import Async
+from pipelines.definitions.definition import load
 from pipelines.definitions.graph import Graph
 from pipelines.definitions.pipeline import Pipeline
 from pipelines.definitions.sequence import Sequence
@@ -88,11 +89,7 @@ class _Overriding:
     def _inside(self, name: str, step: PipelineStep, outer: str, base: Path) -> PipelineStep:
         inner = step.pipeline
         if isinstance(inner, str):
-            # Imported here because reading definitions needs the registry, which imports the types of steps.
-            from pipelines.definitions.definition import load
-
-            load_: Callable[..., Pipeline] = load
-            inner = load_(base / inner)
+            inner = load(base / inner)
         found = self.pipeline(inner, f"{outer}{name}/", base)
         return step if found is inner else _remade(step, {"pipeline": found})
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pipelines.definitions.drawing import settings_text
 from pipelines.definitions.pipeline import Pipeline
 from pipelines.errors import DefinitionError
 from pipelines.executors.executor import Executor
+from pipelines.late import late
 from pipelines.plugins.registry import default_registry
 from pipelines.runners.runner import OpenContext
 from pipelines.steps import Function, PipelineStep, Step, Typed
 from pipelines.steps.config import Form
+
+_opened: Final[Callable[..., Executor]] = late("pipelines.executors.sequence:SequenceExecutor")
 
 
 class Sequence(Pipeline):
@@ -50,10 +53,8 @@ class Sequence(Pipeline):
 
     def open_in(self, context: OpenContext) -> Executor:
         """`open` for a pipeline that may be a step of another; if it has no folder, paths start at that one's."""
-        from pipelines.executors.sequence import SequenceExecutor
-
         steps = [(context.named(name), step) for name, step in self.named_steps()]
-        return SequenceExecutor(steps, self._placed(context), context.registry or default_registry())
+        return _opened(steps, self._placed(context), context.registry or default_registry())
 
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
         """The definition as plain data, keys spelled as Konduit Serving spells them in JSON or YAML.

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from pipelines.definitions.document import Document, Problems
+from pipelines.definitions.pipeline import Pipeline
 from pipelines.definitions.validation import Unknown, validated
 from pipelines.errors import nearest
 from pipelines.plugins.catalog import RegistryError
@@ -16,9 +17,6 @@ from pipelines.plugins.registry import TYPE_GROUPS, Registry
 from pipelines.steps import GraphStep, Step, Typed
 from pipelines.steps.base import TYPE_KEY
 from pipelines.steps.konduit import GRAPH_TYPES
-
-if TYPE_CHECKING:
-    from pipelines.definitions.pipeline import Pipeline
 
 Kind = TypeVar("Kind", bound=Typed)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.definitions.asynchronous import TRIGGER_KEY, Async
+from pipelines.definitions.definition import load
 from pipelines.definitions.graph import Graph
 from pipelines.definitions.pipeline import Pipeline
 from pipelines.definitions.typereader import Refused, none_refused
@@ -65,9 +66,6 @@ def _inside(part: Part, refused: Refused) -> Iterator[Part]:
 def _pipeline(found: Pipeline | str, part: Part, refused: Refused) -> Pipeline:
     if not isinstance(found, str):
         return found
-    # Imported here because reading definitions needs the registry, which imports the types of steps.
-    from pipelines.definitions.definition import load
-
     if (why := refused(part.base / found)) is not None:
         raise DefinitionError(f"step {part.name}: {why}")
     return load(part.base / found, refused=refused)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.errors import DataError, WrongTypeError
+from pipelines.tensors import index
 from pipelines.tensors.cells import CHUNK, Array, Cells, sealed
 from pipelines.tensors.dense import DenseView
 from pipelines.tensors.errors import BoundsError, ReadOnlyError
@@ -190,9 +191,7 @@ def _room(part: TensorView[Any], target: WritableView[Any]) -> WritableView[Any]
         return target
     if target.rank != 1 or target.total_size < part.total_size:
         raise BoundsError(f"{list(target.shape)} has no room for {list(part.shape)}; nothing was written")
-    from pipelines.tensors.index import range as positions
-
-    return target.slice(positions(0, part.total_size))
+    return target.slice(index.range(0, part.total_size))
 
 
 def _target(target: Any, dtype: np.dtype[Any]) -> Array:
