@@ -13,7 +13,7 @@ from connectors.mqtt.client import MqttClientFields
 from connectors.mqtt.columns import COLUMNS
 from connectors.mqtt.protocol.packets import Subscription
 from connectors.mqtt.protocol.reading import LARGEST
-from connectors.mqtt.protocol.topics import SHARE, TopicPatterns, levels_as_values, matches, why_no_name
+from connectors.mqtt.protocol.topics import SHARE, TopicPatterns, levels_as_values, matches, why_no_name, why_shunned
 from connectors.mqtt.qos import Qos
 from connectors.mqtt.session.settings import Settings
 from connectors.units import Duration, OneOrMore, Size
@@ -112,6 +112,9 @@ class MqttSourceConfig(MqttClientFields, SourceConfig):
     @classmethod
     def _filters(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
         TopicPatterns(topics)
+        for topic in topics:
+            if reason := why_shunned(topic):
+                raise ValueError(f"topic {topic!r}: {reason}")
         if any(topic.startswith(f"{SHARE}/") for topic in topics):
             raise ValueError(f"write the group of a shared subscription as share, and the topic without {SHARE}/GROUP/")
         return tuple(dict.fromkeys(topics))

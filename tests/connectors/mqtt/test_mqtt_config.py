@@ -56,6 +56,7 @@ def test_a_url_says_where_the_broker_is(url: str, expected: Address) -> None:
         ({"topics": "a/{x}/{x}"}, "comes twice"),
         ({"topics": "a/b{x}"}, "whole level"),
         ({"topics": "a/#/b"}, "last level"),
+        ({"topics": "a\x01b"}, "control character (U+0001), for which brokers close the connection"),
         ({"topics": []}, "at least 1 item"),
         ({"topics": "$share/g/a"}, "as share"),
         ({"share": "a/b"}, "holds no"),
