@@ -67,15 +67,26 @@ class Meter(ABC):
         return Reading(self.name, self.text, self.exported, self.label_names, self.samples())
 
 
-class Counter(Meter):
-    """A number that only grows."""
-
-    exported = "counter"
-    kind = "counter"
+class Number(Meter):
+    """A single number, without labels."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(name, text)
         self.value = 0.0
+
+    def samples(self) -> Samples:
+        """The number."""
+        return [((), self.value)]
+
+    def __repr__(self) -> str:
+        return f"{self.value:g}"
+
+
+class Counter(Number):
+    """A number that only grows."""
+
+    exported = "counter"
+    kind = "counter"
 
     def add(self, amount: float = 1) -> None:
         """Count. Raises `DataError` for a negative amount."""
@@ -83,23 +94,12 @@ class Counter(Meter):
             raise DataError(f'the counter "{self.name}" cannot go down by {-amount}; use a gauge')
         self.value += amount
 
-    def samples(self) -> Samples:
-        """The number, which has no labels."""
-        return [((), self.value)]
 
-    def __repr__(self) -> str:
-        return f"{self.value:g}"
-
-
-class Gauge(Meter):
+class Gauge(Number):
     """A number that goes up and down."""
 
     exported = "gauge"
     kind = "gauge"
-
-    def __init__(self, name: str, text: str) -> None:
-        super().__init__(name, text)
-        self.value = 0.0
 
     def set(self, value: float) -> None:
         """It is this now."""
@@ -108,13 +108,6 @@ class Gauge(Meter):
     def add(self, amount: float) -> None:
         """It is so much more, or less, than before."""
         self.value += amount
-
-    def samples(self) -> Samples:
-        """The number, which has no labels."""
-        return [((), self.value)]
-
-    def __repr__(self) -> str:
-        return f"{self.value:g}"
 
 
 class Timer(Meter):
