@@ -5,9 +5,12 @@ bytes between arrival and confirmation, over all sources of a service, by `ByteB
 from __future__ import annotations
 
 import threading
+from collections import deque
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
 from streamer.agent.decodedbatch import DecodedBatch
+from streamer.agent.messages import ToRunThread
 
 
 class BatchQueue:
@@ -119,3 +122,17 @@ class ByteBudget:
 
     def _fits(self, size: int) -> bool:
         return self._reserved == 0 or self._reserved + size <= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class RunInbox:
+    """What comes to the run thread from the intake threads: batches, within a budget of bytes, and messages."""
+
+    batches: BatchQueue
+    budget: ByteBudget
+    control: deque[ToRunThread] = field(default_factory=deque)
+
+    def tell(self, message: ToRunThread) -> None:
+        """Send the run thread a message. From any thread."""
+        self.control.append(message)
+        self.batches.wake()

@@ -41,6 +41,8 @@ class DrainTime:
         """Seconds that are kept for the last confirmations and acknowledgements."""
         self.longest_portion = max(drain / 4, LEAST_PORTION)
         """Seconds that a portion of a batch may take at any time, as a call of the pipeline cannot be cut short."""
+        self.progress_at = time.monotonic()
+        """When the run thread last began a round, or a sink last made it wait."""
         self._drain = drain
         self._ran_at = 0.0
 
@@ -64,6 +66,11 @@ class DrainTime:
         if not self.begun:
             self.deadline = time.monotonic() + self._drain
 
+    def patience(self) -> float:
+        """Seconds left to wait for a sink. Its caller makes progress by waiting."""
+        self.progress_at = time.monotonic()
+        return self.deadline - self.progress_at
+
     def ran(self) -> None:
         """The pipeline has just run a batch, or has no batch left to run."""
         self._ran_at = time.monotonic()
@@ -77,15 +84,19 @@ class BatchRuns:
         """The rows of the last batch that are still to be run."""
         self.sizer = BatchSizer(batch.max_records)
         self.rounds = RoundSizer() if batch.learns_size else None
+        self._executor: Executor
         self._whole = batch.type == "hard"
         """Whether a batch is run whole or not at all, as the model accepts no other number of rows."""
         self._drain = drain
         self._debug = debug
         self._log = log
 
-    def run(
-        self, executor: Executor, decoded: DecodedBatch, before: Callable[[float], None]
-    ) -> tuple[DecodedBatch, Result] | None:
+    def open(self, executor: Executor) -> None:
+        """The pipeline that batches run through is open."""
+        self._executor = executor
+        self.sizer.any_size = executor.limit(self.sizer.max_records)
+
+    def run(self, decoded: DecodedBatch, before: Callable[[float], None]) -> tuple[DecodedBatch, Result] | None:
         """The rows that were run and their result; `None` if there is no time for one row.
 
         `before` is called first, with about the seconds that running them will take.
@@ -100,11 +111,11 @@ class BatchRuns:
         part = decoded if rows == size else decoded.cut(rows)[0]
         before(self.sizer.takes(rows))
         if self._debug:
-            result, done = debugged(executor, part, self._debug, self._log), rows
+            result, done = debugged(self._executor, part, self._debug, self._log), rows
         else:
             until = time.monotonic() + self._drain.longest_portion
             result, done = run_in_portions(
-                executor.run_batch,
+                self._executor.run_batch,
                 part.batch,
                 self.sizer.in_one_call(rows),
                 lambda: time.monotonic() < min(until, self._drain.run_until),

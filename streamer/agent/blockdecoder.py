@@ -3,60 +3,58 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from connectors.blockcolumns import where_null
 from connectors.codec import Codec, Decoded
 from connectors.records import Ints, Records
-from pipelines.data.batch import Batch
 from pipelines.errors import ConnectorError, StepError
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
 from streamer.batching.batcher import Closed
 from streamer.batching.pictures import in_parts
 from streamer.delivery.sending import pause
+from streamer.routing.keep import put_metadata
 
+Wait = Callable[[float, str], bool]
+"""Called with seconds to wait and the reason; returns `False` if the service stops."""
 LATENCY_SAMPLE = 8
 """Of full-sized batches every eighth has its latency measured: reading timestamps costs 0.1 us a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How a service decodes the records of all its sources."""
+
+    wanted: frozenset[str] | None
+    """The keys that the pipeline reads; `None`: all."""
+    pixels: int | None
+    """How many pixels one batch may have; `None`: any number."""
+    opens_images: bool
+    """Whether a step or a sink may look at the pixels of images that arrive undecoded."""
 
 
 class BlockDecoder:
     """Decodes blocks of records, in the intake thread of their source."""
 
     def __init__(
-        self,
-        source: str,
-        codec: Codec,
-        *,
-        index: int,
-        wanted: frozenset[str] | None,
-        enrich: Callable[[Batch, Records, int], Batch] | None,
-        pixels: int | None,
-        opens_images: bool,
-        wait: Callable[[float, str], bool],
-        log: Any,
+        self, source: str, codec: Codec, index: int, into: Mapping[str, str], decoding: Decoding, log: Any
     ) -> None:
-        """`source` and `index`: the name and the number of the source.
-
-        `wanted`: the keys that the pipeline reads, `None` for all. `enrich` adds metadata to a decoded batch. `pixels`:
-        how many pixels one batch may have, `None` for any number.
-
-        `wait(seconds, reason)` is called while the codec can decode no record at all, for lack of a schema for
-        example. It returns `False` if the service stops.
-        """
+        """`source` and `index`: the name and the number of the source. `into`: which metadata of its records becomes
+        which value."""
         self.codec = codec
         self._source = source
         self._next_row = index << SOURCE_BITS
-        self._wanted = wanted
-        self._enrich = enrich
-        self._pixels = pixels
-        self._opens_images = opens_images
-        self._wait = wait
+        self._into = into
+        self._decoding = decoding
         self._log = log
         self._blocks = 0
 
-    def decoded(self, closed: Closed) -> deque[DecodedBatch] | None:
+    def decoded(self, closed: Closed, wait: Wait) -> deque[DecodedBatch] | None:
         """The batch; in parts if its images are too large to be run together.
+
+        `wait` is called while the codec can decode no record at all, for lack of a schema for example.
 
         `None` if the service stopped while the codec waited: the records come again in its next run. Raises
         `ConnectorError` if waiting is no use.
@@ -64,31 +62,32 @@ class BlockDecoder:
         records = closed.records
         count, first = len(records), self._next_row
         self._next_row += count
-        found = self._read(records, first)
+        found = self._read(records, first, wait)
         if found is None:
             return None
-        batch = found.batch if self._enrich is None else self._enrich(found.batch, records, first)
+        batch = put_metadata(found.batch, self._into) if self._into else found.batch
         failed = {row: StepError.of("decode", error) for row, error in found.failed.items()} if found.failed else {}
         tombstones: list[int] = []
         if batch.size + len(failed) < count or batch.row_range is None:
             # A codec may make several rows of one record.
             tombstones = [first + row for row in where_null(records.values) if row not in records.faults]
         decoded = DecodedBatch(self._source, records, first, batch, failed, tombstones, self._stamps(closed))
-        return deque(
-            [decoded] if self._pixels is None else in_parts(decoded, self._pixels, undecoded=self._opens_images)
-        )
+        pixels = self._decoding.pixels
+        if pixels is None:
+            return deque([decoded])
+        return deque(in_parts(decoded, pixels, undecoded=self._decoding.opens_images))
 
-    def _read(self, records: Records, first: int) -> Decoded | None:
+    def _read(self, records: Records, first: int, wait: Wait) -> Decoded | None:
         tries = 0
         while True:
             try:
-                found = self.codec.decode(records, self._wanted, first)
+                found = self.codec.decode(records, self._decoding.wanted, first)
             except ConnectorError as error:
                 if not error.retriable:
                     raise
                 if tries == 0:
                     self._log.warning("records wait to be decoded", source=self._source, reason=str(error))
-                if not self._wait(pause(tries), str(error)):
+                if not wait(pause(tries), str(error)):
                     return None
                 tries += 1
                 continue

@@ -67,5 +67,13 @@ class DecodedBatch:
         self.failed = {row: error for row, error in self.failed.items() if row in kept}
         self.tombstones = [row for row in self.tombstones if row in kept]
 
+    def place(self, row: int) -> str:
+        """Topic, partition and offset of a row's record, as text."""
+        records, index = self.records, row - self.first
+        partition = records.partitions[records.span_of(index)]
+        place = f"{records.topic_of(index)}[{partition}]@{int(records.positions[index])}"
+        name = records.keys[index] if records.keys_are_names and records.keys is not None else None
+        return place if name is None else f"{place} ({name.decode(errors='replace')})"
+
     def __post_init__(self) -> None:
         self.rows = row_range(self.first, len(self.records))

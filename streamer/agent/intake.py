@@ -10,16 +10,14 @@ import math
 import queue
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from connectors.codec import Codec, Request
-from connectors.records import Lane, Records
+from connectors.codec import Request
+from connectors.records import Lane
 from connectors.source import LaneBegan, LaneEnded, Replays, Source, SourceDown, SourceEnded, TransactionToken
-from pipelines.data.batch import Batch
 from pipelines.errors import ConnectorError
-from streamer.agent.batchqueue import BatchQueue, ByteBudget
+from streamer.agent.batchqueue import RunInbox
 from streamer.agent.blockdecoder import BlockDecoder
 from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.messages import (
@@ -30,7 +28,6 @@ from streamer.agent.messages import (
     RevokeRequest,
     Rewind,
     ToIntake,
-    ToRunThread,
 )
 from streamer.agent.stalls import StallWatch
 from streamer.batching.batcher import Batcher, Closed
@@ -55,20 +52,12 @@ class Intake:
     def __init__(
         self,
         source: Source,
-        codec: Codec,
+        decoder: BlockDecoder,
         batcher: Batcher,
-        *,
-        index: int,
-        wanted: frozenset[str] | None,
-        enrich: Callable[[Batch, Records, int], Batch] | None,
-        batches: BatchQueue,
-        control: deque[ToRunThread],
-        budget: ByteBudget,
-        meters: SourceMeters,
+        inbox: RunInbox,
         guarantee: Guarantee,
+        meters: SourceMeters,
         stuck_after: float,
-        pixels: int | None,
-        opens_images: bool,
         log: Any,
     ) -> None:
         """`stuck_after`: seconds after which a source that has records and delivers none counts as stuck."""
@@ -97,22 +86,10 @@ class Intake:
         self.token: TransactionToken | None = None
         """Commits positions of its present lanes in transactions. Written by the intake thread, after it has reported
         the lanes that ended before."""
-        self._decoder = BlockDecoder(
-            source.name,
-            codec,
-            index=index,
-            wanted=wanted,
-            enrich=enrich,
-            pixels=pixels,
-            opens_images=opens_images,
-            wait=self._wait_for_codec,
-            log=log,
-        )
+        self._decoder = decoder
         self._codec_waits = False
         self._batcher = batcher
-        self._batches = batches
-        self._control = control
-        self._budget = budget
+        self._inbox = inbox
         self._guarantee = guarantee
         self._stuck_after = stuck_after
         self._told_stuck = False
@@ -173,6 +150,10 @@ class Intake:
             # It may be in the middle of a poll that ends only when this is acknowledged.
             self.source.wake()
 
+    def own(self, marks: Mapping[Lane, int]) -> dict[Lane, int]:
+        """Those of these positions that are of its source's lanes."""
+        return {lane: position for lane, position in marks.items() if lane.source == self.source.name}
+
     def rewind(self, lanes: Iterable[Lane]) -> None:
         """Have the source deliver these lanes again, even if it is at its end. From the run thread."""
         self.rewinds += 1
@@ -208,7 +189,7 @@ class Intake:
             self._begun.wait()
             while not self._leaving:
                 self._read()
-                self._tell(Finished(self, self._rewound))
+                self._inbox.tell(Finished(self, self._rewound))
                 self._rest()
         except BaseException as error:  # noqa: BLE001 - the run thread decides whether the service stops
             self._fail(error)
@@ -239,7 +220,7 @@ class Intake:
             self._log.error("the last positions may not be acknowledged", source=self.source.name, error=str(error))
             return
         self.down = str(error)
-        self._tell(Finished(self, self._rewound, error))
+        self._inbox.tell(Finished(self, self._rewound, error))
 
     def _read(self) -> None:
         """Poll until the source has ended or is to stop. If it fails, earlier records are handed over first."""
@@ -266,7 +247,7 @@ class Intake:
             self._look_around()
             self._hand_over_what_is_ready()
             if self._left and not self._batcher.holds_any:
-                self._tell(Forgettable(self, self._left, self.handed_over))
+                self._inbox.tell(Forgettable(self, self._left, self.handed_over))
                 self._left = []
 
     # Methods of their own, so that no variable refers to records that are handed over: frames of cameras are large.
@@ -288,7 +269,7 @@ class Intake:
         """
         if not self.source.perishable or self._batcher.holds_any:
             return True
-        wanted = self._batches.wanted(WAIT) and self.processed >= self.handed_over
+        wanted = self._inbox.batches.wanted(WAIT) and self.processed >= self.handed_over
         return wanted and not self._stop.is_set()
 
     def _hand_over_the_rest(self) -> None:
@@ -354,10 +335,10 @@ class Intake:
                 self._log.warning("source down" if event.down else "source up", reason=event.reason)
         if gone:
             self._batcher.forget(gone)
-            self._tell(Ended(gone))
+            self._inbox.tell(Ended(gone))
         if left:
             self._lanes_untold += len(left)
-            self._tell(Ended(left, finish=True))
+            self._inbox.tell(Ended(left, finish=True))
             self._left = self._left + left
         if self._guarantee.transactional:
             self.token = self.source.transaction_token()
@@ -389,7 +370,7 @@ class Intake:
             self.token = self.source.transaction_token()
         now = time.monotonic()
         request = RevokeRequest(self, list(lanes), now + (deadline - now) / 2, deadline)
-        self._tell(request)
+        self._inbox.tell(request)
         while (left := deadline - time.monotonic()) > 0:
             self.progress_at = time.monotonic()
             if request.done.wait(min(left, WAIT)):
@@ -399,7 +380,7 @@ class Intake:
 
     def _hand_over(self, closed: Closed) -> None:
         began = time.perf_counter()
-        parts = self._decoder.decoded(closed)
+        parts = self._decoder.decoded(closed, self._wait_for_codec)
         if parts is None:
             return
         if self._codec_waits:
@@ -456,8 +437,8 @@ class Intake:
         """Put a batch into the queue, waiting for bytes of the budget and a free place. It does not poll meanwhile."""
         reserved = False
         while not self._discard.is_set():
-            reserved = reserved or self._budget.reserve(decoded.records.byte_count, WAIT)
-            if reserved and self._batches.put(decoded, WAIT):
+            reserved = reserved or self._inbox.budget.reserve(decoded.records.byte_count, WAIT)
+            if reserved and self._inbox.batches.put(decoded, WAIT):
                 self.handed_over += 1
                 return
             self._serve_messages()
@@ -479,7 +460,3 @@ class Intake:
         if self._still:
             self._still = False
             self.source.standing_still(False)
-
-    def _tell(self, message: ToRunThread) -> None:
-        self._control.append(message)
-        self._batches.wake()

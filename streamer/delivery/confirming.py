@@ -1,20 +1,43 @@
 """`Confirming`: how a service learns that its messages are confirmed, and so which rows are complete.
 
-There are two ways: `Barrier` waits until the sinks have confirmed all messages; `Transactions` commits them together
-with the positions of their records.
+There are two ways: `Barrier` waits until the sinks have confirmed all messages, each sink for itself; `Transactions`
+commits them together with the positions of their records.
 """
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Protocol
 
 from connectors.records import Ints, Lane
 from connectors.sink import Lost, Voided
+from connectors.source import TransactionToken
 from pipelines.data.result import Result
+from pipelines.errors import ConnectorError
 from streamer.agent.decodedbatch import DecodedBatch
+from streamer.observe.metrics import RunMeters
 from streamer.routing.sinkroute import SinkRoute
+
+
+class Upstream(Protocol):
+    """The sources, as delivery reaches them from the run thread."""
+
+    def rewind(self, lanes: Iterable[Lane], marks: Mapping[Lane, int]) -> None:
+        """Have these lanes delivered again, from the positions that are given with them."""
+
+    def token(self) -> TransactionToken | None:
+        """The newest token of the source, which commits its positions in transactions; `None` before the first."""
+
+    def serve(self) -> None:
+        """Handle the messages of the intake threads: called after `token`, it reports every lane that ended before the
+        token was taken."""
+
+    def patience(self) -> float:
+        """Seconds left to wait for a sink that accepts no messages."""
 
 
 class Confirming(ABC):
@@ -36,7 +59,6 @@ class Confirming(ABC):
     def unconfirmed(self) -> bool:
         """Whether there are sent messages that are neither confirmed nor lost yet."""
 
-    @abstractmethod
     def run_next(self, seconds: float) -> None:
         """A batch is run next, which will take about so many seconds."""
 
@@ -51,7 +73,6 @@ class Confirming(ABC):
         `ServiceStopped` when no time is left for that.
         """
 
-    @abstractmethod
     def sent(self) -> None:
         """Messages were given to a sink."""
 
@@ -59,9 +80,9 @@ class Confirming(ABC):
     def voided(self, error: Voided) -> None:
         """A sink raised this while messages were sent: the part that was admitted last is not sent."""
 
-    @abstractmethod
     def refusals(self, decoded: DecodedBatch, row: int) -> tuple[str, ...]:
         """Why earlier dead letters of this row were refused, each time after they had been accepted."""
+        return ()
 
     @abstractmethod
     def push(self) -> None:
@@ -71,7 +92,6 @@ class Confirming(ABC):
     def confirmed(self) -> list[Ints]:
         """Row numbers that are known to be confirmed since the last call, once for each message. Does not wait."""
 
-    @abstractmethod
     def hurry(self) -> None:
         """Lanes are taken away, or the service ends: do not wait any longer for dead letters that are held back.
 
@@ -92,7 +112,6 @@ class Confirming(ABC):
     def keeps_up(self, seconds: float) -> bool:
         """Whether all that was sent longer than so many seconds ago is confirmed without `wait`."""
 
-    @abstractmethod
     def lanes_ended(self, lanes: Collection[Lane]) -> None:
         """These lanes have ended, in the ledger already."""
 
@@ -101,6 +120,76 @@ class Confirming(ABC):
         """The service has failed: wait for confirmations, or abort the transaction, by `deadline`. Raises
         `ConnectorError`."""
 
-    @abstractmethod
     def close(self) -> None:
         """Release resources; called last. Waits for a few seconds at most."""
+
+
+class Barrier(Confirming):
+    """Messages are sent as they come; `wait` is a barrier in every sink."""
+
+    unconfirmed = False
+    """Whether messages were sent since the last successful `wait`."""
+
+    def __init__(self, sinks: Sequence[SinkRoute], meters: RunMeters) -> None:
+        self.outcomes = meters.outcomes
+        self._sinks = sinks
+        self._lost: list[tuple[SinkRoute, Lost]] = []
+
+    def admit(
+        self, decoded: DecodedBatch, result: Result, release: Callable[[], None]
+    ) -> Iterable[tuple[DecodedBatch, Result]]:
+        """The whole batch, at once."""
+        return ((decoded, result),)
+
+    def sent(self) -> None:
+        """Note that messages were sent, for `wait`."""
+        self.unconfirmed = True
+
+    def voided(self, error: Voided) -> None:
+        """There is no transaction that could be aborted: the sink is broken."""
+        raise error
+
+    def push(self) -> None:
+        """Have the sinks send the messages that wait to be sent together."""
+        if self.unconfirmed:
+            for route in self._sinks:
+                route.sink.push()
+
+    def confirmed(self) -> list[Ints]:
+        """The rows whose messages the sinks have confirmed."""
+        return list(chain.from_iterable(route.sink.confirmed() for route in self._sinks))
+
+    def wait(self, deadline: float, *, answers: bool) -> list[tuple[SinkRoute, Lost]]:
+        """A barrier in every sink."""
+        if not self.unconfirmed:
+            return []
+        trouble: ConnectorError | None = None
+        untaken = False
+        for route in self._sinks:
+            waits = answers or not route.answers
+            try:
+                lost = route.sink.barrier(deadline if waits else min(deadline, time.monotonic()))
+            except ConnectorError as error:
+                if error.retriable and not waits:
+                    untaken = True
+                    continue
+                # The other sinks are queried all the same: each reports a confirmation or a loss only once.
+                if trouble is None or not error.retriable:
+                    trouble = error
+                continue
+            if lost:
+                self._lost.append((route, lost))
+        if trouble is not None:
+            raise trouble
+        self.unconfirmed = untaken
+        losses, self._lost = self._lost, []
+        return losses
+
+    def keeps_up(self, seconds: float) -> bool:
+        """Whether sinks wait for confirmations, and none longer than `seconds`. Not if none waits: then `wait` returns
+        at once, and marks all messages as confirmed."""
+        return 0 < max((route.sink.behind() for route in self._sinks if not route.answers), default=0.0) < seconds
+
+    def end(self, deadline: float) -> None:
+        """Wait for the confirmation of all messages that were sent."""
+        self.wait(deadline, answers=True)

@@ -1,11 +1,24 @@
-"""`FailureWatch`: distinguishes single bad records from a step in which most records fail, which stops the service."""
+"""`Failures`: whether the service goes on when records have failed. `FailureWatch`: tells single bad records from a
+step in which most records fail.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+import numpy as np
+
+from connectors.codecs.registry import codec_config
+from pipelines.data.rowrange import RowNumbers, as_array
 from pipelines.errors import StreamerError, step_of
+from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
+from streamer.definition.service import Service
+from streamer.delivery.fitting import CodecHints
+from streamer.delivery.ledger import Ledger
+from streamer.delivery.losslog import LossLog
+from streamer.routing.sinkroute import Failed, Sinks, of_sources
 
 
 class ServiceStopped(StreamerError):
@@ -83,6 +96,102 @@ class FailureWatch:
     def advice(self) -> str:
         """Which field lets the service go on in spite of these failures."""
         return "write errors: {first: 0}" if self._is_first_broken else "raise errors.stop_ratio"
+
+
+class Failures:
+    """Decides what the failures of records mean: whether the service stops, and the error that says why.
+
+    A client's mistakes never stop a service: records of sources whose clients are answered are not counted.
+    """
+
+    def __init__(self, service: Service, sinks: Sinks, sources: Sequence[str], ledger: Ledger, log: Any) -> None:
+        """`sources`: the names of the sources, in the order of their numbers."""
+        self.drop = service.on_error == "drop"
+        """Whether records that fail are lost, as the service says; otherwise there is a dead letter for each."""
+        self.lost = LossLog(log)
+        self._errors = FailureWatch(service.errors.stop_ratio, service.errors.over, service.errors.first_records)
+        self._hints = CodecHints(log, {config.label: codec_config(config.codec) for config in service.sources})
+        self._dead = sinks.dead
+        self._sources = sources
+        self._ledger = ledger
+        of_all = range(len(sources))
+        self._answered = frozenset(
+            number for numbers in sinks.answered for number in (of_all if numbers is None else numbers)
+        )
+
+    @property
+    def suspect(self) -> str | None:
+        """As `FailureWatch.suspect`."""
+        return self._errors.suspect
+
+    @property
+    def none_succeeded(self) -> bool:
+        """As `FailureWatch.none_succeeded`."""
+        return self._errors.none_succeeded
+
+    def look(self, decoded: DecodedBatch) -> None:
+        """Find out which codec would read a record of this batch that could not be decoded."""
+        self._hints.look(decoded, self.place)
+
+    def check(self, failed: Failed, finished: RowNumbers = range(0)) -> None:
+        """Count these failures, among rows that are `finished` newly. Raises `ServiceStopped` if they mean that the
+        service must not go on.
+
+        Called before they are decided: afterwards the ledger no longer knows where a lost record came from.
+        """
+        rows, watched = len(finished), failed
+        if self._answered:
+            _, watched = self.apart(failed)
+            rows -= int(np.count_nonzero(of_sources(as_array(finished), self._answered)))
+        self._errors.add(rows, watched)
+        if not failed:
+            return
+        if not self.drop and (row := self._without_letter(failed)) is not None:
+            raise ServiceStopped(
+                f"{self.place(row)}: {failed[row]}{self._hint(row, failed[row])}; {self._advice(row)} to "
+                f"go on without such records, or write down on_error: drop"
+            )
+        if watched and self._errors.broken is not None:
+            row = min(watched)
+            raise ServiceStopped(
+                f"{self._errors.text()}, so it is not the records: {failed[row]} (at {self.place(row)})"
+                f"{self._hint(row, failed[row])}; nothing of this batch was acknowledged. Mend it and start again, or "
+                f"{self._errors.advice()}"
+            )
+        if self.drop:
+            self.lost.add(failed, self.place)
+
+    def apart(self, failed: Failed) -> tuple[Failed, Failed]:
+        """The failures of records whose clients are answered, which are the clients' own, and all others."""
+        if not (failed and self._answered):
+            return {}, failed
+        answered = {row: error for row, error in failed.items() if row >> SOURCE_BITS in self._answered}
+        return answered, {row: error for row, error in failed.items() if row not in answered}
+
+    def place(self, row: int) -> str:
+        """Topic, partition and offset of a row's record, as text."""
+        decoded: DecodedBatch | None = self._ledger.note_of(row)
+        return "a record that another consumer has now" if decoded is None else decoded.place(row)
+
+    def _without_letter(self, failed: Failed) -> int | None:
+        """The first of these rows for which there is no dead letter; `None` if there is one for each."""
+        if self._dead is None:
+            return min(failed)
+        sources = self._dead.selection.sources
+        return (
+            None if sources is None else min((row for row in failed if row >> SOURCE_BITS not in sources), default=None)
+        )
+
+    def _advice(self, row: int) -> str:
+        if self._dead is None:
+            return "give the service a dead_letter"
+        source = self._sources[row >> SOURCE_BITS]
+        return f'the service\'s dead_letter takes no records of the source "{source}": give it one that does'
+
+    def _hint(self, row: int, error: Exception) -> str:
+        """Which codec would read the record, where it could not be decoded."""
+        decoded = self._ledger.note_of(row) if step_of(error) == "decode" else None
+        return "" if decoded is None else self._hints.of(decoded.source)
 
 
 def let_go(errors: Iterable[Exception]) -> None:

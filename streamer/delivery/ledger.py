@@ -163,6 +163,11 @@ class Ledger:
             return None
         return entry if entry.is_row_open(row - entry.first) else None
 
+    def note_of(self, row: int) -> Any:
+        """The note of this row's entry; `None` as `open_entry`."""
+        entry = self.open_entry(row)
+        return None if entry is None else entry.note
+
     def open_among(self, rows: RowNumbers) -> list[tuple[LedgerEntry, Ints]]:
         """The incomplete ones of these rows, entry by entry."""
         found: list[tuple[LedgerEntry, Ints]] = []

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from enum import Enum
@@ -31,16 +31,15 @@ from pipelines.data.result import Result
 from pipelines.errors import ConnectorError
 from streamer.agent.decodedbatch import DecodedBatch
 from streamer.definition.settings import TransactionSettings
-from streamer.delivery.barrier import Barrier
 from streamer.delivery.callthread import CallThread
-from streamer.delivery.confirming import Confirming
+from streamer.delivery.confirming import Barrier, Confirming, Upstream
 from streamer.delivery.failures import ServiceStopped
 from streamer.delivery.ledger import Ledger
 from streamer.delivery.parts import failing, part_of
 from streamer.delivery.sending import pause
 from streamer.delivery.suspects import Suspects
 from streamer.observe.metrics import RunMeters
-from streamer.routing.sinkroute import SinkRoute
+from streamer.routing.sinkroute import SinkRoute, Sinks
 
 APART = 0.025
 """Seconds between the end of a transaction and the commit of the next: Kafka's brokers take several times as long for
@@ -74,39 +73,25 @@ class Transactions(Confirming):
 
     def __init__(
         self,
-        sinks: Sequence[SinkRoute],
+        sinks: Sinks,
         first: TransactionalSink,
-        dead: SinkRoute | None,
         settings: TransactionSettings,
         ledger: Ledger,
-        *,
-        token: Callable[[], TransactionToken | None],
-        serve: Callable[[], None],
-        rewind: Callable[[Iterable[Lane], Mapping[Lane, int]], None],
+        upstream: Upstream,
         meters: RunMeters,
-        patience: Callable[[], float],
         log: Any,
     ) -> None:
-        """`first` begins, commits and aborts the transactions of all `sinks`; `dead` is the sink for dead letters among
-        them.
-
-        `token` gives the newest token of the source; `serve`, called after it, reports every lane that ended before the
-        token was taken. `rewind` makes the source deliver lanes again. `patience` gives the seconds left to wait for
-        sinks.
-        """
+        """`first` begins, commits and aborts the transactions of all `sinks`."""
         self.outcomes = Counter()
-        self._sinks = sinks
+        self._sinks = sinks.all
         self._first = first
-        self._dead = dead
+        self._dead = sinks.dead
         self._settings = settings
         self._ledger = ledger
-        self._token = token
-        self._serve = serve
-        self._rewind = rewind
+        self._upstream = upstream
         self._meters = meters
-        self._patience = patience
         self._log = log
-        self._barrier = Barrier(sinks, meters)
+        self._barrier = Barrier(self._sinks, meters)
         self._calls = CallThread("transactions")
         self._suspects = Suspects()
         self._state = _State.IDLE
@@ -327,10 +312,10 @@ class Transactions(Confirming):
         self._advance()
         if self._state in (_State.OPEN, _State.IDLE) and self._again_at <= time.monotonic():
             return
-        if self._patience() <= 0 and time.monotonic() >= least:
+        if self._upstream.patience() <= 0 and time.monotonic() >= least:
             raise ServiceStopped(f"{waiting}, and there is no time left; it is {self._state.value}")
         self._rest(float("inf"))
-        self._serve()
+        self._upstream.serve()
 
     def _is_due(self, ahead: float = 0.0) -> bool:
         """Whether it is time to commit, or will be in so many seconds."""
@@ -347,7 +332,7 @@ class Transactions(Confirming):
         now = time.monotonic()
         if now < max(self._ended_at + PASS_AFTER, self._again_at) or self._ending:
             return False
-        token = self._token()
+        token = self._upstream.token()
         return token is not None and bool(self._passed_by(token))
 
     def _passed_by(self, token: TransactionToken) -> dict[Lane, int]:
@@ -364,8 +349,8 @@ class Transactions(Confirming):
         if self.postponed:
             return
         # In this order: then all lanes that ended before the token was taken are known when the token is used.
-        token = self._token()
-        self._serve()
+        token = self._upstream.token()
+        self._upstream.serve()
         if token is None or self._state is not _State.OPEN:
             return
         self._asked = False
@@ -495,7 +480,7 @@ class Transactions(Confirming):
         self.outcomes.clear()
         if self._touched and not self._ending:
             self._rewound.update(self._touched)
-            self._rewind(self._touched, {})
+            self._upstream.rewind(self._touched, {})
         self._again_at = time.monotonic() + pause(self._aborts - 1) if self._aborts else 0.0
 
     def _rest(self, deadline: float) -> None:

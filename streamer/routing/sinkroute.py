@@ -235,6 +235,25 @@ def _with_own(
     return made
 
 
+@dataclass(frozen=True, slots=True)
+class Sinks:
+    """Where the records of a service go."""
+
+    results: list[SinkRoute]
+    dead: SinkRoute | None
+    """For records that failed."""
+
+    @property
+    def all(self) -> list[SinkRoute]:
+        """The routes of results, and that of dead letters if there is one."""
+        return self.results if self.dead is None else [*self.results, self.dead]
+
+    @property
+    def answered(self) -> list[frozenset[int] | None]:
+        """For each sink whose messages go back to clients the numbers of their sources; `None`: of all sources."""
+        return [route.selection.sources for route in self.results if route.answers]
+
+
 def selection(sink: SinkConfig, label: str, record_names: Iterable[str] = (), sources: Sequence[str] = ()) -> Selection:
     """The choices of this sink, whose name is `label`: its `when`, `sources`, `keys`, `drop`, and how its messages are
     addressed.

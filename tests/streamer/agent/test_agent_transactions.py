@@ -382,7 +382,7 @@ def test_a_suspect_waits_for_no_dead_letters_that_are_held_back(world: World, mo
             raise ValueError("poison")
         return Data({"y": data["x"] * 2})
 
-    monkeypatch.setattr("streamer.delivery.delivery.HOLD", 0.2)
+    monkeypatch.setattr("streamer.delivery.letters.HOLD", 0.2)
     world.output.faults.refuse_late = lambda message: "too large" if result_of(message) == 6 else None
     world.feed(*range(4))
     world.run(fails)
@@ -395,7 +395,7 @@ def all_fail(data: Data) -> Data:
 
 
 def hold_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamer.delivery.delivery.HOLD", 1e6)
+    monkeypatch.setattr("streamer.delivery.letters.HOLD", 1e6)
 
 
 @pytest.mark.usefixtures("hot_path")
@@ -455,7 +455,7 @@ def test_a_service_that_has_no_time_to_finish_leaves_records_whose_dead_letters_
 def test_dead_letters_that_are_held_back_are_sent_in_time_also_while_nothing_more_can_be_polled(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streamer.delivery.delivery.HOLD", 0.2)
+    monkeypatch.setattr("streamer.delivery.letters.HOLD", 0.2)
     world.feed(*range(20))
     world.run(
         all_fail,
@@ -524,7 +524,7 @@ def test_a_sink_that_finds_the_transaction_void_while_it_sends_has_it_aborted(
         return send(sink, *arguments)
 
     # Dead letters are held back at first, as every record seems to fail, and are sent by themselves.
-    monkeypatch.setattr("streamer.delivery.delivery.HOLD", 0.1)
+    monkeypatch.setattr("streamer.delivery.letters.HOLD", 0.1)
     monkeypatch.setattr(MemoryTransactionalSink, "send", sent)
     world.feed(0, 1, 2)
     world.run(fails)
@@ -641,7 +641,7 @@ def test_a_few_aborts_after_which_nothing_comes_do_not_count(world: World, monke
     serving = world.run(limits={"stuck": "1s"}, transaction={"interval": "30s", "timeout": "60s"})
     world.feed(1)
     world.wait(1)
-    transactions: Any = serving.agent._loop._delivery._confirming
+    transactions: Any = serving.agent._loop._delivery.confirming
     # As after rebalances that took away all partitions.
     transactions._aborts, transactions._first_abort_at, transactions._last_abort_at = 3, 1.0, time.monotonic()
     await_that(lambda: serving.agent.live() is not None)

@@ -167,7 +167,7 @@ def test_one_sink_that_drops_takes_nothing_from_the_others(
 def test_a_result_that_is_lost_later_becomes_a_dead_letter_without_its_payload(
     live: Callable[..., Service], serve: Any, eventually: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streamer.delivery.delivery.HOLD", 0.1)
+    monkeypatch.setattr("streamer.delivery.letters.HOLD", 0.1)
     source, sink = MemoryLiveSource(["gate"]), MemorySink(name="memory")
     sink.topic.faults.cut()
     sink.topic.faults.lose = lambda message: True

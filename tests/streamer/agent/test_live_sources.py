@@ -111,7 +111,7 @@ class Frame:
 def test_the_dead_letter_of_an_object_has_its_bytes(
     define: Callable[..., Service], serve: Any, eventually: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streamer.delivery.delivery.HOLD", 0.1)
+    monkeypatch.setattr("streamer.delivery.letters.HOLD", 0.1)
     source = MemoryLiveSource(["gate", "dock"])
     definition = define(source={"type": "memory", "topic": "in", "codec": "objects"})
     serving = serve(definition, sources={"memory": source})

@@ -43,7 +43,7 @@ def test_a_service_whose_first_twenty_records_all_fail_stops_and_acknowledges_an
 def test_records_that_come_slowly_are_not_acknowledged_though_their_letters_are_written(
     define: Any, serve: Any, eventually: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streamer.delivery.delivery.HOLD", 0.05)
+    monkeypatch.setattr("streamer.delivery.letters.HOLD", 0.05)
     serving = serve(define(picky, errors={"first": 5}))
     for number in range(-1, -5, -1):
         serving.feed(number)
@@ -90,7 +90,7 @@ def test_records_that_fail_in_different_steps_are_the_records_fault(define: Any)
 def test_a_bus_that_waits_for_acknowledgements_gets_them_though_all_records_failed(
     define: Any, serve: Any, eventually: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streamer.delivery.delivery.HOLD", 0.05)
+    monkeypatch.setattr("streamer.delivery.letters.HOLD", 0.05)
     session = MemorySession(window=3)
     serving = serve(define(picky), sources={"memory": MemorySessionSource(session)})
     session.feed(Message(one.to_bytes()) for one in records(*[-1] * 30))

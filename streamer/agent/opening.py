@@ -1,0 +1,71 @@
+"""Builds what the run thread needs once the pipeline and the sinks of a service are open: its delivery and intakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipelines.errors import DefinitionError
+from streamer.agent.assembly import Assembly
+from streamer.agent.batchqueue import RunInbox
+from streamer.agent.batchruns import BatchRuns
+from streamer.agent.blockdecoder import BlockDecoder, Decoding
+from streamer.agent.intake import Intake
+from streamer.batching.batcher import Batcher
+from streamer.batching.rounds import RoundBatcher
+from streamer.definition.settings import BatchSettings
+from streamer.delivery.confirming import Barrier, Confirming, Upstream
+from streamer.delivery.delivery import Delivery
+from streamer.delivery.guarantee import STATEFUL, guarantee
+from streamer.delivery.ledger import Ledger
+from streamer.delivery.transactions import Transactions
+from streamer.observe.metrics import RunMeters, ServiceMeters
+from streamer.routing.sinkroute import Sinks
+
+
+def opened_delivery(assembly: Assembly, inbox: RunInbox, upstream: Upstream, meters: RunMeters, log: Any) -> Delivery:
+    """The delivery of a service whose sinks are open. Raises `DefinitionError` for steps that it is not for."""
+    service, sinks = assembly.service, Sinks(assembly.routes, assembly.dead)
+    ledger = Ledger(inbox.budget.release)
+    confirming: Confirming
+    if (first := assembly.transactional) is None:
+        confirming = Barrier(sinks.all, meters)
+    elif assembly.executor.stateful:
+        raise DefinitionError(STATEFUL)
+    else:
+        confirming = Transactions(sinks, first, service.transactions, ledger, upstream, meters, log)
+    replays = {name: source.replays for name, _, source in assembly.sources}
+    return Delivery(service, sinks, replays, ledger, confirming, upstream, meters, log)
+
+
+def built_intakes(
+    assembly: Assembly, batch: BatchSettings, runs: BatchRuns, inbox: RunInbox, meters: ServiceMeters, log: Any
+) -> list[Intake]:
+    """The intakes of the sources, which are not open yet."""
+    service = assembly.service
+    pixels = None if batch.type == "hard" else service.limits.pixels
+    decoding = Decoding(assembly.wanted(), pixels, assembly.opens_images)
+    return [
+        Intake(
+            source,
+            BlockDecoder(name, assembly.codecs[name], index, config.into, decoding, log),
+            _batcher(assembly, batch, runs),
+            inbox,
+            guarantee(service.delivery),
+            meters.sources[name],
+            service.limits.stuck,
+            log,
+        )
+        for index, (name, config, source) in enumerate(assembly.sources)
+    ]
+
+
+def _batcher(assembly: Assembly, batch: BatchSettings, runs: BatchRuns) -> Batcher:
+    batcher = batch.build()
+    if isinstance(batcher, RoundBatcher):
+        batcher.rounds = runs.rounds
+    # Not for batches of an exact size, nor where steps hold state or records are traced.
+    service = assembly.service
+    ahead = guarantee(service.delivery).may_gather_ahead and not (assembly.executor.stateful or service.debug)
+    if batch.type == "soft" and ahead:
+        batcher.sizer = runs.sizer
+    return batcher
