@@ -124,6 +124,11 @@ class Suspects:
                 alone = self._sizes[suspect.group] == 1
                 yield Suspected(int(rows[low + at]), suspect.group, alone, suspect.error)
 
+    def convicted(self, decoded: DecodedBatch) -> dict[int, Exception]:
+        """The errors of the records of this batch whose results were refused when they were tried alone."""
+        found = self.rows(decoded) if self._found else ()
+        return {one.row: one.error for one in found if one.error is not None}
+
     def parts(self, decoded: DecodedBatch) -> Iterator[Part]:
         """The rows of a batch in their order. Rows between suspects of one group are in the part of that group, as the
         positions of a lane are committed in order."""

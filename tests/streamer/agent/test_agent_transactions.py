@@ -25,6 +25,7 @@ from connectors.source import TransactionToken
 from pipelines import Data
 from streamer import testing
 from streamer.delivery.deadletter import original
+from streamer.delivery.transactions import Aborts
 
 LONG = {"interval": "30s", "timeout": "60s"}
 
@@ -643,7 +644,7 @@ def test_a_few_aborts_after_which_nothing_comes_do_not_count(world: World, monke
     world.wait(1)
     transactions: Any = serving.agent._loop._delivery.confirming
     # As after rebalances that took away all partitions.
-    transactions._aborts, transactions._first_abort_at, transactions._last_abort_at = 3, 1.0, time.monotonic()
+    transactions._aborts = Aborts(3, 1.0, time.monotonic())
     await_that(lambda: serving.agent.live() is not None)
     await_that(lambda: serving.agent.live() is None)
     assert serving.stop().error is None
