@@ -231,13 +231,15 @@ class Delivery:
         self._failures.check(failed, decided)
         for messages in blocks:
             self.ledger.expect(messages.rows if messages.row_range is None else messages.row_range)
-        self._letters.expect(failed)
+        if failed:
+            self._letters.expect(failed)
         self.ledger.decide(decided)
         for route, messages in zip(self._sinks.results, blocks, strict=True):
             refused = self._sender.send(route, messages)
             if refused:
                 self._fail_refused(route, messages, refused, failed)
-        self._letters.add(failed)
+        if failed:
+            self._letters.add(failed)
         self._count(decided, failed, [*result.dropped, *skipped], decoded if own else None)
         let_go(failed.values())
         if self._kept:
@@ -264,7 +266,8 @@ class Delivery:
             wrapped = StepError.of(f"sink {route.name}", error)
             new.update((row, wrapped) for row in messages.parents(at).tolist() if row not in failed)
         self._failures.check(new)
-        self._letters.expect(new)
+        if new:
+            self._letters.expect(new)
         # Rows no longer wait for an output that was refused.
         self.ledger.confirm(np.concatenate([messages.parents(at) for at in refused]))
         failed.update(new)

@@ -56,12 +56,12 @@ class DeadLetters:
 
     def expect(self, failed: Failed) -> None:
         """Note in the ledger that these rows wait for their letters."""
-        if failed and not self._failures.drop:
+        if not self._failures.drop:
             self._ledger.expect(in_order(failed))
 
     def add(self, failed: Failed) -> None:
         """Send letters, or hold them back while every record seems to fail. The ledger expects them already."""
-        if not failed or self._failures.drop:
+        if self._failures.drop:
             return
         self.waiting = True
         answered, watched = self._failures.apart(failed)
