@@ -25,7 +25,7 @@ from pipelines.data.describing import described
 from pipelines.errors import WireError, nearest
 from pipelines.steps.config import Key
 from pipelines.values.native import INT64_MAX, INT64_MIN
-from pipelines.wire.nul import nul_found
+from pipelines.wire.hints import nul_found
 from pipelines.wire.owndigits import in_own_digits
 from pipelines.wire.plainvalues import PlainForm
 

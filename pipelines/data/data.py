@@ -443,13 +443,18 @@ def check_key(key: str) -> None:
     if not isinstance(key, str):
         raise WrongTypeError(f"a key of a Data is a string, not {key!r}")
     if is_reserved(key):
-        raise ReservedKeyError(f'Cannot use key "{key}" in a Data instance: This key is reserved for internal use only')
+        raise ReservedKeyError(reserved(key))
 
 
 def is_reserved(key: str) -> bool:
     """Whether the key is one of `RESERVED_KEYS`, in any case."""
     # All reserved keys begin with @, few others do.
     return key.startswith("@") and key.lower() in _RESERVED_LOWER
+
+
+def reserved(key: str) -> str:
+    """The error text for a reserved key."""
+    return f'Cannot use key "{key}" in a Data instance: This key is reserved for internal use only'
 
 
 _encode: Final[Callable[[Data], bytes]] = late("pipelines.wire.protobuf:encode")

@@ -93,12 +93,13 @@ def from_buffer(
     """
     lengths = tuple(shape)
     count = checked_size(len(buffer), lengths, element)
-    flat = _decode(buffer, count, element, byte_order)
-    try:
-        array = flat.reshape(lengths)
-    except ValueError as error:
-        raise WireError(f"no array can have the shape {list(lengths)}: {error}") from None
-    array.flags.writeable = False
+    array = _decode(buffer, count, element, byte_order)
+    if len(lengths) != 1:
+        try:
+            array = array.reshape(lengths)
+        except ValueError as error:
+            raise WireError(f"no array can have the shape {list(lengths)}: {error}") from None
+    array.setflags(write=False)
     return array
 
 
@@ -109,7 +110,7 @@ def checked_size(buffer_bytes: int, shape: Sequence[int], element: NDArrayType) 
     if shape and min(shape) < 0:
         raise WireError(f"an array of the shape {list(shape)}: a length cannot be negative")
     count = math.prod(shape)
-    needed = count * width(element)
+    needed = count * (_WIDTHS.get(element) or width(element))
     if buffer_bytes < needed:
         raise WireError(
             f"an array of {element.name} {list(shape)} needs {needed} bytes, but its buffer has {buffer_bytes}"
@@ -118,12 +119,13 @@ def checked_size(buffer_bytes: int, shape: Sequence[int], element: NDArrayType) 
 
 
 def _decode(buffer: bytes | memoryview, count: int, element: NDArrayType, byte_order: ByteOrder) -> Array:
-    if element is NDArrayType.BFLOAT16:
+    dtype = _DTYPES.get(element)
+    if dtype is None:
+        # BFLOAT16, the one type that numpy lacks.
         return bfloat16(np.frombuffer(buffer, np.dtype(np.uint16).newbyteorder(byte_order), count))
     if element is NDArrayType.BOOL:
         # Any byte but 0 is true; numpy's own bool must be 0 or 1.
         return np.frombuffer(buffer, np.uint8, count).astype(np.bool_)
-    dtype = _DTYPES[element]
     if byte_order == sys.byteorder:
         return np.frombuffer(buffer, dtype, count)
     swapped: Array = np.frombuffer(buffer, dtype.newbyteorder(byte_order), count)

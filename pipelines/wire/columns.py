@@ -1,8 +1,7 @@
 """Many ProtoData messages to columns, and columns to messages: the two ways to do it, and the choice between them.
 
-`pipelines.wire.plain` is plain Python, which runs everywhere; `compiled_read` and `compiled_write` use the compiled
-extension where it was built. Both give the same results: those of `pipelines.wire.protobuf`, which reads and writes one
-message at a time and handles the cases that neither of them covers.
+`protodata` reads and writes message by message with the protobuf library; `compiled_read` and `compiled_write` use the
+compiled extension where it was built. Both give the same results.
 """
 
 from __future__ import annotations
@@ -76,14 +75,14 @@ class EntryDecoder:
 
     def __call__(self, entries: Entries) -> Column:
         """The column of these entries. Raises `RowsFailed` naming the rows that cannot be decoded."""
-        from pipelines.wire.plain.values import decoded
+        from pipelines.wire.protodata import decoded
 
         if isinstance(entries, Spans):
             native = compiled()
             column = None if native is None else _compiled_reader(native, self.options).column(self.key, entries)
             if column is not None:
                 return column
-        return decoded(self.key, Spans.of(entries), self.options)
+        return decoded(self.key, entries, self.options)
 
 
 def columns_reader(
@@ -95,9 +94,9 @@ def columns_reader(
     if native is not None:
         return _compiled_reader(native, options)
     # Both ways need the types of this module, so they are imported late.
-    from pipelines.wire.plain.decode import decode
+    from pipelines.wire.protodata import read_messages
 
-    return partial(decode, options=options)
+    return partial(read_messages, options=options)
 
 
 def decode_columns(
@@ -125,9 +124,9 @@ def columns_writer(hot_path: HotPath = "auto") -> ColumnsWriter:
         from pipelines.wire.compiled_write import write_columns
 
         return partial(write_columns, native)
-    from pipelines.wire.plain.encode import encode_batch
+    from pipelines.wire.protodata import write_messages
 
-    return encode_batch
+    return write_messages
 
 
 def encode_columns(batch: Batch, *, hot_path: HotPath = "auto") -> WrittenColumns:

@@ -1,7 +1,7 @@
-"""ProtoData messages to columns in the compiled hot path: the same as `pipelines.wire.plain`, only faster.
+"""ProtoData messages to columns in the compiled hot path: the same as `pipelines.wire.protodata`, only faster.
 
 The extension reads a message only if it understands all of it. Others (messages that are framed in an unusual way,
-broken ones, wrong values) are left to the other path, message by message; so are columns whose values are no plain
+broken ones, wrong values) are left to protobuf, message by message; so are columns whose values are no plain
 numbers, arrays or strings, or of several types.
 """
 
@@ -20,9 +20,8 @@ from pipelines.data.sparsecolumn import divide, in_form
 from pipelines.errors import ReservedKeyError, WireError, without_traceback
 from pipelines.wire.columns import EntryDecoder, ReadColumns, ReadOptions
 from pipelines.wire.compiled_columns import MIXED, FoundColumns, Readers, joined, read_spans, together
-from pipelines.wire.plain.decode import decode
-from pipelines.wire.plain.records import metadata_of, parsed_message
-from pipelines.wire.plain.values import read_values
+from pipelines.wire.protobuf import metadata_of, parsed_message
+from pipelines.wire.protodata import read_entries, read_messages
 
 if TYPE_CHECKING:
     from streamer_native import _native
@@ -43,13 +42,13 @@ class CompiledReader:
         raw, found = self._read(spans, wanted)
         if found is None:
             # An entry has another form than it seemed to have.
-            return decode(list(values), wanted, self._options)
+            return read_messages(values, wanted, self._options)
         left: Sequence[int] = raw.odd
         if len(left) <= _FEW:
             left = [position for position in left if not self._refused(values[position], position, found.failed)]
         if not left:
             return found
-        others = decode([values[position] for position in left], wanted, self._options)
+        others = read_messages([values[position] for position in left], wanted, self._options)
         return _together(raw, found, others, np.array(left, np.int64), wanted)
 
     def _refused(self, payload: Any, position: int, failed: dict[int, WireError]) -> bool:
@@ -79,7 +78,7 @@ class CompiledReader:
         return self._native.Reader(keys, *(min(limit, sys.maxsize) for limit in most))  # type: ignore[no-any-return]
 
     def _read(self, spans: Spans, wanted: frozenset[str]) -> tuple[FoundColumns, ReadColumns | None]:
-        """The extension's result and its columns; no columns if all messages are left to plain Python."""
+        """The extension's result and its columns; no columns if all messages are left to protobuf."""
         spans, (found, entries) = read_spans(self._readers.of(wanted), spans)
         raw = FoundColumns(spans, found)
         columns: dict[str, Column] = {}
@@ -87,7 +86,7 @@ class CompiledReader:
         for part in raw.parts:
             key, form = part[:2]
             if form == MIXED:
-                columns[key], wrong, strange = read_values(key, raw.undecoded(part), self._options)
+                columns[key], wrong, strange = read_entries(key, raw.undecoded(part), self._options)
                 failed.update((int(raw.rows[row]), error) for row, error in wrong.items())
                 if strange:
                     return raw, None
@@ -105,7 +104,8 @@ class CompiledReader:
         listed: list[Data | None] = [None] * len(rows)
         for row in {row for row, _, _ in entries}:
             try:
-                listed[row] = metadata_of(spans[int(rows[row])] or b"", self._options)
+                message = parsed_message(spans[int(rows[row])] or b"")
+                listed[row] = metadata_of(message, self._options.limits, float_lists=self._options.float_lists)
             except WireError as error:
                 failed.setdefault(int(rows[row]), without_traceback(error))
         return listed

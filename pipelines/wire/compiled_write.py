@@ -1,4 +1,4 @@
-"""Columns to ProtoData messages in the compiled hot path: the same bytes as `pipelines.wire.plain` makes.
+"""Columns to ProtoData messages in the compiled hot path: the same bytes as `pipelines.wire.protodata` makes.
 
 The extension writes arrays, numbers, strings and bytes, and copies entries that were never decoded; the entries of
 other columns come from the other path.
@@ -6,7 +6,6 @@ other columns come from the other path.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -16,20 +15,17 @@ from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn
 from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
 from pipelines.data.wirecolumn import WireColumn
-from pipelines.errors import DataError, WireError
-from pipelines.values.ndarray import NDArrayType, dtype_of
 from pipelines.values.valuetype import ValueType
 from pipelines.wire.columns import WrittenColumns
-from pipelines.wire.plain.arrays import array_bytes, array_prefix
-from pipelines.wire.plain.encode import (
+from pipelines.wire.protodata import (
     divided,
-    encode_batch,
     entries_of,
+    frame_of,
     metadata_entries,
     rare_entries,
     undecoded_entries,
+    write_messages,
 )
-from pipelines.wire.protobuf import encode_entry
 
 FIXED: Final = 0
 INTEGERS: Final = 1
@@ -52,8 +48,8 @@ def write_columns(native: Any, batch: Batch) -> WrittenColumns:
     try:
         block = native.encoded(size, columns, list(failed))
     except (ValueError, TypeError, BufferError, OverflowError):
-        # A value that is no string, or a column in an odd shape: plain Python finds the row that is wrong.
-        return encode_batch(batch)
+        # A value that is no string, or a column in an odd shape: the simple way finds the row that is wrong.
+        return write_messages(batch)
     return WrittenColumns(Spans.of_block(block, size), failed)
 
 
@@ -82,31 +78,12 @@ def _column(key: str, column: Column, failed: dict[int, Exception]) -> tuple[Any
 
 
 def _dense(key: str, column: DenseColumn) -> tuple[Any, ...] | None:
-    array = column.storage
-    if array.dtype not in _DTYPES or column.type is None:
-        return None
-    frame = _frame(key, column.type, array.dtype, array.shape[1:])
+    frame = frame_of(key, column)
     if frame is None:
         return None
+    array = column.storage
     array = array if array.flags.c_contiguous else np.ascontiguousarray(array)
     return (FIXED, *frame, array, column.mask)
-
-
-@lru_cache(maxsize=1024)
-def _frame(key: str, type: ValueType, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[bytes, bytes, int] | None:
-    """The bytes before and after each value of a dense column in its entry, and the bytes of the value.
-
-    `None` for values without bytes of their own, or such as cannot be written.
-    """
-    width = array_bytes(dtype, shape)
-    try:
-        if type is ValueType.NDARRAY:
-            return (array_prefix(key, dtype, shape), b"", width) if width else None
-        # Behind a number its type follows, in two bytes.
-        entry = encode_entry(key, dtype.type(0).item())
-        return entry[: -width - 2], entry[-2:], width
-    except (WireError, DataError):
-        return None
 
 
 def _integers(key: str, column: DenseColumn) -> tuple[Any, ...] | None:
@@ -121,7 +98,3 @@ def _encoded(key: str) -> bytes | None:
         return key.encode()
     except UnicodeEncodeError:
         return None
-
-
-# Arrays of any other dtype have other bytes on the wire than in memory.
-_DTYPES = frozenset(dtype for element in NDArrayType if (dtype := dtype_of(element)) is not None)

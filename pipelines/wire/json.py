@@ -24,9 +24,8 @@ from pipelines.values.imageheader import FORMATS
 from pipelines.values.native import native
 from pipelines.values.ndarray import Array, ByteOrder, NDArrayType, array_type, from_buffer, to_buffer
 from pipelines.values.valuetype import ValueType, type_of
-from pipelines.wire.encodedtwice import encoded_twice
+from pipelines.wire.hints import encoded_twice, nul_found
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
-from pipelines.wire.nul import nul_found
 
 Nulls: TypeAlias = Literal["error", "drop"]
 """How to treat a key whose value is null: refuse the message, or leave the key out."""

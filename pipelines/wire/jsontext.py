@@ -11,8 +11,8 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from pipelines.errors import WireError
+from pipelines.wire.hints import nul_found
 from pipelines.wire.limits import Limits
-from pipelines.wire.nul import nul_found
 
 quickly_parsed: Final = msgspec.json.Decoder().decode
 """Parses a text, `str` or bytes in UTF-8, several times as fast as `json`, with the same result.

@@ -24,7 +24,7 @@ from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireErr
 from pipelines.hotpath import compiled
 from pipelines.values import ValueType
 from pipelines.values.oddvalue import OddValue
-from pipelines.wire.encodedtwice import encoded_twice
+from pipelines.wire.hints import encoded_twice
 from pipelines.wire.jsondocuments import Documents, Undecoded, alike
 from pipelines.wire.jsontext import REFUSED, Pointer, check_size, documents, parsed, quickly_parsed, text_of
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits

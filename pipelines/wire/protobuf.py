@@ -59,11 +59,20 @@ def decode(payload: bytes, limits: Limits = DEFAULT_LIMITS, *, float_lists: Floa
     """
     limits.check_bytes(len(payload))
     limits.check_fields(payload)
+    return _Reader(limits, float_lists).data(parsed_message(payload), 0)
+
+
+def parsed_message(payload: bytes) -> pb.DataMap:
+    """A message as protobuf reads it. Raises `WireError`."""
     try:
-        message = pb.DataMap.FromString(payload)
+        return pb.DataMap.FromString(payload)
     except DecodeError:
         raise no_message(payload) from None
-    return _Reader(limits, float_lists).data(message, 0)
+
+
+def metadata_of(message: pb.DataMap, limits: Limits = DEFAULT_LIMITS, *, float_lists: FloatLists = "exact") -> Data:
+    """The metadata of a message that has some. Raises `WireError` as `decode` does."""
+    return _Reader(limits, float_lists).metadata(message)
 
 
 def value_of(scheme: pb.DataScheme, limits: Limits = DEFAULT_LIMITS, *, float_lists: FloatLists = "exact") -> Any:
@@ -71,9 +80,12 @@ def value_of(scheme: pb.DataScheme, limits: Limits = DEFAULT_LIMITS, *, float_li
 
     Raises `WireError` as `decode` does. `limits` count for this value alone.
     """
-    field = SCALAR_FIELDS.get(scheme.type)
-    if field is not None and scheme.WhichOneof("value") == field:
-        return getattr(scheme, field)
+    # What most messages hold needs no counting of elements.
+    present = scheme.WhichOneof("value")
+    if present == "ndValue" and _VALUE_TYPES.get(scheme.type) is ValueType.NDARRAY:
+        return _read_array(scheme.ndValue)
+    if present is not None and present == SCALAR_FIELDS.get(scheme.type):
+        return getattr(scheme, present)
     return _Reader(limits, float_lists).value(scheme, 0)
 
 
@@ -211,6 +223,9 @@ class _Reader:
         metadata = self._entries(message.metaData, depth) if message.metaData else None
         return Data.trusted(values, None if metadata is None else Data.trusted(metadata))
 
+    def metadata(self, message: pb.DataMap) -> Data:
+        return Data.trusted(self._entries(message.metaData, 0))
+
     def value(self, scheme: pb.DataScheme, depth: int) -> Any:
         value_type = _VALUE_TYPES.get(scheme.type)
         if value_type is None:
@@ -313,7 +328,7 @@ class _Reader:
 
 
 def _read_array(message: pb.NDArray) -> Array:
-    return from_buffer(_first(message.array, "array"), message.shape, _array_type(message))
+    return from_buffer(_first(message.array, "array"), message.shape[:], _array_type(message))
 
 
 def _read_box(message: pb.BoundingBox) -> BoundingBox:

@@ -1,4 +1,4 @@
-"""`nul_found`: how errors name NUL bytes, which cannot be seen when a payload is shown."""
+"""What errors say about common mistakes of producers: NUL bytes, and records that are encoded twice."""
 
 from __future__ import annotations
 
@@ -15,3 +15,13 @@ def nul_found(text: str, at: int) -> str | None:
             "senders written in C send it with a text's length plus one: send one byte less"
         )
     return f"a NUL byte (\\x00) at character {at}"
+
+
+def encoded_twice(plain: object) -> str:
+    """What to do about a parsed value that stands where an object has to be; empty unless it is a text of JSON."""
+    if not isinstance(plain, str) or plain.lstrip()[:1] not in ("{", "["):
+        return ""
+    return (
+        "; the text is JSON itself: the producer encodes twice (json.dumps, and a serializer that does the same), and "
+        "should do it once"
+    )
