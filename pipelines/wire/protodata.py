@@ -28,6 +28,9 @@ from pipelines.wire.protobuf import UNKNOWN, decode, encode, encode_entry, metad
 from pipelines.wire.varint import varint
 from protos import data_pb2 as pb
 
+_LONGEST_KEY: Final = 256
+"""Characters of a key up to which what is computed from it is kept: keys come from clients, and may be long."""
+
 Failures: TypeAlias = dict[int, Exception]
 """Row to the error of its value. The writer of a column adds the errors of rows that it cannot write."""
 
@@ -286,7 +289,8 @@ def frame_of(key: str, column: DenseColumn) -> tuple[bytes, bytes, int] | None:
     array = column.storage
     if column.type is None or column.type is ValueType.INT64 or array.dtype not in _DTYPES:
         return None
-    return _frame(key, column.type, array.dtype, array.shape[1:])
+    frame = _frame if len(key) <= _LONGEST_KEY else _frame.__wrapped__
+    return frame(key, column.type, array.dtype, array.shape[1:])
 
 
 @lru_cache(maxsize=1024)

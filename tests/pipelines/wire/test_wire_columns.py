@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -547,6 +549,23 @@ def test_long_keys_that_differ_at_their_ends_are_told_apart() -> None:
     assert [found.columns[key].values() for key in keys] == [list(range(9))] * 2
     passed = encode_columns(batch_of(decode_columns(messages))).messages
     assert [sorted(split(message or b"")) for message in passed] == [sorted(split(message)) for message in messages]
+
+
+def test_long_keys_of_clients_are_not_kept_in_memory() -> None:
+    def written(number: int) -> int:
+        key = f"{number:08}" * 12_500
+        batch = Batch.of([Data({key: np.arange(3.0)})])
+        return sum(len(message) for message in encode_columns(batch).messages if message is not None)
+
+    written(0)
+    tracemalloc.start()
+    try:
+        assert all(written(number) > 100_000 for number in range(1, 50))
+        gc.collect()
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000
 
 
 def test_entries_that_need_more_bytes_for_their_lengths_than_others_stay_in_their_column() -> None:
