@@ -204,7 +204,7 @@ class SourceConfig(ConnectorConfig):
     def _known_metadata(cls, into: dict[str, str]) -> dict[str, str]:
         for source in into:
             if not is_record_name(source, cls.record_columns):
-                raise ValueError(f'"{source}" is no metadata of a record{instead_of(source, cls.record_columns)}')
+                raise ValueError(f'"{source}" is not metadata of a record{instead_of(source, cls.record_columns)}')
         first: dict[str, str] = {}
         for source, key in into.items():
             if (other := first.setdefault(key, source)) != source:
@@ -224,7 +224,7 @@ class SourceConfig(ConnectorConfig):
         """Raise `DefinitionError` if `into` names metadata that no record of this source has."""
         for name in self.into:
             if not is_record_name(name, self.record_names):
-                raise DefinitionError(f'"{name}" is no metadata of a record{instead_of(name, self.record_names)}')
+                raise DefinitionError(f'"{name}" is not metadata of a record{instead_of(name, self.record_names)}')
 
     @property
     def topic_names(self) -> tuple[str, ...]:

@@ -38,12 +38,12 @@ class Measure:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name.endswith("_total"):
             raise DefinitionError(
-                f'"{self.name}" is no name of a measure: small letters, digits and _, without _total at the end'
+                f'invalid measure name "{self.name}": small letters, digits and _, without _total at the end'
             )
         for label in self.labels:
             if not _NAME.fullmatch(label) or label in ("service", "part"):
                 raise DefinitionError(
-                    f'"{label}" is no name of a label of "{self.name}": small letters, digits and _, and neither '
+                    f'invalid label name "{label}" of "{self.name}": small letters, digits and _, and neither '
                     "service nor part"
                 )
 

@@ -24,6 +24,6 @@ def token_function(key: str, reference: str) -> TokenFunction:
     except (ImportError, AttributeError, ValueError) as error:
         raise ConnectorError(f'{key} "{reference}" cannot be loaded ({error}); name it as module:function') from error
     if not callable(found):
-        raise ConnectorError(f'{key} "{reference}" is no function')
+        raise ConnectorError(f'{key} "{reference}" is not a function')
     function: TokenFunction = found
     return function

@@ -168,7 +168,7 @@ def address(url: str, base: Path | None = None, username: str | None = None, pas
         raise ValueError(f"the URL lacks a part of ://; write {misspelt[1].lower()}://HOST/PATH")
     scheme = url.partition(":")[0].lower() if "://" in url or url.startswith("file:") else ""
     if scheme and scheme not in _SCHEMES:
-        raise ValueError(f'"{scheme}" is no kind of camera; there are {_known()}')
+        raise ValueError(f'"{scheme}" is not a kind of camera; there are {_known()}')
     if scheme in ("", "file"):
         return _local(unquote(re.sub("^file:(//)?", "", url)) if scheme else url, base)
     return _remote(url, scheme, username, password)

@@ -81,7 +81,7 @@ def _in_words(error: Exception, address: Address, seconds: float, awaited: str) 
         (FileNotFoundError, "it is not there"),
         (
             av.error.InvalidDataError,
-            f"its data are no {'picture' if address.kind is Kind.FOLDER else 'video'} that libav can read"
+            f"its data are not a {'picture' if address.kind is Kind.FOLDER else 'video'} that libav can read"
             f"{_CAUSES.get(address.kind, '')}",
         ),
         (

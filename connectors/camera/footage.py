@@ -307,7 +307,7 @@ def annexb_parameters(packet: bytes, codec: str) -> bytes:
 def check_footage(footage: Footage | None, camera: str) -> Footage:
     """The footage of this camera. Raises `ConnectorError` if there is none, or none can be kept."""
     if footage is None:
-        raise ConnectorError(f'"{camera}" is no camera of this service, so there is nothing to make a clip of')
+        raise ConnectorError(f'"{camera}" is not a camera of this service, so there is nothing to make a clip of')
     if footage.unusable is not None:
         raise ConnectorError(f'there is no clip of "{camera}": {footage.unusable}')
     return footage

@@ -133,7 +133,7 @@ def _said(encoding: str | None, content_type: str | None) -> Format | None:
     if encoding is not None:
         name = encoding.strip().lower()
         if name not in _NAMES:
-            raise WireError(f'the content-encoding "{encoding[:100]}" is none of gzip, zstd and identity')
+            raise WireError(f'the content-encoding "{encoding[:100]}" is not one of gzip, zstd and identity')
         return None if _NAMES[name] is None else FORMATS[str(_NAMES[name])]
     kind = media_type(content_type)
     named = _TYPES.get(kind) or kind.rpartition("+")[2]

@@ -66,7 +66,7 @@ class Format(ABC):
                     # At least one byte more than is allowed, as none would mean any number.
                     found = member.decompress(piece, left + 1)
                 except (zlib.error, self._error) as error:
-                    told = f"the payload is no valid {self.name} data: {error}"
+                    told = f"the payload is not valid {self.name} data: {error}"
                     raise self._refusal(payload, begin, told) from None
                 left -= len(found)
                 if left < 0:

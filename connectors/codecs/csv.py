@@ -77,7 +77,7 @@ class CsvConfig(CodecConfig):
                 raise ValueError("an example shows the types of names: give names with it, and no types")
             fields = _fields(self.example, self.delimiter)
             if len(fields) != 1 or len(fields[0]) != len(self.names):
-                raise ValueError(f"the example is no row of {len(self.names)} fields, one for each of the names")
+                raise ValueError(f"the example is not a row of {len(self.names)} fields, one for each of the names")
         for name in self.types if self.names else ():
             if name not in self.names:
                 raise ValueError(f'types: there is no column "{name}"{nearest(name, self.names)}')
@@ -146,10 +146,10 @@ class Csv(Codec):
         try:
             found = _fields(raw.decode("utf-8-sig"), self._config.delimiter)
         except UnicodeDecodeError as error:
-            raise WireError(f"the payload is no UTF-8 text: {error}") from None
+            raise WireError(f"the payload is not valid UTF-8 text: {error}") from None
         except csv.Error as error:
             reason = "a quotation mark is never closed" if "end of data" in str(error) else str(error)
-            raise WireError(f"the payload is no row of CSV: {reason}") from None
+            raise WireError(f"the payload is not a row of CSV: {reason}") from None
         names = self._config.names
         if not names:
             if len(found) != 2:
@@ -178,7 +178,7 @@ class Csv(Codec):
                         raise WireError(f'the field "{name}" has {nul}') from None
                     hint = _hint(field, self._config.decimal) if read is _number else ""
                     if repeated:
-                        hint = "; the row repeats the names: with header: true in the codec such rows are no records"
+                        hint = "; the row repeats the names: with header: true in the codec such rows are not records"
                     raise WireError(f'the field "{name}" is {field[:60]!r}, {error}{hint}') from None
         return row
 
@@ -243,7 +243,7 @@ def _fields(text: str, delimiter: str) -> list[list[str]]:
 
 def _integer(field: str) -> Any:
     if not _INTEGER.fullmatch(field):
-        raise ValueError("which is no integer")
+        raise ValueError("which is not an integer")
     found = int(field)
     if not INT64_MIN <= found <= INT64_MAX:
         raise ValueError("which does not fit in 64 bits; make the column a text or a number (types of the codec)")
@@ -252,7 +252,7 @@ def _integer(field: str) -> Any:
 
 def _number(field: str) -> float:
     if not _NUMBER.fullmatch(field):
-        raise ValueError("which is no number")
+        raise ValueError("which is not a number")
     found = float(field)
     if math.isinf(found) and "i" not in field.lower():
         raise ValueError("which is beyond the largest number, 1.8e308")

@@ -38,7 +38,7 @@ def parts(text: bytes) -> Parts:
         headers = [(str(name).encode().decode(), _bytes(value)) for name, value in found["headers"]]
         return Parts(_bytes(found["payload"]), _bytes(found["key"]), headers)
     except (KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"it is no dead letter: {type(error).__name__}: {error}") from error
+        raise ValueError(f"it is not a dead letter: {type(error).__name__}: {error}") from error
 
 
 def _bytes(value: Any) -> bytes | None:

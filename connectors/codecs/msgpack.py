@@ -66,7 +66,9 @@ class Msgpack(Codec):
         except ValueError as error:
             # Maps with keys of other types may be made to collide: the library refuses them at any depth.
             reason = str(error).replace(" when strict_map_key=True", ", at any depth; write keys as texts")
-            raise WireError(f"the payload is no MessagePack: {reason or 'it has a byte that means nothing'}") from None
+            raise WireError(
+                f"the payload is not valid MessagePack: {reason or 'it has a byte that means nothing'}"
+            ) from None
         if not isinstance(found, dict):
             raise WireError(f"a record is a map, but the payload is of type {type(found).__name__}")
         checked_keys(found, self._limits)

@@ -94,7 +94,7 @@ def _text(payload: object) -> str:
     try:
         return payload_bytes(payload, "text").decode()
     except UnicodeDecodeError as error:
-        raise WireError(f"the payload is no UTF-8 text ({error}); use the codec raw for other bytes") from None
+        raise WireError(f"the payload is not valid UTF-8 text ({error}); use the codec raw for other bytes") from None
 
 
 def _written(value: Any, key: str, codec: str) -> bytes:

@@ -63,7 +63,7 @@ class Checkpoint:
             self._places = {name: _place(fields) for name, fields in document["files"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConnectorError(
-                f"{self._path} is no checkpoint of a file source ({error}); delete it to begin at the first record"
+                f"{self._path} is not a checkpoint of a file source ({error}); delete it to begin at the first record"
             ) from error
         for place in sorted(self._places.values(), key=lambda one: one.offset):
             self._note_inode(place)

@@ -94,7 +94,7 @@ class Delimited(Framing):
         """As `Framing.foreign`: JSON is no message."""
         if rest[:2] in (b'{"', b"[{"):
             # { is taken for a length of 123; but no message begins with a quotation mark.
-            return "it is no message behind its length; if the file holds JSON, a record a line, write format: jsonl"
+            return "it is not a message behind its length; if the file holds JSON, a record a line, write format: jsonl"
         return None
 
     def whole(self, rest: bytes) -> bool:
@@ -183,7 +183,7 @@ class JsonLines(Lines):
     def frame(self, payload: bytes) -> bytes:
         """The payload and a line feed. `ValueError` if it holds one itself, or nothing."""
         if not payload.strip():
-            raise ValueError("an empty payload is no JSON document")
+            raise ValueError("an empty payload is not a JSON document")
         return super().frame(payload)
 
     def _content(self, buffer: bytes, start: int, stop: int) -> tuple[int, int]:

@@ -131,7 +131,7 @@ class LetterFile(TopicReader):
             return {}
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise ConnectorError(
-                f"{self._marks} is no file of replayed positions ({error}); delete it to replay all letters again"
+                f"{self._marks} is not a file of replayed positions ({error}); delete it to replay all letters again"
             ) from error
 
 

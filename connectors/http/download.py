@@ -151,7 +151,7 @@ class _Place:
             netloc = netloc if netloc.isascii() else netloc.encode("idna").decode()
         except ValueError:
             # Its text may hold the password.
-            raise FetchError(f'{shown}: this is no URL; is host:port as it should be? "modelUri" says it') from None
+            raise FetchError(f'{shown}: this is not a URL; is host:port as it should be? "modelUri" says it') from None
         if not host or not _HOST.fullmatch(host) or port == 0:
             raise FetchError(f'{shown}: the URL names no host; "modelUri" is a path or a whole URL')
         # Characters are quoted where necessary; quoted ones stay as they are.
@@ -304,7 +304,7 @@ async def _answer(place: _Place) -> AsyncIterator[httpx2.Response]:
     except httpx2.TooManyRedirects:
         raise FetchError(f'{place}: the server says {said} again and again; check "modelUri"') from None
     except httpx2.InvalidURL as error:
-        raise FetchError(f'{place}: this is no URL ({error}); check "modelUri"') from None
+        raise FetchError(f'{place}: this is not a URL ({error}); check "modelUri"') from None
     except httpx2.TransportError as error:
         reason = str(error) or type(error).__name__
         raise _PassingError(

@@ -72,7 +72,7 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
     def accepts(self, source: Source) -> str | None:
         """See `TransactionalSink.accepts`: Kafka sources of the same cluster, as far as both have seen it."""
         if not isinstance(source, KafkaSource):
-            return f"{source.name} is no Kafka source"
+            return f"{source.name} is not a Kafka source"
         try:
             self._transactions.check_cluster(source.cluster)
         except ConnectorError as error:

@@ -43,7 +43,7 @@ class MemoryTransactionalSink(MemorySink, TransactionalSink):
         """As `TransactionalSink.accepts`: sources of memory topics."""
         if isinstance(source, MemorySource):
             return None
-        return f"{source.name} is no memory source"
+        return f"{source.name} is not a memory source"
 
     def sibling(self, config: SinkConfig) -> MemoryTransactionalSink:
         """As `TransactionalSink.sibling`."""

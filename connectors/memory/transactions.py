@@ -127,7 +127,7 @@ class MemoryTransactions:
     def _source(self, token: TransactionToken) -> MemorySource:
         source = token.member
         if not (self.is_open and isinstance(source, MemorySource)):
-            raise ConnectorError("no transaction has begun, or the source is no memory source")
+            raise ConnectorError("no transaction has begun, or the source is not a memory source")
         return source
 
     def _check(self, positions: Mapping[Lane, int], token: TransactionToken, source: MemorySource) -> None:

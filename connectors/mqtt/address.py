@@ -31,12 +31,14 @@ class Address:
             parts = urlsplit(text)
             port = parts.port
         except ValueError as error:
-            raise ValueError(f"{_shown(url)} is no URL of a broker ({error}); write it as mqtt://host:1883") from None
+            raise ValueError(
+                f"{_shown(url)} is not a URL of a broker ({error}); write it as mqtt://host:1883"
+            ) from None
         if (ours := _ELSEWHERE.get(parts.scheme)) is not None:
-            raise ValueError(f'"{parts.scheme}" is no scheme of MQTT; write {ours}:// in its place')
+            raise ValueError(f'"{parts.scheme}" is not a scheme of MQTT; write {ours}:// in its place')
         if parts.scheme not in PORTS:
             raise ValueError(
-                f'"{parts.scheme}" is no scheme of MQTT{nearest(parts.scheme, PORTS)}; there are {", ".join(PORTS)}'
+                f'"{parts.scheme}" is not a scheme of MQTT{nearest(parts.scheme, PORTS)}; there are {", ".join(PORTS)}'
             )
         if parts.username is not None or parts.password is not None:
             raise ValueError(

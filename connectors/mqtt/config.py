@@ -50,7 +50,9 @@ class Shard(BaseModel):
             return index
         found = _ORDINAL.fullmatch(index)
         if found is None:
-            raise ValueError(f'"{index}" is no number from 0, and no host name that ends with one, as sensors-3 does')
+            raise ValueError(
+                f'"{index}" is neither a number from 0 nor a host name that ends with one, as sensors-3 does'
+            )
         return int(found[1])
 
     @model_validator(mode="after")
@@ -132,7 +134,7 @@ class MqttSourceConfig(MqttClientFields, SourceConfig):
         for field, level in (("shard.level", None if self.shard is None else self.shard.level), ("key", self.key)):
             if level is not None and level not in names:
                 known = f"there are {', '.join(names)}" if names else "topics names none: write one as {device}"
-                raise ValueError(f'{field}: "{level}" is no named level of topics{nearest(level, names)}; {known}')
+                raise ValueError(f'{field}: "{level}" is not a named level of topics{nearest(level, names)}; {known}')
         if self.shard is not None and self.share is not None:
             raise ValueError("share and shard are two ways to divide the work; leave one of them out")
         if self.client == "paho" and self.qos == 2:

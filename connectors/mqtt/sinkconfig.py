@@ -132,7 +132,7 @@ class MqttSinkConfig(MqttClientFields, SinkConfig):
         for topic in topics:
             if not topic.startswith("^") and _NO_NAME.search(topic):
                 raise ValueError(
-                    f'"{topic[:100]}" is no name of a topic; write a regular expression that begins with ^, such as '
+                    f'invalid topic name "{topic[:100]}"; write a regular expression that begins with ^, such as '
                     "^factory/[^/]+/score$"
                 )
         return topics

@@ -90,7 +90,7 @@ def _looked_into(path: Path) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             yield connection
     except sqlite3.Error as error:
-        raise ConnectorError(f"outbox {path}: it is no outbox, or damaged: {error}; choose another path") from error
+        raise ConnectorError(f"outbox {path}: it is not an outbox, or damaged: {error}; choose another path") from error
 
 
 def _chosen(store: Store, numbers: Collection[int] | None) -> list[int]:

@@ -37,7 +37,7 @@ def contents(path: Path) -> str:
             refused, last = execute("SELECT count(*), max(number) FROM refused").fetchone()
             reason = execute("SELECT reason FROM refused WHERE number = ?", (last,)).fetchone()
     except sqlite3.Error as error:
-        raise ConnectorError(f"outbox {path}: it is no outbox, or damaged: {error}; choose another path") from error
+        raise ConnectorError(f"outbox {path}: it is not an outbox, or damaged: {error}; choose another path") from error
     waiting = "nothing waits"
     if messages:
         age = max(0.0, time.time() - since)

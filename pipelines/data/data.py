@@ -247,7 +247,9 @@ class Data(MutableMapping[str, Any]):
         if isinstance(value, int) and type_of(value) is ValueType.INT64:
             found = float(value)
             if found != value:
-                raise DataError(f'The INT64 {value} of key "{key}" is no DOUBLE: it would lose digits; use get_int64')
+                raise DataError(
+                    f'The INT64 {value} of key "{key}" is not a DOUBLE: it would lose digits; use get_int64'
+                )
             return found
         return float(self._typed(key, ValueType.DOUBLE))
 

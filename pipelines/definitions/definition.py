@@ -166,7 +166,7 @@ def _node(document: Document, reading: Reading) -> Node:
     bases: tuple[type[Typed], ...] = (Step, GraphStep)
     step = read_typed_of(own, bases, reading)
     if not isinstance(step, (Step, GraphStep)):
-        raise document.error((TYPE_KEY,), f"{step.type_name} is no step")
+        raise document.error((TYPE_KEY,), f"{step.type_name} is not a step")
     return Node(step, tuple(str(one) for one in inputs))
 
 

@@ -50,7 +50,7 @@ def read_typed(document: Document, base: type[Kind], reading: Reading) -> Kind:
     """The document's data as an object of `base`: `read_typed(document, Step, reading)`. Raises `DefinitionError`."""
     found = read_typed_of(document, (base,), reading)
     if not isinstance(found, base):
-        raise document.error((TYPE_KEY,), f"{found.type_name} is no {base.kind}")
+        raise document.error((TYPE_KEY,), f"{found.type_name} is not a {base.kind}")
     return found
 
 

@@ -177,7 +177,7 @@ def _running() -> StepMetrics:
 def _checked(given: str) -> str:
     name = given.replace(".", "_").replace("-", "_")
     if _NAME.fullmatch(name) is None:
-        raise DefinitionError(f'"{given}" is no name for a metric; use letters, digits and _, not a digit first')
+        raise DefinitionError(f'invalid metric name "{given}"; use letters, digits and _, not a digit first')
     if name.startswith(OWN) and name != LABELS:
         raise DefinitionError(f'the metric "{given}" has a name of the service\'s own; begin it with another word')
     return name

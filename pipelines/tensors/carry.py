@@ -40,10 +40,10 @@ def from_value(value: Any) -> Tensor[Any]:
     if isinstance(value, list):
         return strings(value)
     if not is_tensor(value):
-        raise WrongTypeError(f"a {type(value).__name__} without the key {KIND!r} is no tensor")
+        raise WrongTypeError(f"a {type(value).__name__} without the key {KIND!r} is not a tensor")
     read = _READERS.get(value.get_string(KIND))
     if read is None:
-        raise WrongTypeError(f"{value[KIND]!r} is no kind of tensor; there are {', '.join(_READERS)}")
+        raise WrongTypeError(f"{value[KIND]!r} is not a kind of tensor; there are {', '.join(_READERS)}")
     return read(value)
 
 
@@ -59,7 +59,7 @@ def _string(data: Data) -> StringView:
         raise WrongTypeError(f"the values of a string tensor are strings, not {element_type(listed).name}")
     count = int(np.prod(shape, dtype=object))
     if len(listed) != count:
-        raise DataError(f"{len(listed)} strings are no tensor of the shape {list(shape)}")
+        raise DataError(f"{len(listed)} strings are not a tensor of the shape {list(shape)}")
     if "length" in data:
         length, padding = data.get_int64("length"), data.get_int64("padding") if "padding" in data else 0
         _check_fixed(count, length)

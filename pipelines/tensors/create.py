@@ -163,7 +163,7 @@ def _array_of(source: Any, wanted: np.dtype[Any] | None) -> Array | None:
     conversions = array_conversions()
     factory = conversions.factories.of(source)
     if factory is None or factory.form == "list":
-        raise WrongTypeError(f"a {type(source).__name__} is no memory; dense() makes a tensor of values")
+        raise WrongTypeError(f"a {type(source).__name__} is not memory; dense() makes a tensor of values")
     if factory.form in ("bytes", "buffer") and memoryview(getattr(source, "buf", source)).format in _PLAIN:
         return None
     array: Array = conversions.convert(source, factory.form, ArrayFormat())

@@ -143,7 +143,7 @@ class _Range(Index):
 
     def select(self, size: int) -> Selection:
         if not 0 <= self.start <= self.end <= size:
-            raise BoundsError(f"range({self.start}, {self.end}) is no part of an axis of {size} elements")
+            raise BoundsError(f"range({self.start}, {self.end}) is not a part of an axis of {size} elements")
         return Span(self.start, 1, self.end - self.start)
 
 
@@ -168,7 +168,7 @@ def integer(index: SupportsIndex) -> int:
 
 
 def _boolean() -> WrongTypeError:
-    return WrongTypeError("a boolean is no index; use incl with the positions that are wanted")
+    return WrongTypeError("a boolean is not an index; use incl with the positions that are wanted")
 
 
 def _expanded(index: IndexLike) -> list[Index]:
@@ -182,6 +182,7 @@ def _expanded(index: IndexLike) -> list[Index]:
     array = np.asarray(index)
     if array.ndim > 1 or array.dtype.kind not in "iu":
         raise WrongTypeError(
-            f"{array.dtype}{list(array.shape)} is no index; an integer, an index object, or integers of rank 0 or 1 are"
+            f"{array.dtype}{list(array.shape)} is not an index; an integer, an index object, or integers of rank 0 "
+            "or 1 are"
         )
     return [at(int(one)) for one in array.reshape(-1)]

@@ -42,7 +42,7 @@ class Numbers(Generic[S]):
         found = self.cells(value, 1)
         if found.ndim:
             raise WrongTypeError(
-                f"{found.size} values are no single one; put them with fewer indices, or where they begin"
+                f"{found.size} values are not a single one; put them with fewer indices, or where they begin"
             )
         return found[()]
 
@@ -78,5 +78,7 @@ class Numbers(Generic[S]):
     def _of_bytes(self, memory: memoryview) -> Array:
         width = self.dtype.itemsize
         if memory.nbytes % width:
-            raise DataError(f"{memory.nbytes} bytes are no whole number of {self.dtype} elements ({width} bytes each)")
+            raise DataError(
+                f"{memory.nbytes} bytes are not a whole number of {self.dtype} elements ({width} bytes each)"
+            )
         return np.frombuffer(memory.cast("B"), self.dtype) if memory.nbytes else np.zeros(0, self.dtype)

@@ -132,7 +132,7 @@ def packed_strings(offsets: Any, memory: Any, shape: Sequence[int] | None = None
         )
     lengths = (len(edges) - 1,) if shape is None else checked_shape(shape)
     if math.prod(lengths) != len(edges) - 1:
-        raise DataError(f"{len(edges) - 1} strings are no tensor of the shape {list(lengths)}")
+        raise DataError(f"{len(edges) - 1} strings are not a tensor of the shape {list(lengths)}")
     pairs = np.lib.stride_tricks.sliding_window_view(edges, 2) if len(edges) > 1 else np.zeros((0, 2), np.int64)
     spans = pairs.view(SPAN)[:, 0].reshape(lengths)
     return StringView(Cells(spans), Packed(content.data))

@@ -170,7 +170,7 @@ def _encoded(value: Any) -> bytes:
         try:
             return value.encode()
         except UnicodeEncodeError:
-            raise DataError(f"{value!r} has half of a surrogate pair, which is no text") from None
+            raise DataError(f"{value!r} has half of a surrogate pair, which is not text") from None
     if isinstance(value, bytes):
         return value
     raise _refusal(type(value).__name__)
@@ -180,7 +180,9 @@ def _decoded(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise DataError(f"the string {raw!r} is no UTF-8 ({error.reason}); get_bytes() gives it as it is") from None
+        raise DataError(
+            f"the string {raw!r} is not valid UTF-8 ({error.reason}); get_bytes() gives it as it is"
+        ) from None
 
 
 def _refusal(what: object) -> WrongTypeError:

@@ -40,7 +40,7 @@ def _lines(stream: IO[bytes]) -> Iterable[bytes]:
         try:
             bare.decode()
         except UnicodeDecodeError as error:
-            raise WireError(f"the line {bare[:80]!r} is no UTF-8: {error.reason}") from None
+            raise WireError(f"the line {bare[:80]!r} is not valid UTF-8: {error.reason}") from None
         yield bare
 
 
@@ -62,7 +62,7 @@ def _from_modified(raw: bytes) -> bytes:
         halves = raw.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
         return halves.encode("utf-16", "surrogatepass").decode("utf-16").encode()
     except UnicodeError as error:
-        raise WireError(f"the string {raw[:80]!r} is no modified UTF-8: {error}") from None
+        raise WireError(f"the string {raw[:80]!r} is not modified UTF-8: {error}") from None
 
 
 def _as_utf(encoded: bytes) -> bytes:
@@ -86,4 +86,4 @@ def _text(encoded: bytes) -> str:
     try:
         return encoded.decode()
     except UnicodeDecodeError as error:
-        raise DataError(f"the string {encoded[:80]!r} is no UTF-8: {error.reason}") from None
+        raise DataError(f"the string {encoded[:80]!r} is not valid UTF-8: {error.reason}") from None

@@ -110,7 +110,7 @@ class TensorView(TypedAccess, DenseView[S]):
         `DataError` for elements that were picked one by one (`incl`, `excl`) and are no array: `copy` makes one.
         """
         if not self._cells.direct:
-            raise DataError("elements that were picked with incl or excl are no array in memory; copy() makes one")
+            raise DataError("elements that were picked with incl or excl are not an array in memory; copy() makes one")
         return self._cells.lend()
 
     def copy(self) -> npt.NDArray[S]:
@@ -160,7 +160,7 @@ class TensorView(TypedAccess, DenseView[S]):
         if self._cells.direct and not copy:
             return np.asarray(self._cells.lend(), dtype)
         if copy is False:
-            raise ValueError("elements that were picked with incl or excl are no array in memory")
+            raise ValueError("elements that were picked with incl or excl are not an array in memory")
         return self.copy().astype(dtype or self.dtype, copy=False)
 
     def __repr__(self) -> str:

@@ -261,7 +261,7 @@ class Point:
 
 
 def _no_label(label: object) -> NoReturn:
-    raise WrongTypeError(f"a label is a text, not {label!r}; str(...) makes one of a number")
+    raise WrongTypeError(f"a label must be a string, got {label!r}; str(...) makes one of a number")
 
 
 def _close(a: float, b: float) -> bool:

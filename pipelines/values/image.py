@@ -73,7 +73,7 @@ class Image:
         """The image in the file at `path`. `OSError` if it cannot be read, `DataError` if it is no image."""
         image = cls(Path(path))
         if image.format is None:
-            raise DataError(f"{path} is no {FORMATS} file")
+            raise DataError(f"{path} is not a {FORMATS} file")
         return image
 
     @property

@@ -55,7 +55,7 @@ def read_header(encoded: bytes) -> Header:
         if not encoded:
             raise DataError("the image has no bytes")
         raise DataError(
-            f"the image's {len(encoded)} bytes are no {FORMATS} file{_other(encoded)}; send one of these formats"
+            f"the image's {len(encoded)} bytes are not a {FORMATS} file{_other(encoded)}; send one of these formats"
         )
     try:
         header = _READERS[image_format](encoded)

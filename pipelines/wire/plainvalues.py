@@ -75,7 +75,7 @@ def read_value(plain: Any, rules: PlainRules = RULES, depth: int = 0) -> Any:
         raise WireError("null is no value; leave the key out")
     elif issubclass(kind, tuple):
         # Parsers make lists of lists: this is an extension of MessagePack.
-        raise WireError(f"a value of type {kind.__name__} is no number, text, list or map")
+        raise WireError(f"a value of type {kind.__name__} is not a number, text, list or map")
     elif kind not in _AS_THEY_ARE:
         try:
             return native(plain)

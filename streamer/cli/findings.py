@@ -277,7 +277,7 @@ def _filled_calls(model: Model, service: Service) -> list[str]:
     told = f"each call has {count} samples, and the last one of a batch is filled up"
     if batch.type == "hard" or ("max_records" in batch.model_fields_set and batch.max_records % count):
         better = max(count, round(batch.max_records / count) * count)
-        return [f"{told}: batch.max_records {batch.max_records} is no multiple of that, {better} is"]
+        return [f"{told}: batch.max_records {batch.max_records} is not a multiple of that, {better} is"]
     if batch.type == "round":
         return [told]
     return [f"{told}; with batch: {{type: hard, max_records: {count}}} no call is, but records wait until it is full"]

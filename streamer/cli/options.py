@@ -133,7 +133,7 @@ def _value_of(name: str, value: str) -> str:
     try:
         return Path(value[1:]).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        why = error.strerror if isinstance(error, OSError) else "it is not valid UTF-8 text"
         raise typer.BadParameter(
             f"--client {name}: the file {value[1:]} cannot be read: {why}; a value that begins with @ is written @@"
         ) from None
@@ -169,7 +169,7 @@ def codec_setting(given: str) -> str | dict[str, object]:
         found = yaml.safe_load(given)
     except yaml.YAMLError as error:
         told = " ".join(str(error).split())
-        raise typer.BadParameter(f"--codec {given!r} is no mapping as service files have it: {told}") from None
+        raise typer.BadParameter(f"--codec {given!r} is not a mapping as service files have it: {told}") from None
     return dict(found)
 
 

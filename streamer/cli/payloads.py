@@ -174,7 +174,7 @@ def _image(file: Path) -> Batch:
     content = _content(file)
     image = Image(content)
     if image.format is None:
-        raise typer.BadParameter(f"{file}: is no {FORMATS} file")
+        raise typer.BadParameter(f"{file}: is not a {FORMATS} file")
     return Batch.of([Data({"image": image})])
 
 

@@ -128,7 +128,7 @@ def _variable(reference: str, path: KeyPath, environment: Mapping[str, str]) -> 
     found = _VARIABLE.fullmatch(reference)
     if found is None or "${" in reference:
         raise InterpolationError(
-            f'"${{{reference}}}" is no reference; write ${{VAR}}, ${{VAR:-default}} or ${{file:PATH}}, '
+            f'"${{{reference}}}" is not a reference; write ${{VAR}}, ${{VAR:-default}} or ${{file:PATH}}, '
             "and $$ for a dollar",
             path,
         )

@@ -193,7 +193,7 @@ def _host(host: str) -> str:
 def _port(config: InferenceConfiguration, environment: Mapping[str, str], document: Document) -> int:
     text = _variable(environment, _PORT_VARIABLE, document) or str(config.port)
     if not text.isdecimal() or int(text) > 65535:
-        raise document.error((), f"the environment variable {_PORT_VARIABLE} is no port: {text!r}")
+        raise document.error((), f"the environment variable {_PORT_VARIABLE} is not a port: {text!r}")
     return int(text)
 
 
@@ -216,7 +216,7 @@ def _codec(class_name: str, ending: str, document: Document, path: KeyPath) -> d
         return {"type": "protodata", **images}
     raise document.error(
         path,
-        f'"{class_name}" is no class that values can be read or written with; there are JsonObject{ending}, '
+        f'"{class_name}" is not a class that values can be read or written with; there are JsonObject{ending}, '
         f"String{ending}, Buffer{ending} and ByteArray{ending}",
     )
 

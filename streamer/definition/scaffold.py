@@ -217,7 +217,7 @@ def files_of(
     is unknown, or cannot write the sample records; also the errors of `files_for_model`.
     """
     if _NAME.fullmatch(name) is None:
-        raise DefinitionError(f'"{name}" is no name for a service; use letters, digits, - and _, a letter first')
+        raise DefinitionError(f'invalid service name "{name}"; use letters, digits, - and _, a letter first')
     words = {"name": name, "module": name.replace("-", "_"), "kept": "camera, time" if source == "camera" else "id"}
     # The inserted parts are templates themselves, and filled first.
     if codec is not None:

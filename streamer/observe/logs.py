@@ -62,7 +62,8 @@ def from_environment(environment: Mapping[str, str]) -> tuple[Level | None, bool
         else:
             known = [*levels, *forms]
             raise StreamerError(
-                f'{VARIABLE}: "{word}" is no level and no form; known are {", ".join(known)}{nearest(word, known)}'
+                f'{VARIABLE}: "{word}" is neither a level nor a form; known are '
+                f"{', '.join(known)}{nearest(word, known)}"
             )
     return level, as_json
 

@@ -119,7 +119,7 @@ def allowed(topics: Sequence[str]) -> Allowed:
         try:
             patterns.append(re.compile(topic))
         except re.error as error:
-            raise DefinitionError(f'"{topic}" is no regular expression: {error}') from error
+            raise DefinitionError(f'"{topic}" is not a regular expression: {error}') from error
     return Allowed(frozenset(topic for topic in topics if not topic.startswith("^")), tuple(patterns))
 
 

@@ -66,7 +66,7 @@ def check_condition(when: str | Mapping[str, Any] | None) -> None:
     if not isinstance(when, str):
         condition(when)
     elif not well_formed(when):
-        raise DefinitionError(f'"{when}" is no function; write module:function, or a mapping like {{label: cat}}')
+        raise DefinitionError(f'"{when}" is not a function; write module:function, or a mapping like {{label: cat}}')
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,5 +208,5 @@ def _decoded(messages: list[Message], codec: Codec) -> tuple[list[Data | None], 
 def _dead_letter(message: Message) -> DeadLetter:
     origin = original(message.headers)
     if origin is None:
-        raise StreamerError("the dead letter sink got a message that is no dead letter")
+        raise StreamerError("the dead letter sink got a message that is not a dead letter")
     return DeadLetter(message, origin)

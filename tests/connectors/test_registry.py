@@ -132,7 +132,7 @@ def test_fields_are_checked_frozen_and_described() -> None:
         config.topic = "u"  # type: ignore[misc]
     with pytest.raises(ValidationError, match="Extra inputs"):
         MemorySourceConfig.model_validate({"type": "memory", "topic": "t", "topics": "t"})
-    with pytest.raises(ValidationError, match='"headers" is no metadata of a record'):
+    with pytest.raises(ValidationError, match='"headers" is not metadata of a record'):
         MemorySourceConfig(topic="t", into={"headers": "all"})
     with pytest.raises(ValidationError, match='did you mean "partition"'):
         MemorySourceConfig(topic="t", into={"partitions": "p"})

@@ -73,4 +73,4 @@ class CloudEventsConfig(WrapperConfig):
 
 def _check_name(name: str) -> None:
     if not is_attribute(name):
-        raise ValueError(f'"{name}" is no name of an attribute: they have a to z and 0 to 9 only')
+        raise ValueError(f'invalid attribute name "{name}": they have a to z and 0 to 9 only')

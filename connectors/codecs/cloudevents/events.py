@@ -53,9 +53,11 @@ def structured(payload: bytes) -> Event:
     try:
         found = json.loads(payload.decode(), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise WireError(f"the payload is no CloudEvent: it is no JSON ({_short(error)})") from None
+        raise WireError(f"the payload is not a CloudEvent: it is not valid JSON ({_short(error)})") from None
     if not isinstance(found, dict):
-        raise WireError(f"the payload is no CloudEvent: it is JSON, but no object, of type {type(found).__name__}")
+        raise WireError(
+            f"the payload is not a CloudEvent: it is JSON, but not an object, of type {type(found).__name__}"
+        )
     data, encoded = found.pop("data", None), found.pop("data_base64", None)
     # A null attribute counts as missing.
     event = _checked({name: value for name, value in found.items() if value is not None})
@@ -78,7 +80,7 @@ def milliseconds(time: Attribute) -> int:
     time."""
     try:
         if not isinstance(time, str) or _TIME.fullmatch(time) is None:
-            raise ValueError("it is no time as in 2025-03-01T12:00:00Z")
+            raise ValueError("it is not a time as in 2025-03-01T12:00:00Z")
         return (datetime.fromisoformat(time.upper()) - _EPOCH) // timedelta(milliseconds=1)
     except (ValueError, OverflowError) as error:
         raise WireError(f"the time of the CloudEvent is {str(time)[:60]!r}: {error}") from None
@@ -89,7 +91,7 @@ def timestamp(milliseconds: int) -> str:
     try:
         found = _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:
-        raise WireError(f"{milliseconds} milliseconds since 1970 are no time that an event can have") from None
+        raise WireError(f"{milliseconds} milliseconds since 1970 are not a time that an event can have") from None
     return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -103,17 +105,17 @@ def _checked(attributes: Mapping[str, Any]) -> Mapping[str, Attribute]:
     """The attributes, checked: required ones are present, and all names and types are valid. Raises `WireError`."""
     lacking = [name for name in REQUIRED if name not in attributes]
     if lacking:
-        raise WireError(f"the payload is no CloudEvent: it lacks {', '.join(lacking)}")
+        raise WireError(f"the payload is not a CloudEvent: it lacks {', '.join(lacking)}")
     if attributes["specversion"] != VERSION:
         raise WireError(f"the CloudEvent is of version {str(attributes['specversion'])[:40]!r}, not {VERSION!r}")
     for name, value in attributes.items():
         if not is_attribute(name):
-            raise WireError(f"{name[:60]!r} is no name of a CloudEvent's attribute: they have a to z and 0 to 9 only")
+            raise WireError(f"invalid attribute name {name[:60]!r} of the CloudEvent: they have a to z and 0 to 9 only")
         if name in REQUIRED or name in OPTIONAL:
             if not isinstance(value, str) or not value:
-                raise WireError(f"the {name} of the CloudEvent is no text, or is empty")
+                raise WireError(f"the {name} of the CloudEvent is not text, or is empty")
         elif not isinstance(value, (str, bool, int)) or (isinstance(value, int) and not -_INT32 <= value < _INT32):
-            raise WireError(f"the {name} of the CloudEvent is no text, boolean or integer of 32 bits")
+            raise WireError(f"the {name} of the CloudEvent is not text, boolean or integer of 32 bits")
         if isinstance(value, str):
             _check_text(name, value)
     if "time" in attributes:
@@ -125,7 +127,7 @@ def _check_text(name: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise WireError(f"the {name} of the CloudEvent is no text: {error}") from None
+        raise WireError(f"the {name} of the CloudEvent is not text: {error}") from None
 
 
 def _plain(data: Any, content_type: Attribute | None) -> bytes:
@@ -145,11 +147,11 @@ def _decoded(encoded: object) -> bytes:
             return base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
         pass
-    raise WireError("the data_base64 of the CloudEvent is no base64")
+    raise WireError("the data_base64 of the CloudEvent is not valid base64")
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number of JSON")
 
 
 def _short(error: Exception) -> str:

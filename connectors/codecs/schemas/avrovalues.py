@@ -293,7 +293,7 @@ class _Making:
         try:
             return self._plain._slot(schema).put(default_value(schema, field["default"], self._plain._named))[0], True
         except (_Misfit, ValueError):
-            told = f"the default of {field['name']!r}, {str(field['default'])[:60]!r}, is none of its type"
+            told = f"the default of {field['name']!r}, {str(field['default'])[:60]!r}, does not have its type"
             raise WireError(f"the Avro schema is wrong: {told}") from None
 
 

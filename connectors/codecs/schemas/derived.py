@@ -25,7 +25,7 @@ def _record(rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
     fields: list[dict[str, Any]] = []
     for key in dict.fromkeys(key for row in rows for key in row):
         if not _NAME.fullmatch(key):
-            raise WireError(f'"{key}" is no name of a field in Avro: letters, digits and _ are; drop it, or rename it')
+            raise WireError(f'invalid Avro field name "{key}": letters, digits and _ are; drop it, or rename it')
         there = [row[key] for row in rows if row.get(key) is not None]
         inner = f"{name}_{key}"
         if len(there) < len(rows):

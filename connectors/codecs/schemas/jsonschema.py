@@ -155,7 +155,7 @@ class JsonSchema(Wrapper):
 
     def _parsed(self, registered: Registered) -> Any:
         if registered.kind != "JSON":
-            raise WireError(f"the schema is {registered.kind}, not JSON: it is no payload for the codec json-schema")
+            raise WireError(f"the schema is {registered.kind}, not JSON: it is not a payload for the codec json-schema")
         if not self._config.validate_:
             return True
         return _validator(registered.text, {name: one.text for name, one in registered.references.items()})
@@ -247,9 +247,9 @@ def _check(validator: Any, raw: bytes, what: str, one_element: str = "") -> None
     except RecursionError:
         raise WireError(f"{what} is nested too deeply to be checked") from None
     except json.JSONDecodeError as reason:
-        raise WireError(f"{what} is no JSON: {reason}") from None
+        raise WireError(f"{what} is not valid JSON: {reason}") from None
     except UnicodeDecodeError as reason:
-        raise WireError(f"{what} is no JSON: it is not UTF-8 at byte {reason.start}") from None
+        raise WireError(f"{what} is not valid JSON: it is not UTF-8 at byte {reason.start}") from None
     except Exception as reason:  # noqa: BLE001 - a broken reference, an invalid pattern, bytes that are no JSON
         raise WireError(f"{what} cannot be checked: {type(reason).__name__}: {str(reason)[:_MOST_TEXT]}") from None
     if error is not None:

@@ -214,7 +214,7 @@ class _Type:
         try:
             return self._form.read(self._make.FromString(raw))
         except DecodeError as error:
-            raise WireError(f"the payload is no message of the type {self.descriptor.full_name}: {error}") from None
+            raise WireError(f"the payload is not a message of the type {self.descriptor.full_name}: {error}") from None
 
     def written(self, row: dict[str, Any]) -> bytes:
         message = self._make()
@@ -254,7 +254,7 @@ def _fields_of(descriptor: Any) -> PayloadFields:
 
 def _parsed(registered: Registered) -> _Types:
     if registered.kind != "PROTOBUF":
-        raise WireError(f"the schema is {registered.kind}, not PROTOBUF: it is no payload for the codec protobuf")
+        raise WireError(f"the schema is {registered.kind}, not PROTOBUF: it is not a payload for the codec protobuf")
     others = {name: one.text for name, one in registered.references.items()}
     return _Types(protobufschema.of_texts(registered.text, others))
 

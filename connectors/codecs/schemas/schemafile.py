@@ -19,7 +19,7 @@ def schema_text(given: Given) -> str:
     try:
         text = given.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        why = error.strerror if isinstance(error, OSError) else "it is not valid UTF-8 text"
         raise DefinitionError(f"the schema {given} cannot be read: {why}") from None
     _check(given, text)
     return text
@@ -31,12 +31,12 @@ def _check(file: Path, text: str) -> None:
         found = json.loads(text)
     except ValueError as error:
         line = f" in line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise DefinitionError(f"{file} is no schema: it is no JSON{line}") from None
+        raise DefinitionError(f"{file} is not a schema: it is not valid JSON{line}") from None
     except RecursionError:
-        raise DefinitionError(f"{file} is no schema: it is nested too deeply") from None
+        raise DefinitionError(f"{file} is not a schema: it is nested too deeply") from None
     parts = found if isinstance(found, list) else [found]
     if not all(isinstance(one, (dict, bool)) or one in _PRIMITIVE for one in parts):
-        raise DefinitionError(f"{file} is no schema: a schema is a JSON object, such as a record with its fields")
+        raise DefinitionError(f"{file} is not a schema: a schema is a JSON object, such as a record with its fields")
 
 
 _PRIMITIVE: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")

@@ -59,7 +59,7 @@ class SparkplugConfig(CodecConfig):
     @classmethod
     def _known_place(cls, topic: str) -> str:
         if topic not in ("topic", "key") and not (topic.startswith("headers.") and len(topic) > len("headers.")):
-            raise ValueError(f'"{topic}" is no place of a topic: there are topic, key or headers.NAME')
+            raise ValueError(f'"{topic}" is not a place of a topic: there are topic, key or headers.NAME')
         return topic
 
     def build(self) -> Sparkplug:
@@ -143,7 +143,7 @@ class Sparkplug(Codec):
         try:
             message = pb.Payload.FromString(raw)
         except DecodeError as error:
-            raise WireError(f"the payload is no Sparkplug message: {error}") from None
+            raise WireError(f"the payload is not a Sparkplug message: {error}") from None
         node = table = None
         missing = 0
         if place is not None:
@@ -235,7 +235,7 @@ class Sparkplug(Codec):
         self._unborn += 1
         if place is None:
             raise WireError(
-                f"the alias {metric.alias} means nothing: the record's {self._config.topic} is no Sparkplug topic, "
+                f"the alias {metric.alias} means nothing: the record's {self._config.topic} is not a Sparkplug topic, "
                 "by which births are found; say in `topic` of the codec where it stands"
             )
         if self._rebirths is not None and place.counted:

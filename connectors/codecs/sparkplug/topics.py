@@ -62,13 +62,13 @@ def _address(topic: str) -> SparkplugTopic | None:
         return None
     if parts[:1] == ["STATE"]:
         raise WireError(
-            f"a STATE message of a host is no Sparkplug payload: it is JSON; {_SPACE}/+/+/+ and {_SPACE}/+/+/+/+ in "
+            f"a STATE message of a host is not a Sparkplug payload: it is JSON; {_SPACE}/+/+/+ and {_SPACE}/+/+/+/+ in "
             f"place of {_SPACE}/# match all other messages"
         )
     group, message, edge, device = (*parts, "", "", "", "")[:4]
     known = (message in _NODE_TYPES and len(parts) == 3) or (message in _DEVICE_TYPES and len(parts) == 4)
     if not known or not all(parts):
-        raise WireError(f"{topic[:200]!r} is no topic of Sparkplug: {_SPACE}/GROUP/TYPE/EDGE_NODE[/DEVICE]")
+        raise WireError(f"{topic[:200]!r} is not a topic of Sparkplug: {_SPACE}/GROUP/TYPE/EDGE_NODE[/DEVICE]")
     return SparkplugTopic(group, message, edge, device, kept)
 
 

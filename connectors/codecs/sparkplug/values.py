@@ -146,19 +146,19 @@ def _signed(bits: int, value: int) -> int:
             found = value - (1 << width) if value >> (width - 1) else value
             if -(1 << (bits - 1)) <= found < 1 << (bits - 1):
                 return found
-    raise ValueError(f"{value} is no integer of {bits} bits")
+    raise ValueError(f"{value} is not an integer of {bits} bits")
 
 
 def _array(dtype: np.dtype[Any], content: bytes) -> npt.NDArray[Any]:
     if len(content) % dtype.itemsize:
-        raise ValueError(f"{len(content)} bytes are no array of {dtype.name}")
+        raise ValueError(f"{len(content)} bytes are not an array of {dtype.name}")
     return np.frombuffer(content, dtype).astype(dtype.newbyteorder("="), copy=False)
 
 
 def _booleans(bit_order: Order, content: bytes) -> npt.NDArray[np.bool_]:
     count = int.from_bytes(content[:4], "little")
     if len(content) < 4 or len(content) - 4 != -(-count // 8):
-        raise ValueError(f"{len(content)} bytes are no array of {count} booleans")
+        raise ValueError(f"{len(content)} bytes are not an array of {count} booleans")
     return np.unpackbits(np.frombuffer(content, np.uint8, offset=4), count=count, bitorder=bit_order).astype(np.bool_)
 
 

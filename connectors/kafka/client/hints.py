@@ -75,5 +75,7 @@ def checked_bootstrap(text: str) -> str:
             raise ValueError(f"brokers are host:port, without {scheme}://: write {told}")
         port = re.search(r":(\d*)$", rest if rest.startswith("[") or rest.count(":") == 1 else "")
         if port is not None and (not port[1] or int(port[1]) not in _PORTS):
-            raise ValueError(f'"{port[1]}" is no port: they are numbers from 1 to 65535, and Kafka\'s is mostly 9092')
+            raise ValueError(
+                f'"{port[1]}" is not a port: they are numbers from 1 to 65535, and Kafka\'s is mostly 9092'
+            )
     return text

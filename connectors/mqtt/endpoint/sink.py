@@ -139,7 +139,7 @@ class MqttEndpointSink(Sink):
                     "a record made of several has none"
                 )
             if reason := why_no_name(topic):
-                raise ConnectorError(f"{self.name}: {topic[:100]!r} is no topic: {reason}")
+                raise ConnectorError(f"{self.name}: {topic[:100]!r} is not a topic: {reason}")
         wanted = asked.get("response_topic", b"").decode(errors="replace")
         if self._config.response_topic and not why_no_name(wanted):
             topic = wanted

@@ -34,7 +34,7 @@ def encode_acks(kind: PacketType, packet_ids: PacketIds) -> bytes:
     """
     first = _ACKNOWLEDGEMENTS.get(kind)
     if first is None:
-        raise ValueError(f"{kind.name} is no acknowledgement: it must be PUBACK, PUBREC, PUBREL or PUBCOMP")
+        raise ValueError(f"{kind.name} is not an acknowledgement: it must be PUBACK, PUBREC, PUBREL or PUBCOMP")
     ids = np.ascontiguousarray(packet_ids, np.uint16)
     if not ids.all():
         raise ValueError(f"{kind.name}: packet identifier 0")

@@ -120,5 +120,5 @@ def written_text(value: str, what: str) -> bytes:
     try:
         raw = value.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{what} holds half a surrogate pair, which is no UTF-8: {value[:80]!r}") from None
+        raise ValueError(f"{what} holds half a surrogate pair, which is not valid UTF-8: {value[:80]!r}") from None
     return written_binary(raw, what)

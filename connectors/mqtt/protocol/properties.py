@@ -216,7 +216,7 @@ def _agree(name: str, found: dict[str, Any]) -> None:
         raise _broken(f"{name}: authentication_data without authentication_method")
     topic = found.get("response_topic")
     if topic is not None and (not topic or "+" in topic or "#" in topic):
-        raise ProtocolError(ReasonCode.TOPIC_NAME_INVALID, f"{name}: response_topic {topic[:80]!r} is no topic name")
+        raise ProtocolError(ReasonCode.TOPIC_NAME_INVALID, f"{name}: invalid response_topic {topic[:80]!r}")
 
 
 def _broken(message: str) -> ProtocolError:

@@ -138,7 +138,7 @@ class Reader:
             return None
         body, end = header
         if self._learns and (self.version is None) != (buffer[start] >> 4 == PacketType.CONNECT):
-            raise _broken("the first packet is no CONNECT" if self.version is None else "a second CONNECT")
+            raise _broken("the first packet is not a CONNECT" if self.version is None else "a second CONNECT")
         if end > stop:
             return None
         found = read_packet(buffer, start, body, end, self.version or V5, self.role, self.aliases)

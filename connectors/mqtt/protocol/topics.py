@@ -77,7 +77,7 @@ def _why_no_text(text: str) -> str | None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        return "it holds half a surrogate pair, which is no UTF-8"
+        return "it holds half a surrogate pair, which is not valid UTF-8"
     return f"it has {size} bytes, MQTT takes at most {LONGEST}" if size > LONGEST else None
 
 

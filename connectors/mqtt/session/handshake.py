@@ -192,5 +192,5 @@ def _guess(first: int) -> str:
     if first in _TLS:
         return "it answers in TLS: write mqtts:// instead of mqtt://"
     if first == _HTTP:
-        return "it answers in HTTP: this is no port of MQTT; write ws:// and client: paho for a WebSocket"
-    return f"the answer to CONNECT begins with 0x{first:02X}, which is no CONNACK; is this a port of MQTT?"
+        return "it answers in HTTP: this is not a port of MQTT; write ws:// and client: paho for a WebSocket"
+    return f"the answer to CONNECT begins with 0x{first:02X}, which is not a CONNACK; is this a port of MQTT?"

@@ -80,7 +80,7 @@ class SsdToBoundingBoxRunner(Runner):
             )
         fail_beyond_one(
             scores,
-            f'"{SCORES}" has values outside 0..1, which are no probabilities: does the model give logits, or its '
+            f'"{SCORES}" has values outside 0..1, which are not probabilities: does the model give logits, or its '
             "outputs in another order? outputNames of the step before it renames them",
         )
         rows, places = np.nonzero(scores >= self._step.threshold)
@@ -127,7 +127,7 @@ class SsdToBoundingBoxRunner(Runner):
 
 def _class(index: float) -> int:
     if not math.isfinite(index):
-        raise DataError(f'"{CLASSES}" has {index}, which is no class number')
+        raise DataError(f'"{CLASSES}" has {index}, which is not a class number')
     return int(index)
 
 

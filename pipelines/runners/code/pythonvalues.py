@@ -175,7 +175,7 @@ def _text(value: Any) -> str:
         try:
             return bytes(value).decode()
         except UnicodeDecodeError as error:
-            raise DataError(f"the bytes are no UTF-8 text ({error})") from None
+            raise DataError(f"the bytes are not valid UTF-8 text ({error})") from None
     raise _Mismatch("a str", value)
 
 
@@ -197,7 +197,7 @@ def _bytes(value: Any) -> bytes:
 def _image(value: Any) -> Image:
     image = Image(_bytes(value))
     if image.format is None:
-        raise DataError(f"the bytes are no {FORMATS} file")
+        raise DataError(f"the bytes are not a {FORMATS} file")
     return image
 
 

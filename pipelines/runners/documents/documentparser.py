@@ -141,7 +141,7 @@ def _selector(text: str) -> Callable[[Any], list[Any]]:
         # An XPath gives elements in the order of the document, not in that of the selectors.
         path = etree.XPath(HTMLTranslator().css_to_xpath(text))
     except (SelectorError, etree.XPathError) as error:
-        raise DefinitionError(f'selectors: "{text}" is no CSS selector that is understood here: {error}') from None
+        raise DefinitionError(f'selectors: "{text}" is not a CSS selector that is understood here: {error}') from None
     select: Callable[[Any], list[Any]] = path
     return select
 

@@ -30,7 +30,7 @@ def html_tree(markup: str) -> Any:
     try:
         root = html.document_fromstring(content, parser=parser, ensure_head_body=True)
     except etree.ParserError as error:
-        raise DataError(f"the document is no HTML: {error}") from None
+        raise DataError(f"the document is not valid HTML: {error}") from None
     for problem in parser.error_log.filter_from_fatals():
         reason = problem.message.partition(", ")[0]
         raise DataError(f"the document cannot be read whole: {reason}; part it, or close its elements")
@@ -58,7 +58,7 @@ def xml_text(content: bytes) -> str:
     try:
         root = etree.fromstring(content, parser)
     except etree.XMLSyntaxError as error:
-        raise DataError(f"the document is no XML: {error}") from None
+        raise DataError(f"the document is not valid XML: {error}") from None
     return _lines(root, None)
 
 

@@ -342,11 +342,11 @@ def _category(value: str | bool | int | float) -> str:
 def _unknown(feature: Feature, value: Any) -> StreamerError:
     if not isinstance(value, CATEGORIES):
         what = _NO_CATEGORIES.get(type_of(value), "no text or number")
-        return WrongTypeError(f'"{feature.field}" is {what}, which is no category')
+        return WrongTypeError(f'"{feature.field}" is {what}, which is not a category')
     known = [_category(one) for one in feature.one_hot or ()]
     shown = _category(value)[:100]
     return DataError(
-        f'"{feature.field}" is {shown!r}, which is none of {", ".join(known[:20])}{nearest(shown, known)}; '
+        f'"{feature.field}" is {shown!r}, which is not one of {", ".join(known[:20])}{nearest(shown, known)}; '
         "add it to oneHot, or set unknown: zeros"
     )
 

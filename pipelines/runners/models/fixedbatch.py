@@ -63,7 +63,7 @@ def of_any_count(model: Model) -> Model:
     reason = _no_batch(model, count, trusted=all(length == count for length in stated))
     if reason is None:
         return FixedBatch(model, count)
-    _log.info("%s: the first axis, of the length %d, is no batch: %s", model.path, count, reason)
+    _log.info("%s: the first axis, of the length %d, is not a batch: %s", model.path, count, reason)
     return model
 
 

@@ -146,7 +146,9 @@ def why_not_loaded(error: Exception, path: Path) -> str:
     for magic, form in _OTHER_FORMS:
         if begin.startswith(magic):
             return form
-    return f"it is no ONNX model, or not all of one ({path.stat().st_size} bytes): was it copied to its end? {reason}"
+    return (
+        f"it is not an ONNX model, or not all of one ({path.stat().st_size} bytes): was it copied to its end? {reason}"
+    )
 
 
 def _session(path: Path, step: Onnx) -> Any:

@@ -87,7 +87,7 @@ class TensorFlowModel:
             return self._load_alone(tensorflow)
         graph = tensorflow.compat.v1.GraphDef.FromString(content)
         if not graph.node:
-            raise StreamerError(f"the model {self.path} is no frozen graph and no SavedModel of TensorFlow")
+            raise StreamerError(f"the model {self.path} is neither a frozen graph nor a SavedModel of TensorFlow")
         with self._graph.as_default():
             tensorflow.import_graph_def(graph, name="")
         return {}, {}
@@ -178,7 +178,7 @@ def _native(output: Any) -> Array:
             texts[:] = [one.decode() for one in array.flat]
         except UnicodeDecodeError as error:
             raise DataError(
-                f"an output holds bytes that are no UTF-8 text ({error}); encode them in the graph"
+                f"an output holds bytes that are not valid UTF-8 text ({error}); encode them in the graph"
             ) from None
         return texts.reshape(array.shape)
     return array.astype(np.float32) if array.dtype.name == "bfloat16" else array

@@ -138,7 +138,7 @@ def _of_large(integers: Array) -> Array:
 
 def _of_array_array(values: typed_arrays.array[Any]) -> Array:
     if values.typecode in "uw":
-        raise WrongTypeError("an array of characters is no array of numbers; use a list of strings")
+        raise WrongTypeError("an array of characters is not an array of numbers; use a list of strings")
     return np.frombuffer(values, np.dtype(values.typecode)) if len(values) else np.zeros(0, values.typecode)
 
 
@@ -160,7 +160,7 @@ def _of_buffer(value: Any) -> Array:
         array = np.asarray(memory)
         array_type(array.dtype)
     except (ValueError, TypeError):
-        raise WrongTypeError(f'a buffer with elements "{memory.format}" is no array of numbers; cast it') from None
+        raise WrongTypeError(f'a buffer with elements "{memory.format}" is not an array of numbers; cast it') from None
     return array
 
 

@@ -32,7 +32,7 @@ def from_arrow_array(value: Any) -> Array:
     try:
         flat: Array = value.to_numpy(zero_copy_only=not pyarrow.types.is_boolean(value.type))
     except pyarrow.ArrowInvalid:
-        raise WrongTypeError(f"an Arrow array of {value.type} is no array of numbers") from None
+        raise WrongTypeError(f"an Arrow array of {value.type} is not an array of numbers") from None
     array_type(flat.dtype)
     # Arrow arrays do not change, and writing to a copy would not change them.
     flat.flags.writeable = False

@@ -320,7 +320,7 @@ def _say(report: ReplayReport, topic: str, *, as_json: bool, dry_run: bool) -> N
         notes = [f"{report.sent.total():,} {verb} from {topic}"]
         notes += [f"{report.left:,} left by the filters"] if report.left else []
         notes += [f"{report.before:,} replayed before (--again)"] if report.before else []
-        notes += [f"{report.foreign:,} records are no dead letters"] if report.foreign else []
+        notes += [f"{report.foreign:,} records are not dead letters"] if report.foreign else []
         say(", ".join(notes))
     if report.forgetful:
         warn("too many gaps to remember; a later replay will repeat some")

@@ -70,7 +70,7 @@ def test_a_login_of_its_own_may_have_any_character() -> None:
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        ("ftp://10.0.0.7/x", '"ftp" is no kind of camera; there are rtsp://'),
+        ("ftp://10.0.0.7/x", '"ftp" is not a kind of camera; there are rtsp://'),
         ("rtsp://admin:s3/cret@10.0.0.7/x", "belongs into `password`"),
         ("rtsp://admin:12/s3cret@10.0.0.7/x", "belongs into `password`"),
         ("rtsp://admin:p@s3/cret#x@10.0.0.7/x", "belongs into `password`"),

@@ -195,7 +195,7 @@ def test_an_encoding_that_is_not_known_fails_its_record_alone(block: Block) -> N
     headers = [None, [("content-encoding", b"br")], [("content-encoding", b"gzip, gzip")]]
     found = codec.decode(block([b"message"] * 3, headers), None, first=5)
     assert found.batch.rows.tolist() == [5]
-    assert str(found.failed[6]) == 'the content-encoding "br" is none of gzip, zstd and identity'
+    assert str(found.failed[6]) == 'the content-encoding "br" is not one of gzip, zstd and identity'
     assert sorted(found.failed) == [6, 7]
 
 

@@ -69,13 +69,13 @@ def test_a_wrong_field_is_named_with_its_column() -> None:
     types = {"temp": "number", "n": "integer", "ok": "boolean"}
     config = {"type": "csv", "names": ["temp", "n", "ok"], "types": types}
     for row, told in (
-        (b"warm,1,true", "the field \"temp\" is 'warm', which is no number"),
-        (b"1_0,1,true", "which is no number"),
-        (b"1,1.0,true", "the field \"n\" is '1.0', which is no integer"),
-        (b"1,99999999999999999999,true", "which is no integer"),
+        (b"warm,1,true", "the field \"temp\" is 'warm', which is not a number"),
+        (b"1_0,1,true", "which is not a number"),
+        (b"1,1.0,true", "the field \"n\" is '1.0', which is not an integer"),
+        (b"1,99999999999999999999,true", "which is not an integer"),
         (b"1,9999999999999999999,true", "the field \"n\" is '9999999999999999999', which does not fit in 64 bits"),
         (b"1,1,maybe", "neither true nor false"),
-        ("1,٣,true".encode(), "which is no integer"),
+        ("1,٣,true".encode(), "which is not an integer"),
     ):
         (error,) = read(config, row)
         assert told in str(error)
@@ -90,15 +90,15 @@ def test_numbers_with_a_decimal_comma_are_read_and_written_where_the_codec_says_
         Data({"id": "a", "temp": -1500.0}),
         Data({"id": "a", "temp": 21.0}),
     ]
-    assert str(rows[3]) == "the field \"temp\" is '1.234,5', which is no number"
-    assert str(rows[4]).endswith('which is no number; if numbers are written so, set decimal: "." in the codec')
+    assert str(rows[3]) == "the field \"temp\" is '1.234,5', which is not a number"
+    assert str(rows[4]).endswith('which is not a number; if numbers are written so, set decimal: "." in the codec')
     assert payload(Data({"id": "a", "temp": 0.25}), config) == b"a;0,25"
 
 
 def test_a_decimal_comma_that_the_codec_does_not_know_is_told_with_what_to_set() -> None:
     (error,) = read({"type": "csv", "names": ["t"], "types": {"t": "number"}, "delimiter": ";"}, b"21,5")
     assert str(error) == (
-        'the field "t" is \'21,5\', which is no number; if numbers are written so, set decimal: "," in the codec'
+        'the field "t" is \'21,5\', which is not a number; if numbers are written so, set decimal: "," in the codec'
     )
 
 
@@ -124,7 +124,7 @@ def test_a_quotation_mark_that_is_never_closed_harms_no_neighbour() -> None:
     config = {"type": "csv", "names": ["id", "temp"]}
     good, bad, other = read(config, b"a,1", b'"b,1', b"c,1")
     assert (good, other) == (Data({"id": "a", "temp": "1"}), Data({"id": "c", "temp": "1"}))
-    assert "no row of CSV" in str(bad)
+    assert "not a row of CSV" in str(bad)
 
 
 def test_a_byte_order_mark_and_ends_of_lines_of_any_kind_are_read() -> None:
@@ -144,7 +144,7 @@ def test_rows_beyond_max_bytes_or_max_keys_are_refused() -> None:
     [
         ({"names": ["a", "a"]}, "two columns have the same name"),
         ({"names": ["temp"], "types": {"tmp": "number"}}, 'did you mean "temp"'),
-        ({"names": ["a", "b"], "example": "1"}, "no row of 2 fields"),
+        ({"names": ["a", "b"], "example": "1"}, "not a row of 2 fields"),
         ({"example": "1"}, "give names with it"),
         ({"names": ["a"], "example": "1", "types": {"a": "text"}}, "no types"),
         ({"delimiter": '"'}, "a delimiter is"),
@@ -259,7 +259,7 @@ def test_a_header_line_of_a_file_is_no_record(tmp_path: Path) -> None:
 def test_a_header_that_is_not_expected_is_told_what_to_set() -> None:
     codec = codec_of({"type": "csv", "names": ["id", "temp"], "types": {"temp": "number"}})
     found = codec.decode(records_of([Message(b"id,temp"), Message(b"a,x")], "file"), None)
-    assert "with header: true in the codec such rows are no records" in str(found.failed[0])
+    assert "with header: true in the codec such rows are not records" in str(found.failed[0])
     assert "header" not in str(found.failed[1])
     with pytest.raises(DefinitionError, match="give the names of its columns"):
         codec_of({"type": "csv", "header": True})

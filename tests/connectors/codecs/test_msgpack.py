@@ -70,7 +70,7 @@ def test_a_msgpack_value_that_data_cannot_hold_fails_only_if_it_is_asked_for() -
     for key in ("mixed", "large", "own"):
         assert f'key "{key}" cannot be read' in str(read("msgpack", odd, wanted=frozenset([key]))[0])
     (error,) = read("msgpack", odd, wanted=frozenset(["own"]))
-    assert str(error) == 'key "own" cannot be read: a value of type ExtType is no number, text, list or map'
+    assert str(error) == 'key "own" cannot be read: a value of type ExtType is not a number, text, list or map'
 
 
 def test_a_null_in_a_list_is_told_with_its_place() -> None:
@@ -140,7 +140,7 @@ def test_any_bytes_are_a_record_or_the_failure_of_one(raw: bytes, as_map: bool) 
 )
 def test_a_payload_that_is_no_msgpack_is_told_in_plain_words(payload: bytes, told: str) -> None:
     decoded = codec_of("msgpack").decode(block([payload]), None)
-    assert str(decoded.failed[0]) == f"the payload is no MessagePack: {told}"
+    assert str(decoded.failed[0]) == f"the payload is not valid MessagePack: {told}"
 
 
 def test_a_value_inside_of_another_with_the_same_key_is_named_by_both_keys() -> None:

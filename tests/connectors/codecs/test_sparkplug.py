@@ -448,7 +448,7 @@ def test_births_that_a_server_kept_are_births_without_a_place_in_the_sequence(bl
 )
 def test_a_topic_that_sparkplug_does_not_have_fails_its_record(topic: str, block: Block) -> None:
     found = read(SparkplugConfig().build(), block, (topic, message()), (NODE.format("NDATA"), message()))
-    assert "is no topic of Sparkplug" in str(found.failed[0])
+    assert "is not a topic of Sparkplug" in str(found.failed[0])
     assert found.batch.rows.tolist() == [1]
     state = read(SparkplugConfig().build(), block, ("spBv1.0/STATE/host", b'{"online": true}'))
     assert "it is JSON; spBv1.0/+/+/+ and spBv1.0/+/+/+/+ in place of spBv1.0/# match" in str(state.failed[0])
@@ -465,7 +465,7 @@ def test_topics_of_records_that_a_bridge_took_to_kafka(block: Block) -> None:
     headers = [[("mqtt-topic", topic.encode())] for topic, _ in sent]
     assert values(by_header.decode(block(payloads, headers), None))[1] == Data({"a": 2.0})
     lost = by_header.decode(block(payloads), None)
-    assert "the record's headers.Mqtt-Topic is no Sparkplug topic" in str(lost.failed[1])
+    assert "the record's headers.Mqtt-Topic is not a Sparkplug topic" in str(lost.failed[1])
     with pytest.raises(DefinitionError, match="topic, key or headers"):
         codec_of({"type": "sparkplug", "topic": "value"})
 

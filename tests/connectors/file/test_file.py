@@ -29,7 +29,7 @@ NO_METADATA = {
     "tombstones": "a record of a file is there or it is not",
     "revoke": "files are not shared between processes",
 }
-NO_EMPTY_JSON = {"empty": "an empty text is no JSON document"}
+NO_EMPTY_JSON = {"empty": "an empty text is not a JSON document"}
 ONE_FILE_EACH = {
     "binary_keys": "a key is a file's name",
     "same_key": "a file with the same name takes the place of the first",

@@ -316,7 +316,7 @@ def test_a_file_that_is_no_checkpoint_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(delimited(b"a"))
     for text in ("", "[]", '{"version": 2, "files": {}}', '{"version": 1, "files": {"data": {"bytes": 1}}}'):
         (tmp_path / "checkpoint").write_text(text)
-        with pytest.raises(ConnectorError, match="is no checkpoint of a file source"):
+        with pytest.raises(ConnectorError, match="is not a checkpoint of a file source"):
             FileSource(tmp_path / "data", checkpoint=tmp_path / "checkpoint").open()
 
 

@@ -533,5 +533,5 @@ def test_a_damaged_identity_in_a_checkpoint_is_an_error_that_names_it(path: Path
     source.checkpoint.write_text(
         '{"version": 1, "files": {"app.jsonl": {"records": 1, "offset": 9, "file": {"a": 1}}}}'
     )
-    with pytest.raises(Exception, match="is no checkpoint of a file source"):
+    with pytest.raises(Exception, match="is not a checkpoint of a file source"):
         source.run()

@@ -25,10 +25,10 @@ def test_brokers_are_hosts_with_ports_as_librdkafka_takes_them(bootstrap: str) -
     [
         ("kafka://127.0.0.1:9092", "brokers are host:port, without kafka://: write 127.0.0.1:9092"),
         ("a:9092,http://user:pw@b/path", "brokers are host:port, without http://: write b:9092"),
-        ("127.0.0.1:99999", '"99999" is no port'),
-        ("127.0.0.1:0", '"0" is no port'),
-        ("[::1]:70000", '"70000" is no port'),
-        ("localhost:", '"" is no port'),
+        ("127.0.0.1:99999", '"99999" is not a port'),
+        ("127.0.0.1:0", '"0" is not a port'),
+        ("[::1]:70000", '"70000" is not a port'),
+        ("localhost:", '"" is not a port'),
     ],
 )
 def test_an_address_that_is_none_is_told_what_to_write(bootstrap: str, told: str) -> None:

@@ -479,7 +479,7 @@ def test_a_commit_without_an_answer_is_made_once_and_cannot_be_aborted() -> None
 def test_a_transactional_sink_says_which_sources_it_cannot_serve() -> None:
     sink = MemoryTransactionalSink()
     assert sink.accepts(MemorySource()) is None
-    assert sink.accepts(cast(Source, SimpleNamespace(name="camera"))) == "camera is no memory source"
+    assert sink.accepts(cast(Source, SimpleNamespace(name="camera"))) == "camera is not a memory source"
 
 
 def test_a_topic_name_connects_a_sink_and_a_source_of_service_files() -> None:

@@ -233,7 +233,7 @@ def test_an_integer_is_given_as_a_double_and_stays_an_integer(value: int) -> Non
 
 @pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1, 2**63 - 1])
 def test_an_integer_that_would_lose_digits_is_no_double(value: int) -> None:
-    with pytest.raises(DataError, match=f'{value} of key "t" is no DOUBLE: it would lose digits'):
+    with pytest.raises(DataError, match=f'{value} of key "t" is not a DOUBLE: it would lose digits'):
         Data({"t": value}).get_double("t")
 
 

@@ -136,7 +136,7 @@ def test_text_is_json_or_yaml_by_its_content_and_starts_at_the_given_folder(tmp_
         ),
         (
             "steps:\n- '@type': LOGGING\n  keyFilterRegex: 'a('",
-            "3: steps[0].keyFilterRegex: is no regular expression: missing ), unterminated subpattern at position 1",
+            "3: steps[0].keyFilterRegex: is not a regular expression: missing ), unterminated subpattern at position 1",
         ),
     ],
 )

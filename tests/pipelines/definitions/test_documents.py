@@ -287,7 +287,7 @@ def test_a_number_beyond_the_largest_is_refused(form: str, number: str) -> None:
 
 @pytest.mark.parametrize("constant", ["Infinity", "-Infinity", "NaN"])
 def test_nan_and_infinity_are_refused_in_json_and_not_taken_for_yaml_texts(constant: str) -> None:
-    with pytest.raises(DefinitionError, match=r"f\.json:2: .* is no JSON number"):
+    with pytest.raises(DefinitionError, match=r"f\.json:2: .* is not a JSON number"):
         parse_document('{"a":\n' + constant + "}", "f.json")
     # YAML begins with a brace too, and words may begin like a number.
     assert parse_document('{"a": Infinity War, b: 1}').data == {"a": "Infinity War", "b": 1}

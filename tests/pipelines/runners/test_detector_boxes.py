@@ -76,7 +76,7 @@ def test_class_zero_has_no_label_and_only_its_record_fails() -> None:
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_a_class_that_is_no_number_is_told(number: float) -> None:
     data = detections([[0, 0, 1, 1]], [0.9], [number])
-    with pytest.raises(StepError, match=f'DataError: "detection_classes" has {number}, which is no class number'):
+    with pytest.raises(StepError, match=f'DataError: "detection_classes" has {number}, which is not a class number'):
         run(SsdToBoundingBox(class_labels=["a"]), data)
 
 
@@ -233,7 +233,7 @@ def test_scores_of_a_detector_that_are_no_probabilities_fail_their_record_alone(
         right, wrong = executor.run_many([good, bad])
     assert isinstance(right, Data)
     assert isinstance(wrong, StepError)
-    assert "values outside 0..1, which are no probabilities" in str(wrong)
+    assert "values outside 0..1, which are not probabilities" in str(wrong)
 
 
 def test_all_images_of_an_array_go_into_one_list() -> None:

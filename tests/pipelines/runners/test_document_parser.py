@@ -285,8 +285,8 @@ def test_a_format_that_is_not_read_is_named(document: bytes, name: str) -> None:
         (b"  \n", "empty"),
         (b"%PDF-1.4\nnonsense", "PDF cannot be read"),
         (INVOICE[:300], "PDF cannot be read"),
-        (b"<?xml version='1.0'?><a><b></a>", "no XML"),
-        (b"<!doctype html>", "no HTML"),
+        (b"<?xml version='1.0'?><a><b></a>", "not valid XML"),
+        (b"<!doctype html>", "not valid HTML"),
         (7, "must be BYTES or STRING, not INT64"),
     ],
 )
@@ -325,9 +325,9 @@ def test_hostile_documents_are_refused_before_they_cost_memory() -> None:
 def test_entities_neither_multiply_nor_read_files() -> None:
     names = [f"<!ENTITY a{i} '{f'&a{i - 1};' * 10}'>" for i in range(1, 10)]
     laughs = f"<?xml version='1.0'?><!DOCTYPE a [<!ENTITY a0 'lol'>{''.join(names)}]><a>&a9;</a>"
-    assert "no XML" in failure(laughs)
+    assert "not valid XML" in failure(laughs)
     outside = "<?xml version='1.0'?><!DOCTYPE a [<!ENTITY x SYSTEM 'file:///etc/hostname'>]><a>&x;</a>"
-    assert "no XML" in failure(outside)
+    assert "not valid XML" in failure(outside)
 
 
 @pytest.mark.parametrize("parser", ["pdfbox", "tika"])
@@ -417,7 +417,7 @@ def test_a_definition_of_konduit_runs() -> None:
         ({"input_names": ["a"], "output_names": ["a"], "table_row_extractor_types": ["t"]}, "selectors"),
         (
             {"input_names": ["a"], "output_names": ["a"], "table_row_extractor_types": ["t"], "selectors": ["td["]},
-            '"td[" is no CSS selector',
+            '"td[" is not a CSS selector',
         ),
         (
             {
@@ -426,7 +426,7 @@ def test_a_definition_of_konduit_runs() -> None:
                 "table_row_extractor_types": ["t"],
                 "selectors": ["td:eq(1)"],
             },
-            '"td:eq(1)" is no CSS selector',
+            '"td:eq(1)" is not a CSS selector',
         ),
         ({"input_names": ["a"], "output_names": ["a"], "field_names": []}, "fieldNames has 0 entries"),
     ],

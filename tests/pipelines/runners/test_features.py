@@ -135,12 +135,12 @@ def test_an_unknown_category_fails_its_record_or_is_zero_everywhere() -> None:
     fields: dict[str, Any] = {"field": "m", "oneHot": ["lathe", "mill"]}
     good, bad, missing = arrays(Features([fields]), {"m": "mill"}, {"m": "mil"}, {"x": 1})
     assert good == [0, 1]
-    assert '"m" is \'mil\', which is none of lathe, mill; did you mean "mill"?' in bad
+    assert '"m" is \'mil\', which is not one of lathe, mill; did you mean "mill"?' in bad
     assert 'Value not found for key "m"' in missing
     assert arrays(Features([{**fields, "unknown": "zeros"}]), {"m": "saw"}) == [[0, 0]]
     assert arrays(Features([{**fields, "default": 0.5}]), {"x": 1}, {"m": "mill"}) == [[0.5, 0.5], [0, 1]]
     (odd,) = arrays(Features([{**fields, "unknown": "zeros"}]), {"m": np.zeros(2)})
-    assert "no category" in odd
+    assert "not a category" in odd
 
 
 def test_scale_and_offset_are_those_of_onnx() -> None:
@@ -391,7 +391,7 @@ def test_a_list_where_a_category_is_needed_is_told_as_such() -> None:
         good, bad = executor.run_many([Data({"m": "a"}), Data({"m": ["a"]})])
     assert isinstance(good, Data)
     assert good["x"].tolist() == [1, 0]
-    assert '"m" is a list, which is no category' in str(bad)
+    assert '"m" is a list, which is not a category' in str(bad)
 
 
 def test_a_value_that_is_no_known_boolean_is_told_with_booleans_as_they_are_written_in_files() -> None:
@@ -400,5 +400,5 @@ def test_a_value_that_is_no_known_boolean_is_told_with_booleans_as_they_are_writ
         good, number, nested = executor.run_many([Data({"m": False}), Data({"m": 0}), Data({"m": Data({"a": 1})})])
     assert isinstance(good, Data)
     assert good["x"].tolist() == [0, 1]
-    assert "\"m\" is '0', which is none of true, false; add it to oneHot" in str(number)
-    assert '"m" is nested data (an object), which is no category' in str(nested)
+    assert "\"m\" is '0', which is not one of true, false; add it to oneHot" in str(number)
+    assert '"m" is nested data (an object), which is not a category' in str(nested)

@@ -140,7 +140,7 @@ def test_values_that_are_no_tensor_of_strings_are_refused(values: Any) -> None:
 def test_bytes_that_are_no_text_are_given_as_bytes_only() -> None:
     tensor = tensors.strings([b"\xff\xfe", "ok"])
     assert tensor.get_bytes(0) == b"\xff\xfe"
-    with pytest.raises(DataError, match="is no UTF-8"):
+    with pytest.raises(DataError, match="is not valid UTF-8"):
         tensor.get(0)
     assert tensor.get(1) == "ok"
 
@@ -186,7 +186,7 @@ def test_streams_have_limits() -> None:
     """T-20."""
     with pytest.raises(WireError, match="more than 2 strings"):
         tensors.read_strings(io.BytesIO(b"a\nb\nc\n"), "lines", most=2)
-    with pytest.raises(WireError, match="is no UTF-8"):
+    with pytest.raises(WireError, match="is not valid UTF-8"):
         tensors.read_strings(io.BytesIO(b"\xff\n"), "lines")
     with pytest.raises(DataError, match="65535 is the longest"):
         tensors.strings(["x" * 70_000]).dump(io.BytesIO())

@@ -386,7 +386,7 @@ def test_tensors_of_integers_are_indices() -> None:
     ]:
         np.testing.assert_array_equal(view.slice(*indices).array, view.slice(*literal).array)
     for wrong in (np.zeros((2, 2), int), np.array(1.0), np.array([True]), True):
-        with pytest.raises(WrongTypeError, match="is no index"):
+        with pytest.raises(WrongTypeError, match="is not an index"):
             view.slice(wrong)
     with pytest.raises(RankError):
         view.slice(vector, vector)
@@ -454,7 +454,7 @@ def test_plain_memory_is_viewed_as_any_type(tmp_path: Path) -> None:
             wrong()
     with pytest.raises(DataError, match="no axis of the length -3"):
         tensors.view(raw, np.float32, [-3])
-    with pytest.raises(WrongTypeError, match=r"a list is no memory; dense\(\)"):
+    with pytest.raises(WrongTypeError, match=r"a list is not memory; dense\(\)"):
         tensors.view([1, 2])
     with pytest.raises(DataError, match="not in one piece"):
         tensors.view(memoryview(raw)[::2], np.float32)

@@ -120,7 +120,7 @@ def test_a_coordinate_that_is_nan_equals_nan_only_as_values_of_records_do() -> N
 @pytest.mark.parametrize("number", [0, 7, 1.5])
 def test_the_number_of_a_class_is_no_label(make: Callable[[Any], BoundingBox | Point], number: float) -> None:
     """JSON would be written that no reader takes, and protobuf would lose the class 0."""
-    with pytest.raises(WrongTypeError, match=rf"^a label is a text, not {number}; str\(\.\.\.\) makes one"):
+    with pytest.raises(WrongTypeError, match=rf"^a label must be a string, got {number}; str\(\.\.\.\) makes one"):
         make(number)
 
 

@@ -109,11 +109,11 @@ def test_a_topic_of_a_name_that_no_source_declares_is_refused(topic: str) -> Non
     ],
 )
 def test_a_value_of_a_name_that_the_source_does_not_declare_is_refused(name: str, said: str) -> None:
-    with pytest.raises(ValidationError, match="is no metadata of a record") as refused:
+    with pytest.raises(ValidationError, match="is not metadata of a record") as refused:
         service({name: "value"})
     assert said in str(refused.value)
 
 
 def test_metadata_of_mqtt_is_refused_for_other_sources() -> None:
-    with pytest.raises(ValidationError, match=r'"qos" is no metadata of a record; there are key.*source and headers'):
+    with pytest.raises(ValidationError, match=r'"qos" is not metadata of a record; there are key.*source and headers'):
         MemorySourceConfig(topic="in", into={"qos": "qos"})

@@ -134,8 +134,8 @@ def test_an_input_that_the_model_lacks_is_wrong(checked: Any) -> None:
     ("batch", "note"),
     [
         ("", "; with batch: {type: hard, max_records: 4} no call is, but records wait until it is full"),
-        ("batch: {max_records: 10}", ": batch.max_records 10 is no multiple of that, 8 is"),
-        ("batch: {type: hard, max_records: 3}", ": batch.max_records 3 is no multiple of that, 4 is"),
+        ("batch: {max_records: 10}", ": batch.max_records 10 is not a multiple of that, 8 is"),
+        ("batch: {type: hard, max_records: 3}", ": batch.max_records 3 is not a multiple of that, 4 is"),
         ("batch: {type: hard, max_records: 8}", None),
     ],
 )

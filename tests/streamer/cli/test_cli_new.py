@@ -161,7 +161,7 @@ def test_a_service_around_a_model_with_inputs_that_are_no_numbers_has_a_key_for_
     [
         ("model.pkl", b"x", "an ONNX model is needed"),
         ("none.onnx", None, "none.onnx: no such file"),
-        ("broken.onnx", b"broken", "it is no ONNX model"),
+        ("broken.onnx", b"broken", "it is not an ONNX model"),
     ],
 )
 def test_a_model_file_that_is_no_model_is_reported_and_nothing_is_written(

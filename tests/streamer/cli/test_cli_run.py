@@ -319,7 +319,7 @@ def test_a_word_that_says_nothing_of_the_log_is_wrong_use(cli: Any, tmp_path: Pa
     monkeypatch.setenv("STREAMER_LOG", "infos")
     ended = cli("run", service(tmp_path, "a"))
     assert ended.code == 2
-    assert 'STREAMER_LOG: "infos" is no level and no form; known are debug, info' in ended.err
+    assert 'STREAMER_LOG: "infos" is neither a level nor a form; known are debug, info' in ended.err
     assert not results(tmp_path, "a")
 
 

@@ -395,7 +395,7 @@ def test_rows_of_a_table_are_shown_without_its_header_and_without_a_hint_at_the_
 def test_a_codec_that_is_no_mapping_is_refused(cli: Any, tmp_path: Path) -> None:
     ended = cli("send", "t", jsonl(tmp_path / "a.jsonl", []), "--codec", "{type: csv")
     assert ended.code == 2
-    assert "is no mapping as service files have it" in " ".join(ended.err.split())
+    assert "is not a mapping as service files have it" in " ".join(ended.err.split())
 
 
 def test_a_service_file_says_brokers_topic_and_codec(

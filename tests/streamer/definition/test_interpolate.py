@@ -89,7 +89,7 @@ def test_an_unclosed_brace_is_an_error(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["${}", "${1A}", "${A B}", "${A:default}", "${A-b}", "${A:-${B}}", "${env:A}"])
 def test_a_malformed_reference_is_an_error(text: str) -> None:
-    with pytest.raises(InterpolationError, match="is no reference"):
+    with pytest.raises(InterpolationError, match="is not a reference"):
         replaced(text, A="x", B="y")
 
 

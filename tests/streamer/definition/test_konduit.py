@@ -108,7 +108,7 @@ def test_the_environment_goes_before_the_configuration_and_an_empty_variable_doe
 
 @pytest.mark.parametrize("port", ["x", "70000", "-1"])
 def test_a_port_variable_that_is_no_port_is_an_error(port: str) -> None:
-    with pytest.raises(DefinitionError, match="KONDUIT_SERVING_PORT is no port"):
+    with pytest.raises(DefinitionError, match="KONDUIT_SERVING_PORT is not a port"):
         translated(configuration(), KONDUIT_SERVING_PORT=port)
 
 
@@ -149,7 +149,7 @@ def test_the_port_of_mqtt_is_any_by_default_and_the_environments_if_it_has_one()
     data = {"protocol": "MQTT", "pipeline": {"steps": []}}
     assert translated(data)["source"]["listen"] == "localhost:0"
     assert translated(data, KONDUIT_SERVING_PORT="1999")["source"]["listen"] == "localhost:1999"
-    with pytest.raises(DefinitionError, match="KONDUIT_SERVING_PORT is no port"):
+    with pytest.raises(DefinitionError, match="KONDUIT_SERVING_PORT is not a port"):
         translated(data, KONDUIT_SERVING_PORT="many")
 
 

@@ -106,7 +106,7 @@ def test_measures_of_one_name_are_told_apart_by_their_labels() -> None:
         ({"service": "s", "part": "source one", "camera": "dock"}, 5),
     ]
     for label in ("part", "Camera", "a-b"):
-        with pytest.raises(DefinitionError, match="is no name of a label"):
+        with pytest.raises(DefinitionError, match="invalid label name"):
             Measure("frames", "Frames.", 1, labels={label: "x"})
 
 
@@ -127,7 +127,7 @@ def test_a_connector_that_cannot_tell_its_measures_does_not_take_the_others_alon
 
 @pytest.mark.parametrize("name", ["", "Sent", "sent-bytes", "sent_total", "1st", "sent\n"])
 def test_a_measure_has_a_name_that_metrics_can_have(name: str) -> None:
-    with pytest.raises(StreamerError, match="no name of a measure"):
+    with pytest.raises(StreamerError, match="invalid measure name"):
         Measure(name, "", 1)
 
 

@@ -243,7 +243,7 @@ def test_a_function_chooses_rows_and_one_that_raises_fails_its_row() -> None:
         ({"p": {"in": "cat"}}, "p: in: a list of texts"),
         ({"p": {"exists": 1}}, "p: exists: true or false"),
         ({"p": [["a"]]}, "p: in: a list of texts"),
-        ("no function", '"no function" is no function; write module:function'),
+        ("no function", '"no function" is not a function; write module:function'),
     ],
 )
 def test_an_invalid_when_condition_is_refused_with_a_hint(when: Any, text: str) -> None:
@@ -360,7 +360,7 @@ def test_a_missing_or_unfit_value_in_a_topic_is_a_failed_record() -> None:
         ({"topic": "t.{}", "topics": ("a",)}, "empty name"),
         ({"topic": "{record.toppic}", "topics": ("a",)}, 'did you mean "topic"?'),
         ({"topic": "{record.headers.}", "topics": ("a",)}, 'a record has no "headers."'),
-        ({"topic": "{a}", "topics": ("^(",)}, "is no regular expression"),
+        ({"topic": "{a}", "topics": ("^(",)}, "is not a regular expression"),
         ({"when": {"p": {"greater": 1}}}, "no such comparison"),
     ],
 )

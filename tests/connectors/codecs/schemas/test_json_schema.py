@@ -129,8 +129,8 @@ def test_without_a_registry_a_schema_checks_bare_json() -> None:
 def test_a_payload_that_is_no_json_or_a_list_is_told_without_advice_about_models() -> None:
     setting = {"type": "json-schema", "schema": SCHEMA, "validate": True}
     no_json, no_text, a_list = read(setting, b"temp=1", b'{"id": "\xff"}', b"[1]")
-    assert str(no_json) == "the payload is no JSON: Expecting value: line 1 column 1 (char 0)"
-    assert str(no_text) == "the payload is no JSON: it is not UTF-8 at byte 8"
+    assert str(no_json) == "the payload is not valid JSON: Expecting value: line 1 column 1 (char 0)"
+    assert str(no_text) == "the payload is not valid JSON: it is not UTF-8 at byte 8"
     assert str(a_list) == "the payload does not follow its schema: $: [1] is not of type 'object'"
 
 

@@ -333,7 +333,7 @@ def test_messages_nested_without_end_are_refused(own: dict[str, Any], payload: b
         deep = b"\x12" + protobufschema_varint(len(deep)) + deep
     deep = b"\x82\x01" + protobufschema_varint(len(deep)) + deep
     bad, good = read(own, deep, payload)
-    assert "is no message of the type plant.Reading" in str(bad)
+    assert "is not a message of the type plant.Reading" in str(bad)
     assert isinstance(good, Data)
 
 

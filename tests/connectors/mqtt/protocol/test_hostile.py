@@ -44,7 +44,7 @@ BOTH = {
     "DUP at QoS 0": ("3803000161", MALFORMED),
     "message id 0": ("32050001610000", MALFORMED),
     "topic longer than its packet": ("3003000561", MALFORMED),
-    "topic that is no UTF-8": ("30030001ff", MALFORMED),
+    "topic that is not valid UTF-8": ("30030001ff", MALFORMED),
     "topic with a surrogate": ("30060003eda08000", MALFORMED),
     "topic with an overlong form": ("30050002c0af00", MALFORMED),
     "topic with a null character": ("300400010000", MALFORMED),

@@ -85,7 +85,7 @@ CANNOT = {
     "tombstones": "a message without payload is one with an empty payload",
     "binary_headers": "a user property is text",
     "lose": "it publishes unacknowledged messages again",
-    "vanish": "a topic is no place that could be taken away",
+    "vanish": "a topic is not a place that could be taken away",
     "override": "a broker hands on every message",
     "huge": "the buffer of these tests is small",
     "empty": "an empty payload is all that MQTT has",
