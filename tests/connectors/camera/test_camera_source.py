@@ -175,7 +175,7 @@ def test_a_picture_of_a_folder_that_is_no_good_is_named_counted_and_passed_over(
         reader.to_the_end()
         assert [shown(one) for one in reader.of("photos")] == [0, 1, 3]
         assert reader.cameras.cameras()["photos"]["drops"] == {"corrupt": 1}
-    assert f"{tmp_path / '2.jpg'} is passed over: its data are no picture" in caplog.text
+    assert f"{tmp_path / '2.jpg'} is passed over: its data are not a picture" in caplog.text
 
 
 def test_test_pictures_come_at_their_rate() -> None:
@@ -359,7 +359,7 @@ def test_a_file_that_is_no_video_ends_the_service(tmp_path: Path) -> None:
         ({"cameras": {"a": {"url": "film.mp4", "max_age": 1}}}, "max_age is for policy fifo"),
         ({"cameras": {"a": {"url": "rtsp://h/x", "size": "640 x 360"}}}, "like 640x360, not '640 x 360'"),
         ({"cameras": {"a": {"url": "rtsp://h/x", "password": "s3cret"}}}, "password needs username"),
-        ({"cameras": {"a": {"url": "gopher://u:s3cret@h/x"}}}, "no kind of camera"),
+        ({"cameras": {"a": {"url": "gopher://u:s3cret@h/x"}}}, "not a kind of camera"),
         ({"cameras": {"a": "rtsp://h/x"}, "each": {"url": "rtsp://u:s3cret@h/x"}}, "`url` is of one camera"),
     ],
 )

@@ -51,7 +51,7 @@ def test_a_url_says_where_the_broker_is(url: str, expected: Address) -> None:
         ({"url": "tcp://broker"}, "write mqtt:// in its place"),
         ({"url": "mqtt://"}, "names no host"),
         ({"url": "mqtt://broker:1/path"}, "behind the port"),
-        ({"url": "mqtt://broker:99999"}, "no URL of a broker"),
+        ({"url": "mqtt://broker:99999"}, "not a URL of a broker"),
         ({"url": "ws://broker"}, "add client: paho"),
         ({"topics": "a/{x}/{x}"}, "comes twice"),
         ({"topics": "a/b{x}"}, "whole level"),

@@ -241,7 +241,7 @@ def test_a_missing_file_a_foreign_file_and_an_unknown_number_are_errors(
         what(tmp_path / "none")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "text").write_text("no database, but long enough to be one" * 100)
-    with pytest.raises(ConnectorError, match="no outbox"):
+    with pytest.raises(ConnectorError, match="not an outbox"):
         what(tmp_path / "text")
     refusing(Place(tmp_path / "good")).close()
     if what is not refusals:
@@ -433,10 +433,10 @@ def test_two_processes_do_not_share_a_file(place: Place) -> None:
 @pytest.mark.parametrize("content", [b"this is a text, and long enough for a header of SQLite" * 40, b"x"])
 def test_a_file_that_is_no_outbox_is_left_alone(place: Place, content: bytes) -> None:
     place.path.write_bytes(content)
-    with pytest.raises(ConnectorError, match=r"no outbox.*move it away"):
+    with pytest.raises(ConnectorError, match=r"not an outbox.*move it away"):
         place.opened()
     assert place.path.read_bytes() == content
-    with pytest.raises(ConnectorError, match="no outbox"):
+    with pytest.raises(ConnectorError, match="not an outbox"):
         contents(place.path)
 
 

@@ -377,7 +377,7 @@ def test_results_of_no_camera_are_refused_and_the_others_go_on(recording: Any, t
     reader.to_the_end()
     for data, why in [
         (Data({"x": 1}), "which picture"),
-        (Data({}, record=RecordContext("kafka", "topic", offset=3)), "no camera of this service"),
+        (Data({}, record=RecordContext("kafka", "topic", offset=3)), "not a camera of this service"),
         (Data({}, record=RecordContext("camera", "stills", offset=0)), "folder of pictures"),
     ]:
         refused = clips.send(data)

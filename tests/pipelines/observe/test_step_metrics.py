@@ -137,7 +137,7 @@ def test_a_timer_counts_by_duration() -> None:
     ("use", "message"),
     [
         (lambda one: one.counter("streamer_records"), "begin it with another word"),
-        (lambda one: one.counter("with space"), "no name for a metric"),
+        (lambda one: one.counter("with space"), "invalid metric name"),
         (lambda one: one.gauge("1st"), "not a digit first"),
         (lambda one: (one.counter("a.b"), one.gauge("a_b")), '"a_b" is a counter already'),
     ],

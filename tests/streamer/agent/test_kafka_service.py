@@ -95,5 +95,7 @@ def test_brokers_that_no_file_names_are_those_of_the_environment_also_without_co
 
 
 def test_a_wrong_address_in_the_environment_is_told_with_the_place_that_needs_it() -> None:
-    with pytest.raises(DefinitionError, match=r"source: the environment variable KAFKA_BOOTSTRAP_SERVERS: .* no port"):
+    with pytest.raises(
+        DefinitionError, match=r"source: the environment variable KAFKA_BOOTSTRAP_SERVERS: .* is not a port"
+    ):
         loads(SHORTEST, environment={"KAFKA_BOOTSTRAP_SERVERS": "k:0"})

@@ -376,7 +376,7 @@ def test_a_result_without_its_clients_id_or_with_no_topic_is_refused_alone(serve
     refused = sink.send(block, soon())
     assert sorted(refused) == [1, 2]
     assert "has no receiver" in str(refused[1])
-    assert "no topic" in str(refused[2])
+    assert "not a topic" in str(refused[2])
     assert not any(error.retriable for error in refused.values())
 
 

@@ -121,5 +121,5 @@ def test_acknowledgements_of_a_batch_are_those_written_one_by_one(version: Versi
 def test_an_acknowledgement_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="identifier 0"):
         encode_acks(PacketType.PUBACK, np.array([1, 0], np.uint16))
-    with pytest.raises(ValueError, match="no acknowledgement"):
+    with pytest.raises(ValueError, match="not an acknowledgement"):
         encode_acks(PacketType.PUBLISH, np.array([1], np.uint16))
