@@ -379,7 +379,7 @@ class Store:
 
     def _damaged(self, why: str) -> ConnectorError:
         return ConnectorError(
-            f"outbox {self.path}: it is damaged, or no outbox: {why}; move it away to go on with an empty one "
+            f"outbox {self.path}: it is damaged, or not an outbox: {why}; move it away to go on with an empty one "
             "(SQLite's `.recover` reads the rest of its data)"
         )
 

@@ -165,7 +165,7 @@ def test_a_process_that_is_told_to_stop_ends_in_time_and_knows_of_every_frame(tm
         with (tmp_path / "log").open("w") as log:
             process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=log, text=True)
         try:
-            until(lambda: "no video that libav can read" in (tmp_path / "log").read_text(), "a camera that is away")
+            until(lambda: "not a video that libav can read" in (tmp_path / "log").read_text(), "a camera that is away")
             seen = tmp_path / "seen.jsonl"
             if moment != "while connecting":
                 until(lambda: seen.exists() and seen.stat().st_size, "a result")

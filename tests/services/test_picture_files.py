@@ -34,7 +34,9 @@ def run(folder: Path, service: str) -> list[dict[str, object]]:
 
 def test_a_file_that_is_no_picture_is_told_by_its_name(tmp_path: Path) -> None:
     [end] = [line for line in run(tmp_path, SERVICE) if line["event"] == "ended"]
-    assert str(end["error"]).startswith("photos[0]@1 (trip/2.jpg): decode: DataError: the image's 10 bytes are no PNG")
+    assert str(end["error"]).startswith(
+        "photos[0]@1 (trip/2.jpg): decode: DataError: the image's 10 bytes are not a PNG"
+    )
 
 
 def test_the_dead_letter_of_a_file_that_is_no_picture_is_told_by_its_name(tmp_path: Path) -> None:

@@ -94,7 +94,9 @@ class MqttClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.client.disconnect()
-        self.client.loop_stop()
+        # paho's thread may end by itself after DISCONNECT, and clear the name by which paho joins it just then.
+        with contextlib.suppress(AttributeError):
+            self.client.loop_stop()
 
     def _wait_for_answer(self) -> tuple[ConnectFlags, ReasonCode, Properties | None]:
         try:

@@ -336,7 +336,7 @@ def test_a_file_that_is_no_video_ends_the_service(tmp_path: Path) -> None:
     with CameraReader(source) as reader, pytest.raises(ConnectorError, match="nothing can be read") as caught:
         reader.listen(20)
     for words in (
-        "text: its data are no video that libav can read: is the file cut short?",
+        "text: its data are not a video that libav can read: is the file cut short?",
         "empty: the file is empty",
         "cut: it ended without a picture that can be decoded",
     ):

@@ -97,7 +97,7 @@ def test_the_error_names_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
     assert "none.avi cannot be opened or read: there is no file" in str(missing)
     (tmp_path / "text.avi").write_text("no video")
     (strange,) = captured(1, file_path=tmp_path / "text.avi")
-    assert "its data are no video that libav can read" in str(strange)
+    assert "its data are not a video that libav can read" in str(strange)
     with pytest.raises(StreamerError, match='"filePath"'):
         pipelines.Sequence([VideoCapture()]).open()
 

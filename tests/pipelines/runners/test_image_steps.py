@@ -54,7 +54,7 @@ def cannot_open(step: Step) -> str:
 @pytest.mark.parametrize("step", [ImageResize(width=2), pipelines.ImageToNDArray(config={"height": 2, "width": 2})])
 def test_of_several_images_the_broken_one_is_named(step: Step) -> None:
     data = Data({"front": blank(4, 4), "back": Image(b"RIFF\x10\0\0\0WAVEfmt ")})
-    assert 'DataError: key "back": the image\'s 16 bytes are no PNG' in failure(step, data)
+    assert 'DataError: key "back": the image\'s 16 bytes are not a PNG' in failure(step, data)
 
 
 # IMAGE_RESIZE

@@ -203,7 +203,7 @@ def test_without_outputs_the_result_is_empty() -> None:
         ("y = {1: 2}", {"python_type": "dict"}, ['"y"', "key"]),
         ("y = {'x': 1}", {"python_type": "dict", "type": "POINT"}, ['"y"', 'a point needs "y"', "only x"]),
         ("y = {'cx': 'a'}", {"python_type": "dict", "type": "BOUNDING_BOX"}, ['"y"', '"cx" must be a float', "a str"]),
-        ("y = b'a'", {"python_type": "bytes", "type": "IMAGE"}, ['"y"', "no PNG"]),
+        ("y = b'a'", {"python_type": "bytes", "type": "IMAGE"}, ['"y"', "not a PNG"]),
         ("y = b'\\xff'", {"python_type": "bytes", "type": "STRING"}, ['"y"', "UTF-8"]),
         ("y = 2 ** 70", {"python_type": "int"}, ['"y"', "64 bits"]),
         ("y = 10 ** 400", {"python_type": "float"}, ['"y"', "OverflowError"]),

@@ -242,7 +242,7 @@ def test_a_file_cut_short_is_an_error_for_pillow_too(end: int) -> None:
 
 def test_bytes_of_no_known_format_become_nothing() -> None:
     for target in ("pil", "frame", "RGB", "jpeg quality 3"):
-        with pytest.raises(DataError, match="no PNG, JPEG, BMP, GIF, WebP, TIFF, PGM or PPM file"):
+        with pytest.raises(DataError, match="not a PNG, JPEG, BMP, GIF, WebP, TIFF, PGM or PPM file"):
             Image(b"\0\1\2").get_as(target)
 
 

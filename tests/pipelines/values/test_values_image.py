@@ -138,7 +138,7 @@ def test_bytes_of_no_known_format_travel_but_are_not_measured_or_decoded() -> No
     assert image.format is None
     assert image.to_wire() == b"\x00\x01\x02"
     for ask in (lambda: image.width, lambda: image.get_as("numpy"), lambda: image.get_as("png")):
-        with pytest.raises(DataError, match="no PNG, JPEG, BMP, GIF, WebP, TIFF, PGM or PPM file"):
+        with pytest.raises(DataError, match="not a PNG, JPEG, BMP, GIF, WebP, TIFF, PGM or PPM file"):
             ask()
 
 
@@ -147,13 +147,13 @@ def test_bytes_of_no_known_format_travel_but_are_not_measured_or_decoded() -> No
     [
         (
             b"RIFF\x10\0\0\0WAVEfmt ",
-            "the image's 16 bytes are no PNG, JPEG, BMP, GIF, WebP, TIFF, PGM or PPM file; send",
+            "the image's 16 bytes are not a PNG, JPEG, BMP, GIF, WebP, TIFF, PGM or PPM file; send",
         ),
         (b"\0\0\0\x1cftypavif", "but HEIC, AVIF or a video;"),
         (b"data:image/png;base64,iVBORw0KGgo", "but base64 text of one, which has to be decoded first;"),
         (b"iVBORw0KGgoAAAANSUhEUg", "but base64 text of one"),
         (b"\n<!doctype html>", "but text like SVG or HTML;"),
-        (b"\x00\x01\x02", "are no PNG, JPEG, BMP, GIF, WebP, TIFF, PGM or PPM file; send one of these formats"),
+        (b"\x00\x01\x02", "are not a PNG, JPEG, BMP, GIF, WebP, TIFF, PGM or PPM file; send one of these formats"),
         (b"", "the image has no bytes"),
     ],
 )
@@ -244,7 +244,7 @@ def test_a_file_is_opened_by_content_whatever_its_name(tmp_path: Path) -> None:
     assert Image.open(path).format == "PNG"
     assert Image(str(path)) == Image(path)
     path.write_text("hello")
-    with pytest.raises(DataError, match="is no PNG, JPEG, BMP, GIF, WebP, TIFF, PGM or PPM file"):
+    with pytest.raises(DataError, match="is not a PNG, JPEG, BMP, GIF, WebP, TIFF, PGM or PPM file"):
         Image.open(path)
     with pytest.raises(FileNotFoundError):
         Image.open(tmp_path / "missing.png")

@@ -178,7 +178,7 @@ def test_a_json_document_over_several_lines_is_told_how_to_be_sent(
         ("a.jsonl", ["--key", "{nothing}"], "nothing"),
         ("a.jsonl", ["--header", "x"], "NAME=VALUE"),
         ("a.jsonl", ["--client", "x"], "NAME=VALUE"),
-        ("a.png", [], "is no PNG"),
+        ("a.png", [], "is not a PNG"),
     ],
 )
 def test_a_file_or_option_that_send_cannot_use_is_wrong_use(
