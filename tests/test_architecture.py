@@ -12,15 +12,31 @@ TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 PACKAGES = ("protos", "pipelines", "connectors", "streamer")
 NAMED = set(re.findall(r"`((?:protos|native|pipelines|connectors|streamer)/[\w./]*)`", TEXT))
 
-EXCEPTED = re.compile(
+CIRCLES = [
     # Configurations that make their connector.
-    r"connectors\.(browser|config|sink|codecs\.cloudevents\..*|(kafka|memory|mqtt|file)\..*)"
+    {"connectors.browser", "connectors.config", "connectors.sink"},
+    {"connectors.codecs.cloudevents.codec", "connectors.codecs.cloudevents.config"},
+    {"connectors.file.config", "connectors.file.letters"},
+    {
+        f"connectors.kafka.{name}"
+        for name in (
+            *("browser", "config", "sink", "source", "transactionalsink"),
+            *("client.answers", "client.properties", "client.refusals"),
+            *("consumer.failures", "consumer.membership", "consumer.topicreader"),
+            *("producer.client", "producer.transactions"),
+        )
+    },
+    {f"connectors.memory.{name}" for name in ("config", "transaction", "transactions")},
+    {
+        f"connectors.mqtt.{name}"
+        for name in ("acknowledging", "browser", "config", "incoming", "sink", "sinkconfig", "source")
+    },
+    {f"connectors.mqtt.endpoint.{name}" for name in ("config", "sink", "source")},
     # Reading and writing choose between ways that use each other.
-    r"|pipelines\.wire\..*"
-    # A message names the thread that it is for.
-    r"|streamer\.agent\.(intake|messages)"
-)
-"""Modules that import each other still."""
+    {f"pipelines.wire.{name}" for name in ("columns", "compiled_read", "compiled_write", "protodata")},
+    {"pipelines.wire.compiled_json", "pipelines.wire.plainjson"},
+]
+"""Modules that import each other still. No module may join them; remove a circle here once it has ended."""
 
 
 def imports_of(root: Path) -> dict[str, set[str]]:
@@ -121,8 +137,7 @@ def test_no_folder_has_more_than_twenty_files() -> None:
 
 def test_no_modules_import_each_other() -> None:
     """Imports inside of functions and for type checkers count too: they would only hide the circle."""
-    circles = [sorted(one for one in circle if not EXCEPTED.fullmatch(one)) for circle in circles_of(imports_of(ROOT))]
-    assert [circle for circle in circles if len(circle) > 1] == []
+    assert sorted(map(sorted, circles_of(imports_of(ROOT)))) == sorted(map(sorted, CIRCLES))
 
 
 def test_a_circle_is_seen_wherever_its_imports_stand(tmp_path: Path) -> None:

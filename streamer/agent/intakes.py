@@ -10,7 +10,7 @@ from connectors.records import Lane
 from connectors.source import TransactionToken
 from streamer.agent.batchruns import DrainTime
 from streamer.agent.intake import Intake
-from streamer.agent.messages import Ended, Forgettable, RevokeRequest, ToRunThread
+from streamer.agent.messages import Ended, Forgettable, RevokeRequest, Sender, ToRunThread
 from streamer.delivery.ledger import Ledger
 
 
@@ -31,8 +31,8 @@ class Intakes:
         """Requests that are not answered yet."""
         self._drain = drain
         self._on_ended = on_ended
-        self._finished: set[Intake] = set()
-        self._failed: set[Intake] = set()
+        self._finished: set[Sender] = set()
+        self._failed: set[Sender] = set()
 
     def open(self, intakes: Sequence[Intake], check: Callable[[], None]) -> None:
         """Open the sources, and begin to poll after `check`. Raises the first error."""

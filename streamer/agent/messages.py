@@ -5,12 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from connectors.records import Lane
 
-if TYPE_CHECKING:
-    from streamer.agent.intake import Intake
+
+class Sender(Protocol):
+    """The intake that sends a message: its counts, for the run thread."""
+
+    @property
+    def handed_over(self) -> int:
+        """How many batches it has put into the queue."""
+
+    @property
+    def processed(self) -> int:
+        """How many of them the run thread has finished."""
+
+    @property
+    def rewinds(self) -> int:
+        """How often it was told to rewind."""
 
 
 @dataclass(slots=True, eq=False)
@@ -21,7 +34,7 @@ class RevokeRequest:
     even if batches of this source are still waiting, so that the rest of the time is left for confirmations.
     """
 
-    intake: Intake
+    intake: Sender
     lanes: list[Lane]
     due: float
     deadline: float
@@ -50,7 +63,7 @@ class Forgettable:
     When these are run and confirmed, steps can discard their state for the lanes.
     """
 
-    intake: Intake
+    intake: Sender
     lanes: list[Lane]
     handed_over: int
     """`Intake.handed_over` at that time."""
@@ -60,7 +73,7 @@ class Forgettable:
 class Finished:
     """The intake hands over no more batches unless it is told to rewind; `error` if that is because it failed."""
 
-    intake: Intake
+    intake: Sender
     rewinds: int
     """How often the intake had been rewound by then; if `Intake.rewinds` is higher, a rewind is still to come."""
     error: BaseException | None = None
