@@ -67,7 +67,7 @@ class ConnectorConfig(BaseModel, ABC):
     name: str | None = None
     """Its name in metrics, logs and messages; by default its type."""
     codec: str | dict[str, Any] = "protodata"
-    """How payloads become values: the name of a codec, or `{type: NAME, OPTION: ...}`."""
+    """How payloads become values, or a sink's values payloads: the name of a codec, or `{type: NAME, OPTION: ...}`."""
 
     @property
     def label(self) -> str:
@@ -315,8 +315,6 @@ class SinkConfig(ConnectorConfig):
     records of its own source only (`takes_from`). Failures of these records never stop the service, and the service
     does not wait until a client has taken an answer."""
 
-    codec: str | dict[str, Any] = "protodata"
-    """How values become payloads: the name of a codec, or `{type: NAME, OPTION: ...}`."""
     when: str | dict[str, Any] | None = None
     """Which results it gets: `{label: [cat, dog]}`, `{prob: {gt: 0.8}}` or `module:function`; by default all."""
     sources: OneOrMore | None = Field(default=None, min_length=1)

@@ -259,7 +259,7 @@ def class_of(base: type[Any]) -> Callable[[object], Any]:
 
     def checked(value: object) -> Any:
         if not (isinstance(value, type) and issubclass(value, base)):
-            raise TypeError(f"it is no {base.__name__}")
+            raise TypeError(f"it is not a subclass of {base.__name__}")
         return value
 
     return checked

@@ -93,7 +93,7 @@ def test_a_broken_plugin_is_reported_and_left_out(
         assert f'source "{name}" cannot be loaded from {entries[name]} of broken-plugin' in caplog.text
     with pytest.raises(DefinitionError, match=r"ZeroDivisionError.*update or uninstall it"):
         registry.get("raises")
-    with pytest.raises(DefinitionError, match="it is no SourceConfig"):
+    with pytest.raises(DefinitionError, match="it is not a subclass of SourceConfig"):
         registry.get("other")
     assert registry.get("memory") is MemorySourceConfig
 

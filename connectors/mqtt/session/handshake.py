@@ -68,7 +68,7 @@ class Handshake:
         raw, version = self._greeting.packet(self.version)
         answer = next(Reader(Role.CLIENT, version).feed(raw), None)
         if not isinstance(answer, Connack):
-            raise ProtocolError(ReasonCode.PROTOCOL_ERROR, "the answer to CONNECT is no CONNACK")
+            raise ProtocolError(ReasonCode.PROTOCOL_ERROR, "the answer to CONNECT is not a CONNACK")
         return answer
 
     def check_time(self) -> None:
