@@ -21,9 +21,8 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import hypothesis
 import pytest
-from faultymqtt import FaultyMqtt
-from memorybroker.window import Window
-from mqttbrokers import MqttUnderTest, StartMqtt
+from faultymqtt import FaultyMqtt, Window
+from mqttbrokers import MqttUnderTest, StartMosquitto, StartMqtt
 from stamina.instrumentation import get_on_retry_hooks, set_on_retry_hooks
 
 from pipelines import hotpath
@@ -71,12 +70,6 @@ class StartKafka(Protocol):
     def __call__(
         self, nodes: int = 1, data: Path | None = None, *, port: int | None = None, **settings: str
     ) -> LocalKafka: ...
-
-
-class StartMosquitto(Protocol):
-    """`start_mosquitto(max_inflight_messages="20")` starts one with these lines in its configuration."""
-
-    def __call__(self, data: Path | None = None, **settings: str | list[str]) -> LocalMosquitto: ...
 
 
 class _BrokerOfTheRun:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from cuttable import CuttablePort
 from faultymqtt import FaultyMqtt
-from mqttbrokers import MqttUnderTest, StartMqtt, left_at, publish
+from mqttbrokers import MqttUnderTest, StartMosquitto, StartMqtt, left_at, publish
 from mqttclient import MqttClient, until
 from paho.mqtt.client import MQTTv5
 from tcpproxy import TcpProxy
@@ -208,18 +208,14 @@ class TestFlow:
 
     @pytest.mark.soak
     @pytest.mark.timeout(900)
-    def test_a_hundred_thousand_retained_messages_are_taken_as_they_are_polled(
-        self, start_mqtt: StartMqtt, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("memorybroker.broker.MAX_MESSAGES", 1_000_000)
+    def test_a_hundred_thousand_retained_messages_are_taken_as_they_are_polled(self, start_mqtt: StartMqtt) -> None:
         flood(start_mqtt(max_queued_messages="0"), 100_000)
 
     @pytest.mark.soak
     @pytest.mark.timeout(900)
     def test_more_messages_than_there_are_packet_ids_arrive_with_as_many_under_way_as_there_can_be(
-        self, start_mqtt: StartMqtt, monkeypatch: pytest.MonkeyPatch
+        self, start_mqtt: StartMqtt
     ) -> None:
-        monkeypatch.setattr("memorybroker.broker.MAX_MESSAGES", 1_000_000)
         broker = start_mqtt(max_queued_messages="0", max_inflight_messages="0")
         with Reader(source(broker.port, window=60_000), patience=300) as reader:
             got: list[int] = []
@@ -404,8 +400,8 @@ sink: {{type: mqtt, url: "mqtt://127.0.0.1:{outward.port}", topic: out, qos: 2, 
             assert [bytes(one.payload) for one in reader.take(1)] == [b"offline"]
             assert reader.nothing()
 
-    def test_members_of_a_share_divide_the_messages(self, start_mqtt: StartMqtt) -> None:
-        broker = start_mqtt()
+    def test_members_of_a_share_divide_the_messages(self, start_mosquitto: StartMosquitto) -> None:
+        broker = start_mosquitto()
         with (
             Reader(source(broker.port, share="group", client_id="one")) as one,
             Reader(source(broker.port, share="group", client_id="two")) as two,

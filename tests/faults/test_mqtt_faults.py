@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,8 @@ import pytest
 from confluent_kafka import KafkaError
 from cuttable import CuttablePort
 from failingkafka import brokers_that_fail
-from faultymqtt import FaultyMqtt
-from memorybroker.window import Window
-from mqttbrokers import MqttUnderTest, StartMqtt, left_at, publish, stored
+from faultymqtt import FaultyMqtt, Window
+from mqttbrokers import MqttUnderTest, StartMosquitto, StartMqtt, left_at, publish, stored
 from mqttclient import MqttClient, until
 from mqttledger import Numbered, Publisher, duplicates, in_file, in_payloads
 from paho.mqtt.client import MQTTv5
@@ -35,11 +34,9 @@ from connectors.mqtt.protocol.reading import Role
 from pipelines.hotpath import HotPath
 from protos import sparkplug_pb2 as pb
 from streamer.agent.agent import Agent
-from streamer.devbroker.mqtt import LocalMosquitto
 
 pytestmark = pytest.mark.slow
 
-StartMosquitto = Callable[..., LocalMosquitto]
 
 SERVICE = """
 name: {name}

@@ -106,7 +106,7 @@ Make = Callable[..., Killed]
 
 
 @pytest.fixture(params=["mosquitto", "our broker"])
-def broker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A mosquitto that is not slowed down by its store, and a broker that keeps to the window it is told.
 
     Neither drops messages that wait for a service that is slow to start: on a busy machine that may be 100,000
@@ -115,7 +115,6 @@ def broker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     if request.param == "mosquitto":
         yield request.getfixturevalue("start_mosquitto")(persistence="false", max_queued_messages="0")
     else:
-        monkeypatch.setattr("memorybroker.broker.MAX_MESSAGES", 10_000_000)
         with FaultyMqtt() as ours:
             yield ours
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol
 
 from faultymqtt import FaultyMqtt
@@ -14,6 +15,12 @@ MqttUnderTest = LocalMosquitto | FaultyMqtt
 _SAVES = "Saving in-memory database"
 _AT_ONCE = 5000
 """Messages that are published ahead of their acknowledgements: paho takes at most 65,535, and is slow with many."""
+
+
+class StartMosquitto(Protocol):
+    """`start_mosquitto(max_inflight_messages="20")` starts one with these lines in its configuration."""
+
+    def __call__(self, data: Path | None = None, **settings: str | list[str]) -> LocalMosquitto: ...
 
 
 class StartMqtt(Protocol):

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import pytest
-from faultymqtt import FaultyMqtt
-from memorybroker.window import Window
+from faultymqtt import FaultyMqtt, Window
 from mqttclient import MqttClient
 from tcpproxy import TcpProxy
 from websocketbridge import WebSocketBridge

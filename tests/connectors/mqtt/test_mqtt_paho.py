@@ -6,12 +6,12 @@ import importlib.util
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from certificates import certificate_in
+from mqttbrokers import StartMosquitto
 from mqttclient import MqttClient, until
 from mqttserver import PlayedServer
 from paho.mqtt.client import MQTTv5
@@ -31,7 +31,6 @@ from pipelines.errors import ConnectorError, MissingPackageError
 from streamer.devbroker.mqtt import LocalMosquitto, MqttBroker
 
 PATIENCE = 20.0
-StartMosquitto = Callable[..., LocalMosquitto]
 
 
 class Deaf:

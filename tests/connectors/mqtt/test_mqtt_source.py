@@ -11,9 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from faultymqtt import BatchWindow, FaultyMqtt, OverrunWindow
-from memorybroker.broker import Broker
-from memorybroker.window import Window
+from faultymqtt import BatchWindow, Broker, FaultyMqtt, OverrunWindow, Window
 from mqttclient import MqttClient
 from tcpproxy import TcpProxy
 
@@ -241,8 +239,8 @@ class TestCuts:
             broker.cut(CLIENT)
 
             def change(inside: Broker) -> None:
-                delivery = inside.sessions[CLIENT].sent[1]
-                delivery.message = replace(delivery.message, **other)
+                sent = inside.sessions[CLIENT].sent
+                sent[1] = replace(sent[1], **other)
 
             broker.ask(change)
             (new,) = reader.take(1)

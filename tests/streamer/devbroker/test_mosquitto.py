@@ -7,17 +7,15 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from certificates import certificate_in
+from mqttbrokers import StartMosquitto
 from mqttclient import MqttClient
 
 from streamer.devbroker import BrokerError
 from streamer.devbroker.mqtt import LocalMosquitto, MqttBroker, find_mosquitto, open_mqtt_broker
-
-StartMosquitto = Callable[..., LocalMosquitto]
 
 
 def test_the_shared_broker_takes_what_is_published(mqtt_broker: MqttBroker) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from memorybroker import MemoryBroker
+from faultymqtt import FaultyMqtt
 from mqttclient import MqttClient, until
 
 from connectors.mqtt.protocol.packets import V5, V311, Connect, Publish, Subscribe, Subscription, Version
@@ -29,9 +29,9 @@ LIMITS = Limits(
 
 
 @pytest.fixture
-def server() -> Iterator[MemoryBroker]:
+def server() -> Iterator[FaultyMqtt]:
     """A server with low limits; at the end it still serves a client that behaves."""
-    with MemoryBroker(limits=LIMITS) as started:
+    with FaultyMqtt(limits=LIMITS) as started:
         yield started
         assert until(lambda: started.server.ask(lambda: len(started.server.connections)) < 20)
         with MqttClient(started.host, started.port) as client:
@@ -43,7 +43,7 @@ def server() -> Iterator[MemoryBroker]:
 class Stranger:
     """A bare connection."""
 
-    def __init__(self, server: MemoryBroker, version: Version | None = V5, keep_alive: int = 0) -> None:
+    def __init__(self, server: FaultyMqtt, version: Version | None = V5, keep_alive: int = 0) -> None:
         self.socket = socket.create_connection((server.host, server.port))
         self.socket.settimeout(30)
         if version is not None:
@@ -95,7 +95,7 @@ class Stranger:
     ],
 )
 def test_a_packet_that_breaks_the_protocol_ends_the_connection_with_the_standards_code(
-    data: bytes, reason: int, server: MemoryBroker
+    data: bytes, reason: int, server: FaultyMqtt
 ) -> None:
     stranger = Stranger(server)
     # Later bytes are not read any more, and do not keep the client from reading the reason.
@@ -103,7 +103,7 @@ def test_a_packet_that_breaks_the_protocol_ends_the_connection_with_the_standard
     assert stranger.reason() == reason
 
 
-def test_a_client_of_3_1_1_is_disconnected_without_a_word(server: MemoryBroker) -> None:
+def test_a_client_of_3_1_1_is_disconnected_without_a_word(server: FaultyMqtt) -> None:
     stranger = Stranger(server, V311)
     stranger.socket.sendall(b"\x36\x05\x00\x01t\x00\x01")
     assert stranger.rest() == b""
@@ -124,7 +124,7 @@ def test_a_client_of_3_1_1_is_disconnected_without_a_word(server: MemoryBroker) 
     ],
 )
 def test_a_client_that_does_not_begin_with_a_connect_is_disconnected(
-    data: bytes, answer: bytes, server: MemoryBroker
+    data: bytes, answer: bytes, server: FaultyMqtt
 ) -> None:
     stranger = Stranger(server, None)
     stranger.socket.sendall(data)
@@ -132,13 +132,13 @@ def test_a_client_that_does_not_begin_with_a_connect_is_disconnected(
 
 
 @pytest.mark.parametrize("data", [b"", b"\x10", encode(Connect("slow", version=V5), V5)[:-1]])
-def test_a_client_that_takes_too_long_to_send_its_connect_is_disconnected(data: bytes, server: MemoryBroker) -> None:
+def test_a_client_that_takes_too_long_to_send_its_connect_is_disconnected(data: bytes, server: FaultyMqtt) -> None:
     stranger = Stranger(server, None)
     stranger.socket.sendall(data)
     assert stranger.rest() == b""
 
 
-def test_a_packet_that_never_ends_is_given_up(server: MemoryBroker) -> None:
+def test_a_packet_that_never_ends_is_given_up(server: FaultyMqtt) -> None:
     stranger = Stranger(server)
     try:
         for byte in encode(Publish("t", bytes(1000)), V5):
@@ -149,7 +149,7 @@ def test_a_packet_that_never_ends_is_given_up(server: MemoryBroker) -> None:
     assert stranger.reason() == 0x8D
 
 
-def test_many_unfinished_packets_together_do_not_fill_the_memory(server: MemoryBroker) -> None:
+def test_many_unfinished_packets_together_do_not_fill_the_memory(server: FaultyMqtt) -> None:
     strangers: list[Stranger] = []
     head = b"\x30" + b"\xf0\x93\x05"
     for number in range(5):
@@ -162,7 +162,7 @@ def test_many_unfinished_packets_together_do_not_fill_the_memory(server: MemoryB
     assert all(b"\xe0" in code for code in codes)
 
 
-def test_small_unfinished_packets_count_beside_large_ones(server: MemoryBroker) -> None:
+def test_small_unfinished_packets_count_beside_large_ones(server: FaultyMqtt) -> None:
     strangers: list[Stranger] = []
     for size in [80_000, 80_000, 80_000, *[15_000] * 6]:
         one = Stranger(server, None)
@@ -174,7 +174,7 @@ def test_small_unfinished_packets_count_beside_large_ones(server: MemoryBroker) 
     assert all(b"\xe0" in one.rest() for one in strangers)
 
 
-def test_a_client_that_sends_and_never_reads_is_disconnected(server: MemoryBroker) -> None:
+def test_a_client_that_sends_and_never_reads_is_disconnected(server: FaultyMqtt) -> None:
     stranger = Stranger(server, V311)
 
     def little_is_buffered_below() -> None:
@@ -192,7 +192,7 @@ def test_a_client_that_sends_and_never_reads_is_disconnected(server: MemoryBroke
     stranger.socket.close()
 
 
-def test_a_subscriber_that_does_not_read_delays_no_other(server: MemoryBroker) -> None:
+def test_a_subscriber_that_does_not_read_delays_no_other(server: FaultyMqtt) -> None:
     stranger = Stranger(server, V311)
     stranger.socket.sendall(encode(Subscribe(1, (Subscription("big", 0),)), V311))
     with MqttClient(server.host, server.port) as writer, MqttClient(server.host, server.port) as reader:
@@ -206,7 +206,7 @@ def test_a_subscriber_that_does_not_read_delays_no_other(server: MemoryBroker) -
 
 
 def test_connections_beyond_the_limit_are_closed_and_there_is_room_again_when_others_go(
-    server: MemoryBroker,
+    server: FaultyMqtt,
 ) -> None:
     held = [socket.create_connection((server.host, server.port)) for _ in range(40)]
     assert until(lambda: server.server.refused >= 20)
@@ -214,7 +214,7 @@ def test_connections_beyond_the_limit_are_closed_and_there_is_room_again_when_ot
         one.close()
 
 
-def test_thousands_of_connections_one_after_the_other_leave_nothing_behind(server: MemoryBroker) -> None:
+def test_thousands_of_connections_one_after_the_other_leave_nothing_behind(server: FaultyMqtt) -> None:
     for number in range(2000):
         one = socket.create_connection((server.host, server.port))
         if number % 3 == 0:
@@ -226,18 +226,7 @@ def test_thousands_of_connections_one_after_the_other_leave_nothing_behind(serve
     assert server.ask(lambda broker: len(broker.sessions)) == 0
 
 
-def test_more_than_the_announced_maximum_in_flight_is_told() -> None:
-    from memorybroker.broker import Broker
-
-    with MemoryBroker(broker=lambda limits: Broker(limits, receive=2)) as server:
-        stranger = Stranger(server)
-        for packet_id in (1, 2, 3):
-            stranger.socket.sendall(encode(Publish("t", b"", 2, packet_id=packet_id), V5))
-        rest = stranger.rest()
-        assert rest[rest.index(b"\xe0") + 2] == 0x93
-
-
-def test_long_reason_texts_and_client_ids_are_cut(server: MemoryBroker) -> None:
+def test_long_reason_texts_and_client_ids_are_cut(server: FaultyMqtt) -> None:
     stranger = Stranger(server, None)
     stranger.socket.sendall(encode(Connect("x" * 60_000, version=V5, properties=Properties(receive_maximum=1)), V5))
     assert stranger.read(1) == b"\x20"
@@ -245,7 +234,7 @@ def test_long_reason_texts_and_client_ids_are_cut(server: MemoryBroker) -> None:
 
 
 def test_a_connection_that_cannot_be_written_to_in_an_unknown_way_ends_alone(
-    server: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+    server: FaultyMqtt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unknown error while writing ends that connection alone."""
     stranger = Stranger(server)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cuttable import CuttablePort
-from mqttbrokers import stored
+from mqttbrokers import StartMosquitto, stored
 from mqttclient import MqttClient
 from paho.mqtt.client import MQTTv5
 
@@ -21,9 +20,7 @@ from connectors.message import block_of
 from connectors.mqtt.sink import MqttSink
 from connectors.mqtt.sinkconfig import MqttSinkConfig
 from pipelines import Data
-from streamer.devbroker.mqtt import LocalMosquitto, MqttBroker
-
-StartMosquitto = Callable[..., LocalMosquitto]
+from streamer.devbroker.mqtt import MqttBroker
 
 
 def sink_to(url: str, **fields: Any) -> MqttSink:
