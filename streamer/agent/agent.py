@@ -107,7 +107,11 @@ class Agent:
     @property
     def acknowledged(self) -> dict[Lane, int]:
         """The positions acknowledged last, by lane, of lanes that have not ended."""
-        return {lane: position for intake in self._loop.intakes for lane, position in list(intake.acknowledged.items())}
+        return {
+            lane: position
+            for intake in self._loop.intakes
+            for lane, position in list(intake.state.acknowledged.items())
+        }
 
     def live(self) -> str | None:
         """Why the process should be restarted; `None` while it makes progress, or waits for a sink or for records."""
@@ -151,8 +155,8 @@ class Agent:
         if self._stopping:
             return "stopping"
         for intake in self._loop.intakes:
-            if intake.down:
-                return f"source {intake.source.name}: {intake.down}"
+            if intake.watch.down:
+                return f"source {intake.source.name}: {intake.watch.down}"
         for route in self._assembly.all_routes:
             if reason := route.down():
                 return f"sink {route.name}: {reason}"

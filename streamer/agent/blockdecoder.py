@@ -10,6 +10,7 @@ from typing import Any
 from connectors.blockcolumns import where_null
 from connectors.codec import Codec, Decoded
 from connectors.records import Ints, Records
+from connectors.source import Source
 from pipelines.errors import ConnectorError, StepError
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
 from streamer.batching.batcher import Closed
@@ -50,6 +51,7 @@ class BlockDecoder:
         self._decoding = decoding
         self._log = log
         self._blocks = 0
+        self._has_warned = False
 
     def decoded(self, closed: Closed, wait: Wait) -> deque[DecodedBatch] | None:
         """The batch; in parts if its images are too large to be run together.
@@ -76,6 +78,18 @@ class BlockDecoder:
         if pixels is None:
             return deque([decoded])
         return deque(in_parts(decoded, pixels, undecoded=self._decoding.opens_images))
+
+    def publish_requests(self, source: Source) -> None:
+        """Publish what the codec wants from those who send its records (another birth certificate, for example)."""
+        for request in self.codec.requests():
+            if source.publish(request.topic, request.payload) or self._has_warned:
+                continue
+            self._has_warned = True
+            self._log.warning(
+                "the codec's request is not published: the source cannot publish, or not now",
+                source=self._source,
+                topic=request.topic,
+            )
 
     def _read(self, records: Records, first: int, wait: Wait) -> Decoded | None:
         tries = 0

@@ -10,7 +10,7 @@ from connectors.records import Lane
 from connectors.source import TransactionToken
 from streamer.agent.batchruns import DrainTime
 from streamer.agent.intake import Intake
-from streamer.agent.messages import Ended, Forgettable, RevokeRequest, Sender, ToRunThread
+from streamer.agent.messages import Ended, Forgettable, IntakeState, RevokeRequest, Stage, ToRunThread
 from streamer.delivery.ledger import Ledger
 
 
@@ -31,8 +31,8 @@ class Intakes:
         """Requests that are not answered yet."""
         self._drain = drain
         self._on_ended = on_ended
-        self._finished: set[Sender] = set()
-        self._failed: set[Sender] = set()
+        self._finished: set[IntakeState] = set()
+        self._failed: set[IntakeState] = set()
 
     def open(self, intakes: Sequence[Intake], check: Callable[[], None]) -> None:
         """Open the sources, and begin to poll after `check`. Raises the first error."""
@@ -58,7 +58,7 @@ class Intakes:
     def discard(self) -> None:
         """Stop polling and hand over no more batches, as no more are run."""
         for intake in self.all:
-            intake.discard()
+            intake.stop(Stage.DISCARD)
 
     @property
     def have_finished(self) -> bool:
@@ -97,7 +97,7 @@ class Intakes:
     def due_revokes(self) -> list[RevokeRequest]:
         """The requests, each once, whose source has no batch left in the queue, or whose time is nearly over."""
         now = time.monotonic()
-        due = [one for one in self.revokes if one.intake.processed >= one.intake.handed_over or now >= one.due]
+        due = [one for one in self.revokes if one.intake.all_processed or now >= one.due]
         if due:
             self.revokes = [one for one in self.revokes if one not in due]
         return due
@@ -122,12 +122,12 @@ class Intakes:
                 # In this order, so that only incomplete records come again.
                 intake.acknowledge({lane: marks[lane] for lane in own if lane in marks})
                 intake.rewind(own)
-                if intake not in self._failed:
-                    self._finished.discard(intake)
+                if intake.state not in self._failed:
+                    self._finished.discard(intake.state)
 
     def token(self) -> TransactionToken | None:
         """As `Upstream`. Transactions have one source."""
-        return self.all[0].token
+        return self.all[0].state.token
 
     def patience(self) -> float:
         """As `Upstream`."""

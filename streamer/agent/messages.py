@@ -1,29 +1,67 @@
-"""The messages between an intake thread and the run thread, apart from batches."""
+"""What an intake thread and the run thread know of each other, apart from batches: `IntakeState`, and messages."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from enum import IntEnum
+from queue import SimpleQueue
 
 from connectors.records import Lane
+from connectors.source import TransactionToken
 
 
-class Sender(Protocol):
-    """The intake that sends a message: its counts, for the run thread."""
+class Stage(IntEnum):
+    """What an intake thread does. The stage of an intake only rises; some may be skipped."""
+
+    WAIT = 0
+    """It opens its source, and waits until all sources of the service are open."""
+    READ = 1
+    """It polls, decodes and hands over."""
+    FINISH = 2
+    """It polls no more; records that were polled are still handed over."""
+    DISCARD = 3
+    """It hands over no more batches, as no more are run."""
+    LEAVE = 4
+    """The last positions are acknowledged: it closes its source and ends. Set by the intake thread alone."""
+
+
+class IntakeState:
+    """The stage of one intake, its counts, and the messages that wait for its thread."""
+
+    def __init__(self) -> None:
+        self.stage = Stage.WAIT
+        self.messages: SimpleQueue[ToIntake] = SimpleQueue()
+        self.processed = 0
+        """Batches of this source that the run thread has run. Written by the run thread."""
+        self.rewinds = 0
+        """How often the run thread has asked for a rewind."""
+        self.handed_over = 0
+        """Batches that were put into the queue so far. This and what follows is written by the intake thread."""
+        self.starved = False
+        """Whether the source gives no more records until some are acknowledged."""
+        self.acknowledged: dict[Lane, int] = {}
+        """The positions acknowledged last, of lanes that have not ended."""
+        self.token: TransactionToken | None = None
+        """Commits positions of the source's present lanes in transactions; set after the end of others was reported."""
+        self._risen = threading.Condition()
 
     @property
-    def handed_over(self) -> int:
-        """How many batches it has put into the queue."""
+    def all_processed(self) -> bool:
+        """Whether the run thread has run all batches that were handed over."""
+        return self.processed >= self.handed_over
 
-    @property
-    def processed(self) -> int:
-        """How many of them the run thread has finished."""
+    def rise(self, stage: Stage) -> None:
+        """Be at this stage at least. From any thread."""
+        with self._risen:
+            self.stage = max(self.stage, stage)
+            self._risen.notify_all()
 
-    @property
-    def rewinds(self) -> int:
-        """How often it was told to rewind."""
+    def wait_for(self, stage: Stage, timeout: float | None = None) -> bool:
+        """Wait until it is at this stage at least; whether it is, after `timeout` seconds."""
+        with self._risen:
+            return self._risen.wait_for(lambda: self.stage >= stage, timeout)
 
 
 @dataclass(slots=True, eq=False)
@@ -34,7 +72,7 @@ class RevokeRequest:
     even if batches of this source are still waiting, so that the rest of the time is left for confirmations.
     """
 
-    intake: Sender
+    intake: IntakeState
     lanes: list[Lane]
     due: float
     deadline: float
@@ -63,19 +101,19 @@ class Forgettable:
     When these are run and confirmed, steps can discard their state for the lanes.
     """
 
-    intake: Sender
+    intake: IntakeState
     lanes: list[Lane]
     handed_over: int
-    """`Intake.handed_over` at that time."""
+    """`IntakeState.handed_over` at that time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
     """The intake hands over no more batches unless it is told to rewind; `error` if that is because it failed."""
 
-    intake: Sender
+    intake: IntakeState
     rewinds: int
-    """How often the intake had been rewound by then; if `Intake.rewinds` is higher, a rewind is still to come."""
+    """How often the intake had been rewound by then; if `IntakeState.rewinds` is higher, a rewind is still to come."""
     error: BaseException | None = None
 
 

@@ -10,6 +10,8 @@ from streamer.agent.batchqueue import RunInbox
 from streamer.agent.batchruns import BatchRuns
 from streamer.agent.blockdecoder import BlockDecoder, Decoding
 from streamer.agent.intake import Intake
+from streamer.agent.intakeloop import IntakeLoop
+from streamer.agent.sourcewatch import SourceWatch
 from streamer.batching.batcher import Batcher
 from streamer.batching.rounds import RoundBatcher
 from streamer.definition.settings import BatchSettings
@@ -46,14 +48,15 @@ def built_intakes(
     decoding = Decoding(assembly.wanted(), pixels, assembly.opens_images)
     return [
         Intake(
-            source,
-            BlockDecoder(name, assembly.codecs[name], index, config.into, decoding, log),
-            _batcher(assembly, batch, runs),
-            inbox,
-            guarantee(service.delivery),
-            meters.sources[name],
-            service.limits.stuck,
-            log,
+            IntakeLoop(
+                SourceWatch(source, service.limits.stuck, log),
+                BlockDecoder(name, assembly.codecs[name], index, config.into, decoding, log),
+                _batcher(assembly, batch, runs),
+                inbox,
+                guarantee(service.delivery),
+                meters.sources[name],
+                log,
+            )
         )
         for index, (name, config, source) in enumerate(assembly.sources)
     ]

@@ -187,7 +187,7 @@ class RunLoop:
         self._meters.run.stage("run", began, time.perf_counter() - began, part.batch.size)
         delivery.deliver(part, result)
         if self._runs.rest is None:
-            self._intakes.by_source[decoded.source].processed += 1
+            self._intakes.by_source[decoded.source].state.processed += 1
         return True
 
     def _notice_standstill(self, decoded: DecodedBatch | None) -> None:
@@ -270,9 +270,9 @@ class RunLoop:
         If no batch was run since a commit with everything confirmed, steps hold the source's records; such an intake is
         returned only when there is no other work.
         """
-        found = [one for one in self.intakes if one.starved and one.processed >= one.handed_over]
+        found = [one for one in self.intakes if one.state.starved and one.state.all_processed]
         if found and not (self._runs.rest is None and self._inbox.batches.empty()):
-            found = [one for one in found if one.processed != one.processed_at_commit]
+            found = [one for one in found if one.state.processed != one.processed_at_commit]
         return found
 
     def _commit_for(self, intakes: Sequence[Intake]) -> None:
@@ -282,7 +282,7 @@ class RunLoop:
             self._log.warning("results are not confirmed yet, trying again", error=str(trouble))
         else:
             for intake in intakes:
-                intake.processed_at_commit = intake.processed
+                intake.processed_at_commit = intake.state.processed
         self._acknowledge()
 
     def _wait_for_confirmations(self, deadline: float, *, answers: bool = False) -> ConnectorError | None:
@@ -389,7 +389,7 @@ class RunLoop:
         return self._delivery
 
     def _lag(self) -> Mapping[tuple[str, int], int]:
-        return {key: behind for intake in self.intakes for key, behind in intake.lag.items()}
+        return {key: behind for intake in self.intakes for key, behind in intake.watch.lag.items()}
 
 
 def _unconfirmed(trouble: ConnectorError) -> ServiceStopped:

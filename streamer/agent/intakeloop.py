@@ -1,0 +1,282 @@
+"""`IntakeLoop`: polls one source, decodes, hands batches to the run thread, acknowledges.
+
+Its thread alone touches the source. The run thread sends it messages through `IntakeState`; it sends the run thread
+batches and messages through `RunInbox`.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from connectors.records import Lane
+from pipelines.errors import ConnectorError
+from streamer.agent.batchqueue import RunInbox
+from streamer.agent.blockdecoder import BlockDecoder
+from streamer.agent.decodedbatch import DecodedBatch
+from streamer.agent.messages import Ended, Finished, Forgettable, IntakeState, RevokeRequest, Rewind, Stage
+from streamer.agent.sourcewatch import SIGN_OF_LIFE, SourceWatch
+from streamer.batching.batcher import Batcher, Closed
+from streamer.delivery.guarantee import Guarantee
+from streamer.observe.metrics import SourceMeters
+
+WAIT = 0.05
+"""Seconds of one wait for bytes of the budget."""
+
+
+class IntakeLoop:
+    """What the thread of one source runs, from opening the source to closing it."""
+
+    def __init__(
+        self,
+        watch: SourceWatch,
+        decoder: BlockDecoder,
+        batcher: Batcher,
+        inbox: RunInbox,
+        guarantee: Guarantee,
+        meters: SourceMeters,
+        log: Any,
+    ) -> None:
+        self.source = watch.source
+        self.watch = watch
+        self.state = IntakeState()
+        self.opened: Future[None] = Future()
+        """Done when the source is open; holds the error if that failed."""
+        self._decoder = decoder
+        self._batcher = batcher
+        batcher.lanes = watch.lanes
+        self._inbox = inbox
+        self._guarantee = guarantee
+        self._meters = meters
+        self._log = log
+        self._left: list[Lane] = []
+        self._rewound = 0
+
+    def run(self) -> None:
+        """Until the stage is `LEAVE`. Errors are sent to the run thread, which decides whether the service stops."""
+        try:
+            self._open()
+            self.state.wait_for(Stage.READ)
+            while self.state.stage < Stage.LEAVE:
+                self._read()
+                self._inbox.tell(Finished(self.state, self._rewound))
+                self._rest()
+        except BaseException as error:  # noqa: BLE001 - the run thread decides whether the service stops
+            self._fail(error)
+        try:
+            while self.state.stage < Stage.LEAVE:
+                self._serve_messages(SIGN_OF_LIFE)
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._fail(error)
+        try:
+            self.source.close()
+        except Exception as error:  # noqa: BLE001 - too late to do anything but log it
+            self._log.error("the source could not be closed properly", source=self.source.name, error=str(error))
+
+    def _open(self) -> None:
+        try:
+            if self._guarantee.transactional:
+                self.source.open(self._positions_before_revoke, commits=False)
+            else:
+                self.source.open(self._positions_before_revoke)
+        except BaseException as error:
+            self.opened.set_exception(error)
+            raise
+        self.opened.set_result(None)
+
+    def _fail(self, error: BaseException) -> None:
+        if self.state.stage is Stage.LEAVE:
+            self._log.error("the last positions may not be acknowledged", source=self.source.name, error=str(error))
+            return
+        self.watch.fault = str(error)
+        self._inbox.tell(Finished(self.state, self._rewound, error))
+
+    def _read(self) -> None:
+        """Poll until the source has ended or is to stop. If it fails, earlier records are handed over first."""
+        try:
+            self._poll()
+        except BaseException:
+            try:
+                self._look_around()
+                self._hand_over_the_rest()
+            except Exception as second:  # noqa: BLE001 - the first error is the one to report
+                self._log.warning("not all could be handed over", source=self.source.name, error=str(second))
+            raise
+        self._hand_over_the_rest()
+
+    def _poll(self) -> None:
+        while self._may_poll:
+            self._serve_messages()
+            if not self._is_time_to_poll():
+                self._stand_still()
+                continue
+            self.watch.polls()
+            self._gather()
+            # Before the batch is closed: records of a lane that has ended do not count.
+            self._look_around()
+            self._hand_over_what_is_ready()
+            if self._left and not self._batcher.holds_any:
+                self._inbox.tell(Forgettable(self.state, self._left, self.state.handed_over))
+                self._left = []
+
+    @property
+    def _may_poll(self) -> bool:
+        return self.state.stage < Stage.FINISH and not self.watch.has_ended
+
+    # Methods of their own, so that no variable refers to records that are handed over: frames of cameras are large.
+
+    def _gather(self) -> None:
+        for records in self._batcher.gather(self.source):
+            self.watch.delivered(records)
+        self.state.starved = self._batcher.starved
+
+    def _hand_over_what_is_ready(self) -> None:
+        closed = self._batcher.ready()
+        if closed is not None:
+            self._hand_over(closed)
+
+    def _is_time_to_poll(self) -> bool:
+        """Perishable records are polled when they can be run at once: the last batch is done, and the run thread waits.
+
+        Waits for that a little while.
+        """
+        if not self.source.perishable or self._batcher.holds_any:
+            return True
+        wanted = self._inbox.batches.wanted(WAIT) and self.state.all_processed
+        return wanted and self.state.stage is Stage.READ
+
+    def _hand_over_the_rest(self) -> None:
+        while (rest := self._batcher.flush()) is not None:
+            if self.state.stage < Stage.DISCARD:
+                self._hand_over(rest)
+
+    def _rest(self) -> None:
+        """Wait, while the last batches are confirmed, until the source is rewound or is to close.
+
+        Meanwhile it still serves rebalances.
+        """
+        rewound = self._rewound
+        while self.state.stage < Stage.LEAVE and self._rewound == rewound and not self._may_poll:
+            self._stand_still()
+            self._serve_messages(SIGN_OF_LIFE)
+
+    def _serve_messages(self, timeout: float = 0.0) -> None:
+        """Carry out the run thread's messages, in order, waiting up to `timeout` seconds for the first."""
+        self.watch.progress_at = time.monotonic()
+        messages = self.state.messages
+        marks: dict[Lane, int] = {}
+        last = False
+        while timeout or not messages.empty():
+            try:
+                message = messages.get(timeout=timeout)
+            except queue.Empty:
+                return
+            timeout = 0.0
+            if isinstance(message, Rewind):
+                self._acknowledge(marks)
+                marks = {}
+                self._log.warning("delivering again", source=self.source.name, lanes=len(message.lanes))
+                self.source.rewind(message.lanes)
+                self._look_around()
+                self._rewound += 1
+                continue
+            marks.update(message.marks)
+            last = last or message.last
+        if last:
+            self.state.rise(Stage.LEAVE)
+        if marks or last:
+            self._acknowledge(marks, wait=last)
+
+    def _acknowledge(self, marks: Mapping[Lane, int], *, wait: bool = False) -> None:
+        self.source.acknowledge(marks, wait=wait)
+        self.state.acknowledged.update((lane, position) for lane, position in marks.items() if lane in self.watch.lanes)
+
+    def _look_around(self) -> None:
+        """Handle the source's events, and look whether it is stuck."""
+        gone, left = self.watch.ended_lanes()
+        for lane in gone + left:
+            self.state.acknowledged.pop(lane, None)
+        if gone:
+            self._batcher.forget(gone)
+            self._inbox.tell(Ended(gone))
+        if left:
+            self._inbox.tell(Ended(left, finish=True))
+            self._left = self._left + left
+        if self._guarantee.transactional:
+            self.state.token = self.source.transaction_token()
+        self.watch.look(starved=self.state.starved)
+
+    def _positions_before_revoke(self, lanes: Iterable[Lane], deadline: float) -> Mapping[Lane, int]:
+        if self._guarantee.transactional:
+            self.state.token = self.source.transaction_token()
+        now = time.monotonic()
+        request = RevokeRequest(self.state, list(lanes), now + (deadline - now) / 2, deadline)
+        self._inbox.tell(request)
+        while (left := deadline - time.monotonic()) > 0:
+            self.watch.progress_at = time.monotonic()
+            if request.done.wait(min(left, WAIT)):
+                return request.marks
+        self._log.warning("lanes were taken away before all their records were done", lanes=len(request.lanes))
+        return {}
+
+    def _hand_over(self, closed: Closed) -> None:
+        began = time.perf_counter()
+        parts = self._decoder.decoded(closed, self._wait_for_codec)
+        if parts is None:
+            return
+        self.watch.codec_waits = None
+        self._decoder.publish_requests(self.source)
+        count = len(closed.records)
+        self._meters.stage("poll", began - closed.seconds, closed.seconds, count)
+        self._meters.stage("decode", began, time.perf_counter() - began, count)
+        self._meters.batches(count, self._batcher.max_records, closed.reason)
+        first = self._guarantee.on_arrival(closed.records)
+        if first and not self._acknowledged(first):
+            return
+        while parts:
+            # No variable here refers to a batch that was handed over, so that its images are freed once it was run.
+            self._put(parts.popleft())
+
+    def _wait_for_codec(self, seconds: float, reason: str) -> bool:
+        """Do not poll for so long, as the codec cannot decode any record; `False` if the service stops meanwhile."""
+        self.watch.codec_waits = reason
+        again = time.monotonic() + seconds
+        while time.monotonic() < again:
+            if self.state.wait_for(Stage.FINISH, SIGN_OF_LIFE):
+                return False
+            self._serve_messages()
+            self._stand_still()
+        return True
+
+    def _acknowledged(self, positions: Mapping[Lane, int]) -> bool:
+        """Acknowledge these positions before their records are run; `False` if the service stops before it could."""
+        while True:
+            try:
+                self._acknowledge(positions, wait=True)
+                return True
+            except ConnectorError as error:
+                if not error.retriable:
+                    raise
+                self._log.warning("records wait to be acknowledged", source=self.source.name, error=str(error))
+                if self.state.wait_for(Stage.FINISH, SIGN_OF_LIFE):
+                    return False
+                self._stand_still()
+
+    def _put(self, decoded: DecodedBatch) -> None:
+        """Put a batch into the queue, waiting for bytes of the budget and a free place. It does not poll meanwhile."""
+        reserved = False
+        while self.state.stage < Stage.DISCARD:
+            reserved = reserved or self._inbox.budget.reserve(decoded.records.byte_count, WAIT)
+            if reserved and self._inbox.batches.put(decoded, WAIT):
+                self.state.handed_over += 1
+                return
+            self._serve_messages()
+            self._stand_still()
+
+    def _stand_still(self) -> None:
+        """Called repeatedly while polling has stopped."""
+        if self.watch.stands_still():
+            self._look_around()
