@@ -25,6 +25,7 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import DenseColumn
 from pipelines.data.spans import Spans
 from pipelines.errors import WireError
+from pipelines.hotpath import choosing
 from pipelines.wire.columns import ColumnsWriter, columns_reader, columns_writer, decode_columns
 from pipelines.wire.protobuf import decode, encode_entry
 from protos import data_pb2 as pb
@@ -95,7 +96,7 @@ def _decoding(case: Case) -> dict[str, Form]:
     spans = Spans.of(messages)
     x, every = frozenset({"x"}), frozenset({"x", "device_id", "ts"})
     assert np.array_equal(_array(decode_columns(messages, x)), _by_hand(messages, case.floats)[0])
-    read = columns_reader(hot_path="python")
+    read = choosing("python")(columns_reader)()
     forms: dict[str, Form] = {
         "FromString alone": lambda: [_parsed(message) for message in messages],
         "by hand, np.stack": lambda: _by_hand(messages, case.floats),
@@ -104,7 +105,7 @@ def _decoding(case: Case) -> dict[str, Form]:
         "columns, all wanted": lambda: read(messages, every),
     }
     if hotpath.why_not() is None:
-        compiled = columns_reader(hot_path="native")
+        compiled = choosing("native")(columns_reader)()
         forms |= {
             "compiled, x, list": lambda: compiled(messages, x),
             "compiled, x": lambda: compiled(spans, x),
@@ -117,11 +118,13 @@ def _encoding(case: Case) -> dict[str, Form]:
     forms: dict[str, Form] = {}
     for path in ("native", "python") if hotpath.why_not() is None else ("python",):
         # Each writes the columns that it has read: strings, for example, are spans or a list.
-        found = columns_reader(hot_path=path)(Spans.of(_messages(case)), frozenset({"x"}))
+        found = choosing(path)(columns_reader)()(Spans.of(_messages(case)), frozenset({"x"}))
         batch = Batch({**found.columns, "y": DenseColumn(_array(found))}, case.rows).without(["x"])
         decoded = Batch({key: column.decoded() for key, column in batch.columns.items()}, case.rows)
         ids, stamps, y = (decoded[key].values() for key in ("device_id", "ts", "y"))
-        forms |= _writing("columns" if path == "python" else "compiled", columns_writer(path), batch, decoded)
+        forms |= _writing(
+            "columns" if path == "python" else "compiled", choosing(path)(columns_writer)(), batch, decoded
+        )
     by_hand: Form = lambda: [_message(y[row], ids[row], stamps[row]) for row in range(case.rows)]  # noqa: E731
     return {"by hand": by_hand, **dict(reversed(forms.items()))}
 

@@ -1,17 +1,21 @@
 """The choice of the hot path: the compiled one (`native`), or plain Python. Both do the same.
 
-`auto` takes the compiled one where it was built, `native` insists on it, `python` does without. The environment
-variable STREAMER_NATIVE (one of these words) overrides the configuration.
+`auto` takes the compiled one where it was built, `native` insists on it, `python` does without. A service says it by
+its field `hot_path`, which is in force while its parts are made (`choosing`); the environment variable STREAMER_NATIVE
+overrides it. Each part that has both asks `choose` once, when it is made.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Final, Literal, NamedTuple, cast, get_args
+from typing import Final, Literal, NamedTuple, get_args
 from zlib import crc32
 
 from pipelines.errors import StreamerError, nearest
@@ -21,36 +25,11 @@ _CHOICES: Final = get_args(HotPath)
 VARIABLE: Final = "STREAMER_NATIVE"
 EXPECTED: Final = "0.1.0"
 """Version of the extension that belongs to this code."""
+_setting: Final[ContextVar[HotPath]] = ContextVar("hot_path", default="auto")
 
 
 class HotPathError(StreamerError):
     """The compiled hot path is required and cannot be used, or STREAMER_NATIVE holds an unknown word."""
-
-
-def chosen(configured: HotPath = "auto") -> HotPath:
-    """The choice of STREAMER_NATIVE if it is set, else `configured`. Raises `HotPathError` for any other word there."""
-    wish = os.environ.get(VARIABLE, "").strip().lower()
-    if not wish:
-        return configured
-    if wish not in _CHOICES:
-        raise HotPathError(f"{VARIABLE}={wish}: must be auto, python or native{nearest(wish, _CHOICES)}")
-    return cast(HotPath, wish)
-
-
-def compiled(configured: HotPath = "auto") -> ModuleType | None:
-    """The extension, if it is to be used and can be.
-
-    Raises `HotPathError` if `native` is chosen and it is not there.
-    """
-    wish = chosen(configured)
-    if wish == "python":
-        return None
-    found = _extension()
-    if isinstance(found, ModuleType):
-        return found
-    if wish == "native":
-        raise HotPathError(f"the compiled hot path cannot be used: {found}")
-    return None
 
 
 class HotPathReport(NamedTuple):
@@ -66,19 +45,50 @@ NO_COMPILED_FORM: Final = HotPathReport("python", "it has no compiled form")
 """The report of a connector or codec that exists in plain Python only."""
 
 
-def taken(configured: HotPath = "auto") -> HotPathReport:
-    """The hot path of a connector or codec with a compiled form, by its configuration. Raises as `compiled` does."""
-    if compiled(configured) is not None:
-        return HotPathReport("native")
-    if chosen(configured) != "python":
-        return HotPathReport("python", f"{why_not()}")
-    return HotPathReport("python", f"{VARIABLE}=python" if os.environ.get(VARIABLE, "").strip() else "hot_path: python")
+class Choice(NamedTuple):
+    """The hot path of a part."""
+
+    native: ModuleType | None
+    """The extension; `None` for plain Python."""
+    report: HotPathReport
+    required: bool = False
+    """Whether `native` was asked for, so that going on in plain Python is an error."""
+
+
+@contextmanager
+def choosing(hot_path: HotPath) -> Iterator[None]:
+    """Connectors and codecs that are made inside take this hot path: that of their service."""
+    token = _setting.set(hot_path)
+    try:
+        yield
+    finally:
+        _setting.reset(token)
+
+
+def choose() -> Choice:
+    """The hot path of a part that is being made, by STREAMER_NATIVE, or else by `choosing`.
+
+    Raises:
+        HotPathError: `native` is chosen and the extension cannot be used, or STREAMER_NATIVE holds an unknown word.
+    """
+    variable = os.environ.get(VARIABLE, "").strip().lower()
+    wish = variable or _setting.get()
+    if wish not in _CHOICES:
+        raise HotPathError(f"{VARIABLE}={wish}: must be auto, python or native{nearest(wish, _CHOICES)}")
+    if wish == "python":
+        return Choice(None, HotPathReport("python", f"{VARIABLE}=python" if variable else "hot_path: python"))
+    extension = _extension()
+    if isinstance(extension, ModuleType):
+        return Choice(extension, HotPathReport("native"), wish == "native")
+    if wish == "native":
+        raise HotPathError(f"the compiled hot path cannot be used: {extension}")
+    return Choice(None, HotPathReport("python", extension))
 
 
 def why_not() -> str | None:
     """Why the extension cannot be used at all; `None` if it can."""
-    found = _extension()
-    return found if isinstance(found, str) else None
+    extension = _extension()
+    return extension if isinstance(extension, str) else None
 
 
 @cache

@@ -83,7 +83,7 @@ class Compressed(Wrapper):
 
     def __init__(self, config: CompressedConfig | None = None) -> None:
         self._config = config or CompressedConfig()
-        super().__init__(codec_of(self._config.codec, self._config.hot_path, self._config.sink_topic))
+        super().__init__(codec_of(self._config.codec, self._config.sink_topic))
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """The decompressed payloads, decoded by the inner codec.

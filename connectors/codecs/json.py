@@ -10,11 +10,10 @@ from pydantic import Field, field_validator, model_validator
 from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
 from connectors.codecs.config import MessageConfig
 from connectors.codecs.images.writtenimages import WritesImages
-from connectors.compiledform import HasCompiledForm
 from connectors.records import Records
 from pipelines.data.batch import Batch
 from pipelines.data.rowrange import row_range
-from pipelines.hotpath import HotPathReport, taken
+from pipelines.hotpath import HotPathReport, choose
 from pipelines.steps.config import Key
 from pipelines.wire.jsoncolumns import json_reader, json_writer
 from pipelines.wire.jsontext import Pointer
@@ -24,7 +23,7 @@ _KONDUITS: Final = ("byte_order", "nulls")
 """Fields of the codec `konduit-json`, which users of Konduit may expect here."""
 
 
-class JsonConfig(HasCompiledForm, WritesImages, MessageConfig):
+class JsonConfig(WritesImages, MessageConfig):
     """Plain JSON objects: numbers, texts, booleans, lists, objects; arrays are lists. Values that no step reads pass through unchanged."""  # noqa: E501
 
     type: Literal["json"] = "json"
@@ -73,10 +72,10 @@ class Json(Codec):
         """Raises `HotPathError` if the compiled form is insisted on and was not built."""
         config = self._config = config or JsonConfig()
         fields = tuple((key, Pointer(text)) for key, text in config.fields.items())
-        self._hot_path = taken(config.hot_path)
+        self._hot_path = choose().report
         self._each = config.each
-        self._read = json_reader(JsonOptions(config.limits, fields, config.each), config.hot_path)
-        self._write = json_writer(JsonForm(config.nan, config.pretty), config.hot_path)
+        self._read = json_reader(JsonOptions(config.limits, fields, config.each))
+        self._write = json_writer(JsonForm(config.nan, config.pretty))
 
     @property
     def hot_path(self) -> HotPathReport:

@@ -8,16 +8,15 @@ from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
 from connectors.codecs.config import MessageConfig
 from connectors.codecs.images.writtenimages import WritesImages
 from connectors.codecs.rows import reserved_keys
-from connectors.compiledform import HasCompiledForm
 from connectors.records import Records
 from pipelines.data.batch import Batch
 from pipelines.data.data import is_reserved
 from pipelines.data.rowrange import row_range
-from pipelines.hotpath import HotPathReport, taken
+from pipelines.hotpath import HotPathReport, choose
 from pipelines.wire.columns import columns_reader, columns_writer
 
 
-class ProtoDataConfig(WritesImages, HasCompiledForm, MessageConfig):
+class ProtoDataConfig(WritesImages, MessageConfig):
     """Protobuf messages with any keys and values; arrays little-endian. The fastest codec, and the default."""
 
     type: Literal["protodata"] = "protodata"
@@ -40,9 +39,9 @@ class ProtoData(Codec):
         config = config or ProtoDataConfig()
         self._config = config
         self.opens_images = config.images != "keep"  # type: ignore[misc]
-        self._hot_path = taken(config.hot_path)
-        self._read = columns_reader(config.limits, float_lists=config.float_lists, hot_path=config.hot_path)
-        self._write = columns_writer(config.hot_path)
+        self._hot_path = choose().report
+        self._read = columns_reader(config.limits, float_lists=config.float_lists)
+        self._write = columns_writer()
 
     @property
     def hot_path(self) -> HotPathReport:

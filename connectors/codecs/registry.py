@@ -15,11 +15,9 @@ from pydantic import BaseModel, ValidationError
 from connectors.codec import Codec
 from connectors.codecs.config import CodecConfig
 from connectors.codecs.guarded import Guarded
-from connectors.compiledform import HasCompiledForm
 from pipelines.definitions.document import Document
 from pipelines.definitions.validation import definition_error
 from pipelines.errors import DefinitionError
-from pipelines.hotpath import HotPath
 from pipelines.plugins.catalog import Catalog, class_of, types_of
 from pipelines.plugins.requirements import required
 
@@ -29,11 +27,11 @@ CODECS: Final[Catalog[type[CodecConfig]]] = Catalog(
 """Codecs by the name or `type` of a service file's `codec`."""
 
 
-def codec_of(setting: str | Mapping[str, Any], hot_path: HotPath = "auto", topic: str | None = None) -> Codec:
+def codec_of(setting: str | Mapping[str, Any], topic: str | None = None) -> Codec:
     """The codec of a `codec` field: a name, or `{type: NAME, OPTION: ...}`.
 
-    It is `Guarded`: an exception that it raises fails one record. `hot_path` is that of its service, `topic` that of
-    its sink, by which it may look for a schema.
+    It is `Guarded`: an exception that it raises fails one record. `topic` is that of its sink, by which it may look for
+    a schema.
 
     Raises:
         DefinitionError: Unknown codec or option.
@@ -42,8 +40,6 @@ def codec_of(setting: str | Mapping[str, Any], hot_path: HotPath = "auto", topic
     """
     config = codec_config(setting)
     required(config.needs).check(f"the codec {config.type}")
-    if isinstance(config, HasCompiledForm):
-        config = config.with_hot_path(hot_path)
     if topic is not None:
         config = config.with_sink_topic(topic)
     return Guarded(config.build(), config.type)

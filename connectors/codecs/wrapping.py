@@ -10,13 +10,12 @@ from pydantic import field_validator
 from connectors.codec import Codec, Request
 from connectors.codecs.config import CodecConfig
 from connectors.codecs.registry import codec_config
-from connectors.compiledform import HasCompiledForm
 from connectors.measures import Measure
 from pipelines.errors import DefinitionError
 from pipelines.hotpath import HotPathReport
 
 
-class WrapperConfig(HasCompiledForm, CodecConfig):
+class WrapperConfig(CodecConfig):
     """A codec around another codec, which takes its service's choice of a hot path."""
 
     codec: str | dict[str, Any] = "protodata"

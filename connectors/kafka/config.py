@@ -21,7 +21,6 @@ from pydantic import (
 
 from connectors import units
 from connectors.browser import Browser
-from connectors.compiledform import HasCompiledForm
 from connectors.config import Addressing, ConnectorConfig, SinkConfig, SourceConfig
 from connectors.kafka.client.brokers import VARIABLE, Brokers
 from connectors.kafka.client.hints import checked_bootstrap
@@ -56,12 +55,12 @@ Client = dict[str, InstanceOf[SecretStr] | bool | int | float | str]
 """Properties of librdkafka by name; those whose name tells a secret are masked wherever they are shown."""
 
 
-_OF_PRODUCER = ("brokers", "compression", "linger", "partitioner", "client", "timeout", "hot_path")
+_OF_PRODUCER = ("brokers", "compression", "linger", "partitioner", "client", "timeout")
 """Settings of sinks that are those of the producer."""
 _OTHERWISE = "use a sink of type kafka on the source's cluster, or at_least_once"
 
 
-class _KafkaClientConfig(HasCompiledForm, ConnectorConfig):
+class _KafkaClientConfig(ConnectorConfig):
     """The base of source and sink configurations: a client of librdkafka, with its properties."""
 
     model_config = ConfigDict(hide_input_in_errors=True)

@@ -27,7 +27,7 @@ from connectors.kafka.consumer.reading import CompiledReading, PlainReading, Rea
 from connectors.records import Lane, Records
 from connectors.source import Event, Replays, Settle, Source, SourceDown, TransactionToken
 from pipelines.errors import ConnectorError
-from pipelines.hotpath import HotPathReport
+from pipelines.hotpath import HotPathReport, choose
 
 if TYPE_CHECKING:
     from connectors.kafka.config import KafkaSourceConfig
@@ -76,6 +76,7 @@ class KafkaSource(Source):
         self._only_topic = config.topics[0] if len(config.topics) == 1 and config.topics[0][0] != "^" else None
         self._lanes = Lanes(self.name, config.out_of_range)
         self._deadline_calls = DeadlineCalls()
+        self._choice = choose()
         self._hot_path: HotPathReport | None = None
         self._mean_size = _FIRST_GUESS
         self._look_at = 0.0
@@ -93,7 +94,7 @@ class KafkaSource(Source):
     @property
     def hot_path(self) -> HotPathReport:
         """See `Source.hot_path`. Raises `HotPathError` if `native` is required and cannot be used."""
-        return self._hot_path or report(self._config.hot_path)
+        return self._hot_path or report(self._choice)
 
     @property
     def cluster(self) -> str | None:
@@ -118,7 +119,7 @@ class KafkaSource(Source):
                 Consumer,
                 lambda extension: extension.KafkaReader(),
                 source_properties(self._config, callbacks),
-                self._config.hot_path,
+                self._choice,
                 failures.label,
                 failures.scrub,
             )

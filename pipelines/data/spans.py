@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.data.entries import Entries, PackedEntries
-from pipelines.hotpath import compiled
+from pipelines.hotpath import choose
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -134,7 +134,7 @@ class Spans(PackedEntries[bytes | None]):
 
     def extension(self) -> ModuleType | None:
         """The compiled extension, if it can be used and reads these spans: the arrays must be contiguous."""
-        return compiled() if self.starts.flags.c_contiguous and self.lengths.flags.c_contiguous else None
+        return choose().native if self.starts.flags.c_contiguous and self.lengths.flags.c_contiguous else None
 
     def __len__(self) -> int:
         return len(self.starts)

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pipelines.data.columns import Column, Rows
 from pipelines.data.data import Data, check_key
+from pipelines.data.entries import Entries
 from pipelines.data.spans import Spans
 from pipelines.data.sparsecolumn import divide, in_form
 from pipelines.errors import ReservedKeyError, WireError, without_traceback
-from pipelines.wire.columns import EntryDecoder, ReadColumns, ReadOptions
 from pipelines.wire.compiled_columns import MIXED, FoundColumns, Readers, joined, read_spans, together
 from pipelines.wire.protobuf import metadata_of, parsed_message
-from pipelines.wire.protodata import read_entries, read_messages
+from pipelines.wire.protodata import EntryDecoder, ReadColumns, ReadOptions, read_entries, read_messages
 
 if TYPE_CHECKING:
     from streamer_native import _native
@@ -34,7 +35,7 @@ class CompiledReader:
         self._native = native
         self._options = options
         self._readers = Readers(self._reader)
-        self._decoders: dict[str, EntryDecoder] = {}
+        self._decoders: dict[str, SpansDecoder] = {}
 
     def __call__(self, values: Sequence[Any], wanted: frozenset[str]) -> ReadColumns:
         """The columns of these messages, `Spans` or a list; see `pipelines.wire.columns.decode_columns`."""
@@ -42,13 +43,13 @@ class CompiledReader:
         raw, found = self._read(spans, wanted)
         if found is None:
             # An entry has another form than it seemed to have.
-            return read_messages(values, wanted, self._options)
+            return read_messages(values, wanted, self._options, self._decoder)
         left: Sequence[int] = raw.odd
         if len(left) <= _FEW:
             left = [position for position in left if not self._refused(values[position], position, found.failed)]
         if not left:
             return found
-        others = read_messages([values[position] for position in left], wanted, self._options)
+        others = read_messages([values[position] for position in left], wanted, self._options, self._decoder)
         return _together(raw, found, others, np.array(left, np.int64), wanted)
 
     def _refused(self, payload: Any, position: int, failed: dict[int, WireError]) -> bool:
@@ -91,7 +92,7 @@ class CompiledReader:
                 if strange:
                     return raw, None
             else:
-                columns[key] = raw.column(part, self._decoder(key))
+                columns[key] = raw.column(part, self._decoder(key, self._options))
             if key[:1] == "@":
                 _refuse(key, raw.rows[raw.filled(part)], failed)
         metadata = None if entries is None else self._metadata(spans, raw.rows, entries, failed)
@@ -110,14 +111,27 @@ class CompiledReader:
                 failed.setdefault(int(rows[row]), without_traceback(error))
         return listed
 
-    def _decoder(self, key: str) -> EntryDecoder:
+    def _decoder(self, key: str, options: ReadOptions) -> SpansDecoder:
         decoder = self._decoders.get(key)
         if decoder is None:
             # Keys may come from strangers.
             if len(self._decoders) >= _KEYS:
                 self._decoders.clear()
-            decoder = self._decoders[key] = EntryDecoder(key, self._options)
+            decoder = self._decoders[key] = SpansDecoder(key, options, self)
         return decoder
+
+
+@dataclass(frozen=True, slots=True)
+class SpansDecoder(EntryDecoder):
+    """An `EntryDecoder` that leaves `Spans` to the extension. Decoders of readers of equal options are equal."""
+
+    reader: CompiledReader = field(compare=False)
+
+    def __call__(self, entries: Entries) -> Column:
+        """The column of these entries. Raises `RowsFailed` naming the rows that cannot be decoded."""
+        column = self.reader.column(self.key, entries) if isinstance(entries, Spans) else None
+        # Not `super()`: slots make a new class, which that does not know.
+        return EntryDecoder.__call__(self, entries) if column is None else column
 
 
 def _refuse(key: str, rows: Rows, failed: dict[int, WireError]) -> None:

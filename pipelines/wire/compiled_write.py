@@ -16,8 +16,8 @@ from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.values.valuetype import ValueType
-from pipelines.wire.columns import WrittenColumns
 from pipelines.wire.protodata import (
+    WrittenColumns,
     divided,
     entries_of,
     frame_of,

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from pipelines.data.batch import Batch
-from pipelines.hotpath import HotPath, compiled
+from pipelines.hotpath import choose
 from pipelines.wire.plainjson import JsonForm, JsonOptions, ReadJson, WrittenJson, read_json, write_json
 
 JsonReader = Callable[[Sequence[Any], frozenset[str]], ReadJson]
@@ -20,9 +20,9 @@ JsonRowsWriter = Callable[[Batch], WrittenJson]
 """Writes an object for each row of a batch."""
 
 
-def json_reader(options: JsonOptions, hot_path: HotPath = "auto") -> JsonReader:
+def json_reader(options: JsonOptions) -> JsonReader:
     """`read_json` with these options, as a function of the payloads and the wanted keys."""
-    native = compiled(hot_path)
+    native = choose().native
     if native is not None:
         from pipelines.wire.compiled_json import CompiledJsonReader
 
@@ -30,9 +30,9 @@ def json_reader(options: JsonOptions, hot_path: HotPath = "auto") -> JsonReader:
     return partial(read_json, options=options)
 
 
-def json_writer(form: JsonForm, hot_path: HotPath = "auto") -> JsonRowsWriter:
+def json_writer(form: JsonForm) -> JsonRowsWriter:
     """`write_json` in this form, as a function of the batch. Indented JSON is written in plain Python."""
-    native = compiled(hot_path)
+    native = choose().native
     if native is not None and not form.pretty:
         from pipelines.wire.compiled_json import write_compiled
 

@@ -21,7 +21,7 @@ from pipelines.data.spans import Spans
 from pipelines.data.sparsecolumn import SparseColumn, by_key
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError, without_traceback
-from pipelines.hotpath import compiled
+from pipelines.hotpath import choose
 from pipelines.values import ValueType
 from pipelines.values.oddvalue import OddValue
 from pipelines.wire.hints import encoded_twice
@@ -95,7 +95,7 @@ class JsonDecoder:
 
     def __call__(self, entries: Sequence[Any]) -> Column:
         """The column of these texts. Raises `RowsFailed` naming the rows whose text is no value."""
-        if isinstance(entries, Spans) and (native := compiled()) is not None:
+        if isinstance(entries, Spans) and (native := choose().native) is not None:
             from pipelines.wire.compiled_json import compiled_values
 
             if (column := compiled_values(native, entries, self)) is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -15,7 +16,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from pipelines.data.batch import Batch
-from pipelines.data.columns import MISSING, Column, DenseColumn
+from pipelines.data.columns import MISSING, Column, DenseColumn, Rows
 from pipelines.data.data import Data, is_reserved, reserved
 from pipelines.data.entries import Entries
 from pipelines.data.sparsecolumn import SparseColumn, by_key
@@ -23,8 +24,17 @@ from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError, without_traceback
 from pipelines.values.ndarray import NDArrayType, dtype_of
 from pipelines.values.valuetype import ValueType
-from pipelines.wire.columns import EntryDecoder, ReadColumns, ReadOptions, WrittenColumns
-from pipelines.wire.protobuf import UNKNOWN, decode, encode, encode_entry, metadata_of, parsed_message, value_of
+from pipelines.wire.limits import DEFAULT_LIMITS, Limits
+from pipelines.wire.protobuf import (
+    UNKNOWN,
+    FloatLists,
+    decode,
+    encode,
+    encode_entry,
+    metadata_of,
+    parsed_message,
+    value_of,
+)
 from pipelines.wire.varint import varint
 from protos import data_pb2 as pb
 
@@ -35,8 +45,67 @@ Failures: TypeAlias = dict[int, Exception]
 """Row to the error of its value. The writer of a column adds the errors of rows that it cannot write."""
 
 
-def read_messages(values: Iterable[Any], wanted: frozenset[str], options: ReadOptions) -> ReadColumns:
-    """The columns of these messages; see `pipelines.wire.columns.decode_columns`."""
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How messages are read: see `pipelines.wire.protobuf.decode`."""
+
+    limits: Limits = DEFAULT_LIMITS
+    float_lists: FloatLists = "exact"
+
+    @property
+    def safe_bytes(self) -> int:
+        """A message of at most so many bytes cannot exceed `max_bytes` or `max_elements`: an element takes a byte."""
+        return min(self.limits.max_bytes, self.limits.max_elements)
+
+
+class ReadColumns(NamedTuple):
+    """The result of reading N messages."""
+
+    columns: dict[str, Column]
+    """Key to its column, which has a row for each of `rows`."""
+    rows: Rows
+    """Positions of the messages that were read, `int64`, rising."""
+    metadata: list[Data | None] | None
+    """The metadata of each of `rows`; `None` if none has any."""
+    failed: dict[int, WireError]
+    """Position to the error of a message that cannot be read. A tombstone (`None`) is neither here nor in `rows`."""
+
+
+class WrittenColumns(NamedTuple):
+    """The result of writing N rows."""
+
+    messages: Sequence[bytes | None]
+    """The message of each row; `None` for a row that is in `failed`."""
+    failed: dict[int, Exception]
+    """Position to the error of a row that cannot be written, mostly a `WireError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryDecoder:
+    """Decodes a `WireColumn` of one key. Decoders of the same key and options are equal."""
+
+    key: str
+    options: ReadOptions
+
+    def __call__(self, entries: Entries) -> Column:
+        """The column of these entries. Raises `RowsFailed` naming the rows that cannot be decoded."""
+        column, failed, unsound = read_entries(self.key, entries, self.options)
+        if failed or unsound:
+            broken = {row: WireError.unreadable(self.key, "its entry is broken") for row in unsound}
+            raise RowsFailed({**failed, **broken})
+        return column
+
+
+def read_messages(
+    values: Iterable[Any],
+    wanted: frozenset[str],
+    options: ReadOptions,
+    decoder: Callable[[str, ReadOptions], EntryDecoder] = EntryDecoder,
+) -> ReadColumns:
+    """The columns of these messages; see `pipelines.wire.columns.decode_columns`.
+
+    `decoder` makes the decoder of a key that is not wanted.
+    """
     read = _Reader(wanted, options)
     rows: list[dict[str, Any]] = []
     positions: list[int] = []
@@ -54,7 +123,7 @@ def read_messages(values: Iterable[Any], wanted: frozenset[str], options: ReadOp
         positions.append(position)
         metadata.append(about)
     columns = {
-        key: _column(key, len(rows), places, cells, key in wanted, options)
+        key: _column(len(rows), places, cells, None if key in wanted else decoder(key, options))
         for key, places, cells in by_key(rows, MISSING)
     }
     return ReadColumns(columns, np.array(positions, np.int64), metadata if any(metadata) else None, failed)
@@ -157,18 +226,18 @@ def _value(scheme: pb.DataScheme, options: ReadOptions) -> Any:
     return MISSING if value is UNKNOWN else value
 
 
-def _column(
-    key: str, size: int, places: list[int] | None, cells: list[Any], is_wanted: bool, options: ReadOptions
-) -> Column:
-    """The column of a key, whose cells stand at these places of `size` rows, or of which there is one a row."""
-    if is_wanted:
+def _column(size: int, places: list[int] | None, cells: list[Any], decoder: EntryDecoder | None) -> Column:
+    """The column of a key, whose cells stand at these places of `size` rows, or of which there is one a row.
+
+    The cells are entries for `decoder`, or values where there is none.
+    """
+    if decoder is None:
         if places is not None:
             spread: list[Any] = [MISSING] * size
             for place, cell in zip(places, cells, strict=True):
                 spread[place] = cell
             cells = spread
         return Column.of(cells)
-    decoder = EntryDecoder(key, options)
     if places is not None:
         return SparseColumn(size, places, WireColumn(cells, decoder))
     return WireColumn([None if cell is MISSING else cell for cell in cells], decoder)
@@ -208,15 +277,6 @@ def read_entries(key: str, entries: Iterable[bytes | None], options: ReadOptions
                 failed[row] = WireError.unreadable(key, error)
         values.append(value)
     return ReadValues(Column.of(values), failed, unsound)
-
-
-def decoded(key: str, entries: Entries, options: ReadOptions) -> Column:
-    """The column of these entries. Raises `RowsFailed` naming the rows that cannot be decoded."""
-    column, failed, unsound = read_entries(key, entries, options)
-    if failed or unsound:
-        broken = {row: WireError.unreadable(key, "its entry is broken") for row in unsound}
-        raise RowsFailed({**failed, **broken})
-    return column
 
 
 def write_messages(batch: Batch) -> WrittenColumns:

@@ -16,6 +16,7 @@ from connectors.sink import Sink, TransactionalSink
 from connectors.source import Source
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.executors.executor import Executor
+from pipelines.hotpath import choosing
 from pipelines.observe.profiler import Profiler
 from streamer.agent.steppool import StepPool
 from streamer.definition.hotpaths import PartHotPath
@@ -169,46 +170,46 @@ def build(
     `DefinitionError`, also for code and files in a service that may not use them, and `MissingPackageError`.
     """
     check_code(service, connected=sources is None)
-    built: list[tuple[str, SourceConfig, Source]] = []
-    for config in service.sources:
-        name = config.label
-        if sources is None:
+    with choosing(service.hot_path):
+        built: list[tuple[str, SourceConfig, Source]] = []
+        for config in service.sources:
+            name = config.label
+            if sources is not None:
+                built.append((name, config, sources[name]))
+                continue
             config.check_packages()
-        if sources is not None:
-            built.append((name, config, sources[name]))
-            continue
-        built.append((name, config, (config if start_from is None else config.starting(start_from)).build()))
+            built.append((name, config, (config if start_from is None else config.starting(start_from)).build()))
 
-    def perishable() -> bool:
-        return all(source.perishable for _, _, source in built)
+        def perishable() -> bool:
+            return all(source.perishable for _, _, source in built)
 
-    if sinks is None:
-        sinks, own = _sinks(service)
-        dead = dead or own
-    elif dead is None and (letter_sink := service.letter_sink) is not None:
-        dead = _sink(letter_sink, service)
-    routes = [
-        SinkRoute.of(
-            config,
-            sinks[config.label],
-            codec_of(config.codec, service.hot_path, _topic(config)),
-            config.label,
-            service.record_names,
-            sources=[name for name, _, _ in built],
-            perishable=perishable,
+        if sinks is None:
+            sinks, own = _sinks(service)
+            dead = dead or own
+        elif dead is None and (letter_sink := service.letter_sink) is not None:
+            dead = _sink(letter_sink, service)
+        routes = [
+            SinkRoute.of(
+                config,
+                sinks[config.label],
+                codec_of(config.codec, _topic(config)),
+                config.label,
+                service.record_names,
+                sources=[name for name, _, _ in built],
+                perishable=perishable,
+            )
+            for config in service.sinks
+        ]
+        for route in routes:
+            route.sink.service = service.name
+            route.sink.attach([source for _, _, source in built])
+        return Assembly(
+            service,
+            built,
+            {config.label: codec_of(config.codec) for config in service.sources},
+            routes,
+            _dead_letter(service, dead, [name for name, _, _ in built], perishable=perishable),
         )
-        for config in service.sinks
-    ]
-    for route in routes:
-        route.sink.service = service.name
-        route.sink.attach([source for _, _, source in built])
-    return Assembly(
-        service,
-        built,
-        {config.label: codec_of(config.codec, service.hot_path) for config in service.sources},
-        routes,
-        _dead_letter(service, dead, [name for name, _, _ in built], perishable=perishable),
-    )
 
 
 def _topic(config: SinkConfig) -> str | None:
@@ -221,7 +222,7 @@ def _dead_letter(
     config = service.letter_sink
     if config is None or sink is None:
         return None
-    codec = codec_of(config.codec, service.hot_path, _topic(config))
+    codec = codec_of(config.codec, _topic(config))
     return SinkRoute.of(config, sink, codec, "dead_letter", sources=sources, perishable=perishable)
 
 

@@ -27,7 +27,6 @@ from pydantic import (
 )
 
 import pipelines
-from connectors.compiledform import HasCompiledForm
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from connectors.registry import SINKS, SOURCES
 from pipelines.data.data import Data
@@ -138,26 +137,19 @@ _SINK: TypeAdapter[SinkConfig] = TypeAdapter(_Sink)
 
 def _sources(value: object, info: ValidationInfo) -> list[SourceConfig]:
     sources = _named(_SOURCES.validate_python(_listed(value), context=info.context), "source")
-    return [_choosing(source, info).in_service(_service_name(info)) for source in sources]
+    return [source.in_service(_service_name(info)) for source in sources]
 
 
 def _sinks(value: object, info: ValidationInfo) -> list[SinkConfig]:
     given = info.data.get("source", ())
     context = {**(info.context or {}), _SOURCES_OF_SERVICE: given or None}
     sinks = _named(_SINKS.validate_python(_listed(value), context=context), "sink")
-    return [_choosing(sink, info).in_service(_service_name(info), given) for sink in sinks]
+    return [sink.in_service(_service_name(info), given) for sink in sinks]
 
 
 def _service_name(info: ValidationInfo) -> str:
     name: str = info.data.get("name", "service")
     return name
-
-
-def _choosing(config: Config, info: ValidationInfo) -> Config:
-    """The connector with the service's choice of a hot path."""
-    if not isinstance(config, HasCompiledForm):
-        return config
-    return config.with_hot_path(info.data.get("hot_path", "auto"))
 
 
 def _listed(value: object) -> object:
@@ -195,7 +187,7 @@ def _dead_letter(value: object, info: ValidationInfo) -> SinkConfig | None:
     config = config if config.name is not None else config.model_copy(update={"name": "dead_letter"})
     if any(sink.name == config.name for sink in info.data.get("sink", ())):
         raise ValueError(f'a sink has the name "{config.name}" too; give each a name of its own')
-    return _choosing(config, info).in_service(_service_name(info), info.data.get("source", ()))
+    return config.in_service(_service_name(info), info.data.get("source", ()))
 
 
 def _pipeline(value: object, info: ValidationInfo) -> pipelines.Pipeline:
@@ -227,7 +219,6 @@ class Service(Settings):
 
     name: Annotated[str, Field(min_length=1, max_length=200)] = "service"
     """The label of the service in metrics and logs, and its consumer group unless the source names one. In a service file the default is the file's name without its ending, or the folder's name if the file has a general name such as `service.yaml`."""  # noqa: E501
-    # Before the connectors, which take it over.
     hot_path: HotPath = "auto"
     """Which code reads, decodes, encodes and sends records: `auto` is the compiled one if it was built, else plain Python; with `native` the service does not start unless it was built; `python` is plain Python."""  # noqa: E501
     source: Annotated[SerializeAsAny[SourceConfig] | list[SerializeAsAny[SourceConfig]], PlainValidator(_sources)]

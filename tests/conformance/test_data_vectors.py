@@ -158,13 +158,13 @@ def test_konduits_protobuf_message_is_read_in_columns(hot_path: HotPath, row: di
     payload = base64.b64decode(row["protobuf_base64"])
     keys = frozenset(pb.DataMap.FromString(payload).mapItems) if wanted else None
     doubles = row["name"] == "list_ndarray_double"
-    found = decode_columns([payload] * 3, keys, float_lists="double" if doubles else "exact", hot_path=hot_path)
+    found = decode_columns([payload] * 3, keys, float_lists="double" if doubles else "exact")
     assert not found.failed
     batch = Batch(found.columns, 3, metadata=found.metadata)
     for data in batch.to_list():
         check_data(data, meaning_in_protobuf(row))
     if not doubles:
-        again = decode_columns(encode_columns(batch, hot_path=hot_path).messages, keys, hot_path=hot_path)
+        again = decode_columns(encode_columns(batch).messages, keys)
         check_data(Batch(again.columns, 3, metadata=again.metadata).row(2), meaning_in_protobuf(row))
 
 

@@ -160,6 +160,6 @@ def native(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.delenv(hotpath.VARIABLE, raising=False)
     if reason := hotpath.why_not():
         pytest.skip(f"the compiled hot path: {reason}")
-    found = hotpath.compiled("native")
-    assert found is not None
-    return found
+    extension = hotpath.choose().native
+    assert extension is not None
+    return extension

@@ -67,7 +67,7 @@ class CloudEvents(Wrapper):
 
     def __init__(self, config: CloudEventsConfig | None = None) -> None:
         self._config = config or CloudEventsConfig()
-        super().__init__(codec_of(self._config.codec, self._config.hot_path, self._config.sink_topic))
+        super().__init__(codec_of(self._config.codec, self._config.sink_topic))
         self._content_type = self._config.content_type or _TYPES.get(
             self._config.wrapped.type, "application/octet-stream"
         )

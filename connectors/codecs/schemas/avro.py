@@ -31,14 +31,13 @@ from connectors.codecs.schemas.derived import derived_schema
 from connectors.codecs.schemas.framing import ID_SIZE, Frame, framed, schema_headers, without_schemas
 from connectors.codecs.schemas.registry import Registered, SchemaRegistry
 from connectors.codecs.schemas.schemafile import schema_text
-from connectors.compiledform import HasCompiledForm
 from connectors.localpath import LocalPath
 from connectors.records import Records
 from connectors.units import Size
 from pipelines.data.batch import Batch
 from pipelines.data.rowrange import RowNumbers, row_range
 from pipelines.errors import ConnectorError, DefinitionError, MissingPackageError, WireError
-from pipelines.hotpath import HotPathReport, compiled, taken
+from pipelines.hotpath import HotPathReport, choose
 from pipelines.plugins.requirements import Package, Requires, all_of
 from pipelines.wire.plainvalues import RULES, plain_rows
 
@@ -49,7 +48,7 @@ _MANY: Final = 8
 """Records from which on they are read together."""
 
 
-class AvroConfig(HasCompiledForm, CodecConfig):
+class AvroConfig(CodecConfig):
     """Avro records: with a schema registry, or by a schema in a file. Times are milliseconds, decimals numbers or texts, null is absence."""  # noqa: E501
 
     type: Literal["avro"] = "avro"
@@ -165,8 +164,7 @@ class Avro(Codec):
         if isinstance(self._results, WireError) and (config.sink_topic is not None or self._registry is not None):
             raise DefinitionError(str(self._results))
         self._writer: _Writer | None = None
-        self._hot_path = taken(config.hot_path)
-        self._native = compiled(config.hot_path)
+        self._native, self._hot_path, _ = choose()
         self._compiled = (
             None
             if self._native is None

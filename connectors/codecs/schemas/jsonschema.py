@@ -92,7 +92,7 @@ class JsonSchema(Wrapper):
 
     def __init__(self, config: JsonSchemaConfig) -> None:
         self._config = config
-        super().__init__(codec_of(config.codec, config.hot_path))
+        super().__init__(codec_of(config.codec))
         self._registry = None if config.registry is None else SchemaRegistry(config.registry)
         self._text = None if config.schema_ is None else schema_text(config.schema_)
         self._given = None if self._text is None else self._own(self._text)

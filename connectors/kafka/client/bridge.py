@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from confluent_kafka import KafkaException, cimpl
 
 from connectors.secrets import Scrubber
-from pipelines.hotpath import HotPath, HotPathError, HotPathReport, chosen, compiled, taken
+from pipelines.hotpath import Choice, HotPathError, HotPathReport
 
 _log = logging.getLogger(__name__)
 
@@ -37,17 +37,17 @@ class Joined(NamedTuple, Generic[Client, Handle]):
     report: HotPathReport
 
 
-def report(hot_path: HotPath) -> HotPathReport:
+def report(choice: Choice) -> HotPathReport:
     """Which hot path a client will take, as far as is known before it exists. Raises `HotPathError` as `join` does."""
-    found = _bridge(hot_path)
-    return found if isinstance(found, HotPathReport) else HotPathReport("native")
+    bridge = _bridge(choice)
+    return bridge if isinstance(bridge, HotPathReport) else choice.report
 
 
 def join(
     make: Callable[[dict[str, Any]], Client],
     take: Callable[[ModuleType], Handle],
     properties: dict[str, Any],
-    hot_path: HotPath,
+    choice: Choice,
     label: str,
     scrub: Scrubber,
     *,
@@ -59,40 +59,39 @@ def join(
     `source kafka`. With the bridge, a `producer` accepts messages from there only. If the bridge should work and does
     not, that is logged once. Raises `HotPathError` if `native` is chosen and cannot be used, and the errors of `make`.
     """
-    found = _bridge(hot_path)
-    if isinstance(found, HotPathReport):
-        return Joined(make(properties), None, found)
+    bridge = _bridge(choice)
+    if isinstance(bridge, HotPathReport):
+        return Joined(make(properties), None, bridge)
     try:
-        plugins = _with_ours(properties.get(PLUGINS), str(found.__file__))
-        found.kafka_expect(producer)
+        plugins = _with_ours(properties.get(PLUGINS), str(bridge.__file__))
+        bridge.kafka_expect(producer)
         client = make({**properties, PLUGINS: plugins})
-        handle = take(found)
+        handle = take(bridge)
     except (KafkaException, ValueError, TypeError, RuntimeError) as error:
         # A mistake in the configuration fails without the bridge, too: then this call raises its error.
         plain = make(properties)
-        return Joined(plain, None, _refused(f"it cannot join the client: {scrub(str(error))}", hot_path, label))
-    return Joined(client, handle, HotPathReport("native"))
+        return Joined(plain, None, _refused(f"it cannot join the client: {scrub(str(error))}", choice, label))
+    return Joined(client, handle, choice.report)
 
 
-def _bridge(hot_path: HotPath) -> ModuleType | HotPathReport:
-    wanted = taken(hot_path)
-    module = compiled(hot_path)
-    if wanted.path == "python" or module is None:
-        return wanted
+def _bridge(choice: Choice) -> ModuleType | HotPathReport:
+    module = choice.native
+    if module is None:
+        return choice.report
     try:
         version, has_plugins = module.kafka_load(str(cimpl.__file__))
     except OSError as error:
-        return _refused(f"librdkafka cannot be joined: {error}", hot_path)
+        return _refused(f"librdkafka cannot be joined: {error}", choice)
     if not has_plugins:
-        return _refused("this librdkafka was built without plug-ins", hot_path)
+        return _refused("this librdkafka was built without plug-ins", choice)
     number = (version >> 24, version >> 16 & 0xFF, version >> 8 & 0xFF)
     if TESTED[0] <= number <= TESTED[1]:
         return module
     text = (
         f"librdkafka {_dotted(number)} is not among the tested versions, {_dotted(TESTED[0])} to {_dotted(TESTED[1])}"
     )
-    if chosen(hot_path) != "native":
-        return _refused(text, hot_path)
+    if not choice.required:
+        return _refused(text, choice)
     _say_once(f"{text}: the compiled hot path is used all the same, as native is chosen")
     return module
 
@@ -103,8 +102,8 @@ def _with_ours(theirs: object, ours: str) -> str:
     return f"{theirs};{ours}" if theirs else ours
 
 
-def _refused(reason: str, hot_path: HotPath, label: str = "") -> HotPathReport:
-    if chosen(hot_path) == "native":
+def _refused(reason: str, choice: Choice, label: str = "") -> HotPathReport:
+    if choice.required:
         raise HotPathError(f"{label or 'Kafka'}: the compiled hot path cannot be used: {reason}")
     _say_once(f"Kafka goes through plain Python, at about twice the CPU time: {reason}")
     return HotPathReport("python", reason)

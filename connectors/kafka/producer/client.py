@@ -18,7 +18,7 @@ from connectors.kafka.client.reachability import Reachability
 from connectors.kafka.producer.presence import Presence
 from connectors.kafka.producer.writing import CompiledWriting, PlainWriting, Writing
 from pipelines.errors import ConnectorError
-from pipelines.hotpath import HotPathReport
+from pipelines.hotpath import HotPathReport, choose
 
 if TYPE_CHECKING:
     from connectors.kafka.config import KafkaSinkConfig
@@ -60,6 +60,7 @@ class ProducerClient:
         self.changed = threading.Condition()
         """Notified ten times a second, and after callbacks."""
         self._config = config
+        self._choice = choose()
         self._hot_path: HotPathReport | None = None
         self._foreseen: tuple[str, int, str] | None = None
         self._sinks: list[Calls] = []
@@ -69,7 +70,7 @@ class ProducerClient:
     @property
     def hot_path(self) -> HotPathReport:
         """See `Sink.hot_path`. Raises `HotPathError` if `native` is required and cannot be used."""
-        return self._hot_path or report(self._config.hot_path)
+        return self._hot_path or report(self._choice)
 
     @property
     def is_open(self) -> bool:
@@ -145,7 +146,7 @@ class ProducerClient:
                 Producer,
                 lambda extension: extension.KafkaWriter(),
                 self._properties({"error_cb": self._on_error}),
-                self._config.hot_path,
+                self._choice,
                 self.label,
                 self.scrub,
                 producer=True,

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("hot_path")
 
 def block(values: Sequence[Any]) -> Records:
     # The compiled source of Kafka delivers payloads in one buffer.
-    spans = hotpath.chosen() == "native" and {type(value) for value in values} <= {bytes, type(None)}
+    spans = hotpath.choose().native is not None and {type(value) for value in values} <= {bytes, type(None)}
     return Records(
         "bus",
         Spans.of(values) if spans else list(values),

@@ -24,6 +24,7 @@ from connectors.message import Message
 from connectors.records import Lane, Records, Span
 from pipelines import Batch, Data
 from pipelines.errors import DefinitionError, MissingPackageError, WireError
+from pipelines.hotpath import choosing
 from streamer import testing
 from streamer.build.uses import used_by
 from streamer.definition.schema import service_schema
@@ -291,8 +292,9 @@ def _absent(self: Zstd) -> None:
 @pytest.mark.parametrize("outer", ["compressed", "cloudevents"])
 def test_the_codec_inside_takes_the_services_hot_path(outer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STREAMER_NATIVE", raising=False)
-    assert codec_of({"type": outer, "codec": "protodata"}, "python").hot_path == ("python", "hot_path: python")
-    assert codec_of({"type": outer, "codec": "text"}, "python").hot_path == codec_of("text").hot_path
+    with choosing("python"):
+        assert codec_of({"type": outer, "codec": "protodata"}).hot_path == ("python", "hot_path: python")
+        assert codec_of({"type": outer, "codec": "text"}).hot_path == codec_of("text").hot_path
 
 
 def test_a_folder_to_deploy_takes_along_what_the_codecs_inside_need() -> None:

@@ -19,7 +19,7 @@ from pipelines import Batch
 from pipelines.data.columns import Column
 from pipelines.data.spans import Spans
 from pipelines.errors import RowsFailed
-from pipelines.hotpath import why_not
+from pipelines.hotpath import choosing, why_not
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=f"there is one way only: {why_not()}")
 
@@ -85,7 +85,7 @@ def array(column: Column) -> str:
 
 
 def same(payloads: Sequence[Any], wanted: frozenset[str], *, spans: bool = False, **options: Any) -> None:
-    plain, native = (codec_of({"type": "json", **options}, way) for way in ("python", "native"))
+    plain, native = (choosing(way)(codec_of)({"type": "json", **options}) for way in ("python", "native"))
     a, b = (decoded(codec, payloads, wanted, spans=spans) for codec in (plain, native))
     assert {row: str(error) for row, error in a.failed.items()} == {row: str(error) for row, error in b.failed.items()}
     assert a.batch.rows.tolist() == b.batch.rows.tolist()
@@ -141,7 +141,7 @@ def test_a_value_of_each_kind_among_usual_records(scrap: str, wanted: frozenset[
 def test_of_several_wrong_values_the_first_by_name_is_told_whatever_keys_other_records_have() -> None:
     wrong, good = b'{"b": -9223372036854775809, "a": 0, "a": -9223372036854775809}', [b'{"a": 0}', b'{"b": 0, "a": 0}']
     plain = b'{"b": -9223372036854775809, "a": -9223372036854775809}'
-    codec, wanted = codec_of({"type": "json"}, "python"), frozenset({"a", "b"})
+    codec, wanted = choosing("python")(codec_of)({"type": "json"}), frozenset({"a", "b"})
     for payloads in (
         [wrong],
         [*good, wrong],
@@ -186,7 +186,9 @@ def test_the_comparison_of_both_ways_finds_differences() -> None:
 def test_texts_and_numbers_of_numpy_s_types_are_written_as_python_s() -> None:
     for way in ("python", "native"):
         columns = {"s": Column.of([np.str_("a")]), "h": Column.of([np.array([1.5, 6e4, 1e-5], np.float16)])}
-        assert list(codec_of("json", way).encode(Batch(columns, 1)).values) == [b'{"s":"a","h":[1.5,60000.0,1e-05]}']
+        assert list(choosing(way)(codec_of)("json").encode(Batch(columns, 1)).values) == [
+            b'{"s":"a","h":[1.5,60000.0,1e-05]}'
+        ]
 
 
 @settings(max_examples=examples(50), deadline=None)
@@ -199,7 +201,7 @@ def test_numbers_and_texts_are_written_alike(doubles: list[float], singles: list
         "t": Column.of([texts]),
         "s": Column.of(["".join(texts)]),
     }
-    found = [list(codec_of("json", way).encode(Batch(columns, 1)).values) for way in ("python", "native")]
+    found = [list(choosing(way)(codec_of)("json").encode(Batch(columns, 1)).values) for way in ("python", "native")]
     assert found[0] == found[1]
     read = json.loads(found[1][0] or b"null")
     if np.isfinite(doubles).all():

@@ -32,7 +32,7 @@ from connectors.message import Message, block_of, messages_of_records
 from connectors.records import Lane, Records
 from connectors.secrets import Scrubber
 from pipelines.data.spans import Spans
-from pipelines.hotpath import HotPath
+from pipelines.hotpath import HotPath, choose, choosing
 from streamer.devbroker import Broker
 
 PATIENCE = 60.0
@@ -57,7 +57,7 @@ class Assigned:
                 "auto.offset.reset": "earliest",
                 **properties,
             },
-            hot_path,
+            choosing(hot_path)(choose)(),
             "test",
             Scrubber({}),
         )
@@ -179,7 +179,7 @@ def test_a_source_that_reads_no_headers_gives_records_without_them(
     config = KafkaSourceConfig.model_validate(
         {"bootstrap": kafka.bootstrap, "topics": topic, "group": topic, "headers": False}
     )
-    with Reader(config.with_hot_path(hot_path).build()) as reader:
+    with Reader(choosing(hot_path)(config.build)()) as reader:
         came = [one.message._replace(topic=None, partition=None) for one in reader.take(len(all_kinds()))]
     assert came == [one._replace(headers=()) for one in all_kinds()]
 
@@ -189,7 +189,7 @@ def test_null_and_empty_keys_and_payloads_and_all_headers_go_out_as_they_were_gi
     kafka: Broker, topics: Topics, hot_path: HotPath, as_columns: bool
 ) -> None:
     topic = topics(1, retention_ms="-1")
-    sink = KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topic).with_hot_path(hot_path).build()
+    sink = choosing(hot_path)(KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topic).build)()
     sink.open()
     block = block_of(all_kinds())
     if as_columns:
@@ -381,7 +381,7 @@ def writing(bootstrap: str, **properties: Any) -> tuple[Any, Producer]:
         Producer,
         lambda extension: extension.KafkaWriter(),
         {"bootstrap.servers": bootstrap, "linger.ms": 0, **properties},
-        "native",
+        choosing("native")(choose)(),
         "test",
         Scrubber({}),
         producer=True,
@@ -444,9 +444,10 @@ def test_the_client_may_be_told_of_every_message_and_follows_none_of_our_marks(
     script = f"""
 from confluent_kafka import Producer
 from connectors.kafka.client import bridge
+from pipelines.hotpath import choose
 from pipelines.data.spans import Spans
 
-native = bridge._bridge("native")
+native = bridge._bridge(choose())
 native.kafka_expect({only_errors})
 producer = Producer({{bridge.PLUGINS: native.__file__, "test.mock.num.brokers": 1}})
 writer = native.KafkaWriter()
@@ -461,7 +462,7 @@ assert writer.finished() == (marks, [])
 def test_a_sink_says_how_far_behind_it_is_where_it_confirms_block_by_block(
     kafka: Broker, topics: Topics, hot_path: HotPath
 ) -> None:
-    sink = KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topics(1)).with_hot_path(hot_path).build()
+    sink = choosing(hot_path)(KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topics(1)).build)()
     sink.open()
     if hot_path == "native":
         assert sink.behind() == 0
@@ -584,6 +585,6 @@ def test_both_lanes_give_the_agent_the_same_records(
         config = KafkaSourceConfig.model_validate(
             {"bootstrap": kafka.bootstrap, "topics": topic, "group": f"{topic}-{choice}"}
         )
-        with Reader(config.with_hot_path(choice).build()) as reader:
+        with Reader(choosing(choice)(config.build)()) as reader:
             found.append(sorted((one.lane.partition, one.position, one.message) for one in reader.take(600)))
     assert found[0] == found[1]

@@ -40,17 +40,15 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def opened(kafka: Broker, topic: str, hot_path: HotPath = "auto", **fields: Any) -> tuple[Any, Any]:
     """A source and a sink, open."""
-    found: list[Any] = [
-        KafkaSourceConfig.model_validate({"bootstrap": kafka.bootstrap, "topics": topic, "group": topic, **fields})
-        .with_hot_path(hot_path)
-        .build(),
-        KafkaSinkConfig.model_validate({"bootstrap": kafka.bootstrap, "topic": topic, **fields})
-        .with_hot_path(hot_path)
-        .build(),
-    ]
-    for one in found:
-        one.open()
-    return found[0], found[1]
+    reading = KafkaSourceConfig.model_validate(
+        {"bootstrap": kafka.bootstrap, "topics": topic, "group": topic, **fields}
+    )
+    writing = KafkaSinkConfig.model_validate({"bootstrap": kafka.bootstrap, "topic": topic, **fields})
+    with hotpath.choosing(hot_path):
+        source, sink = reading.build(), writing.build()
+    source.open()
+    sink.open()
+    return source, sink
 
 
 def falls_back(kafka: Broker, topic: str, reason: str, caplog: pytest.LogCaptureFixture, **fields: Any) -> None:

@@ -13,6 +13,7 @@ from connectors.headers import Headers
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from connectors.message import Message, block_of
 from pipelines.data.spans import Spans
+from pipelines.hotpath import choosing
 from streamer.devbroker import Broker
 
 PATIENCE = 30.0
@@ -28,9 +29,9 @@ def test_ten_million_records_leave_no_memory_behind(kafka: Broker, topics: Topic
     topic, out = topics(4), topics(4)
     block = 200_000
     fields = {"bootstrap": kafka.bootstrap, "topics": topic, "group": topic}
-    source = KafkaSourceConfig.model_validate(fields).with_hot_path("native").build()
-    sink = KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=out).with_hot_path("native").build()
-    feeding = KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topic).with_hot_path("native").build()
+    source = choosing("native")(KafkaSourceConfig.model_validate(fields).build)()
+    sink = choosing("native")(KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=out).build)()
+    feeding = choosing("native")(KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topic).build)()
     for one in (source, sink, feeding):
         one.open()
     payloads = Spans.of([b"%0100d" % number for number in range(1000)])

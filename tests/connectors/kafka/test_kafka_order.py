@@ -24,7 +24,7 @@ from connectors.kafka.producer.writing import CompiledWriting, PlainWriting
 from connectors.message import Message, block_of
 from connectors.secrets import Scrubber
 from pipelines.data.spans import Spans
-from pipelines.hotpath import HotPath
+from pipelines.hotpath import HotPath, choose, choosing
 from streamer.devbroker import Broker
 
 pytestmark = pytest.mark.slow
@@ -72,7 +72,7 @@ def writing(bootstrap: str, **properties: Any) -> Iterator[tuple[Any, Producer]]
         Producer,
         lambda extension: extension.KafkaWriter(),
         {"bootstrap.servers": bootstrap, "linger.ms": 0, "partitioner": "murmur2_random", **properties},
-        "native",
+        choosing("native")(choose)(),
         "test",
         Scrubber({}),
         producer=True,
@@ -93,9 +93,7 @@ def test_each_partition_gets_its_keys_in_their_order_whatever_the_lane(
 ) -> None:
     topic = topics(PARTITIONS)
     some = (("trace", b"1"),) if headers else ()
-    sink = (
-        KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topic, partitioner=partitioner).with_hot_path(hot_path).build()
-    )
+    sink = choosing(hot_path)(KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topic, partitioner=partitioner).build)()
     sink.open()
     for start in range(0, COUNT, COUNT // 2):
         block = block_of([Message(b"%d" % n, key(n), some) for n in range(start, start + COUNT // 2)])
@@ -292,9 +290,10 @@ def test_a_key_that_is_too_long_for_librdkafka_is_refused_and_ends_no_process(na
 import numpy as np
 from confluent_kafka import KafkaError, Producer
 from connectors.kafka.client import bridge
+from pipelines.hotpath import choose
 from pipelines.data.spans import Spans
 
-native = bridge._bridge("native")
+native = bridge._bridge(choose())
 native.kafka_expect(True)
 producer = Producer({{bridge.PLUGINS: native.__file__, "test.mock.num.brokers": 1, "partitioner": "consistent"}})
 writer = native.KafkaWriter()

@@ -20,19 +20,21 @@ def test_the_compiled_hot_path_was_built_where_a_toolchain_is() -> None:
 
 def test_plain_python_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(hotpath.VARIABLE, raising=False)
-    assert hotpath.compiled("python") is None
+    with hotpath.choosing("python"):
+        assert hotpath.choose() == (None, ("python", "hot_path: python"), False)
+    assert hotpath.choose() == hotpath.choosing("auto")(hotpath.choose)()
 
 
 def test_the_environment_goes_before_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(hotpath.VARIABLE, "Python")
-    assert hotpath.chosen("native") == "python"
-    assert hotpath.compiled("native") is None
+    with hotpath.choosing("native"):
+        assert hotpath.choose() == (None, ("python", "STREAMER_NATIVE=python"), False)
 
 
 def test_an_unknown_hot_path_is_an_error_that_names_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(hotpath.VARIABLE, "natve")
     with pytest.raises(HotPathError, match='did you mean "native"'):
-        hotpath.compiled()
+        hotpath.choose()
 
 
 def test_an_extension_that_was_not_built_is_an_error_only_where_native_is_asked_for(
@@ -40,10 +42,10 @@ def test_an_extension_that_was_not_built_is_an_error_only_where_native_is_asked_
 ) -> None:
     monkeypatch.delenv(hotpath.VARIABLE, raising=False)
     monkeypatch.setattr(hotpath, "_extension", lambda: "it was not built")
-    assert hotpath.compiled("auto") is None
+    assert hotpath.choose() == (None, ("python", "it was not built"), False)
     assert hotpath.why_not() == "it was not built"
-    with pytest.raises(HotPathError, match="was not built"):
-        hotpath.compiled("native")
+    with hotpath.choosing("native"), pytest.raises(HotPathError, match="was not built"):
+        hotpath.choose()
 
 
 @pytest.mark.slow

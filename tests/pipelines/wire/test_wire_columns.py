@@ -22,9 +22,10 @@ from pipelines.data.spanscolumn import SpansColumn
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import RowsFailed, WireError
 from pipelines.values import BoundingBox, ByteBuffer, Image, Point, ValueType
-from pipelines.wire.columns import ReadColumns, decode_columns, encode_columns
+from pipelines.wire.columns import decode_columns, encode_columns
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 from pipelines.wire.protobuf import decode, encode, encode_entry, fill
+from pipelines.wire.protodata import ReadColumns
 from protos import data_pb2 as pb
 
 pytestmark = pytest.mark.usefixtures("hot_path")

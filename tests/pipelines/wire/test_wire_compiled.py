@@ -20,9 +20,11 @@ from pipelines.data.data import Data
 from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
 from pipelines.data.wirecolumn import WireColumn
+from pipelines.hotpath import choose, choosing
 from pipelines.values import ValueType
-from pipelines.wire.columns import ReadColumns, decode_columns, encode_columns
+from pipelines.wire.columns import decode_columns, encode_columns
 from pipelines.wire.protobuf import decode, encode
+from pipelines.wire.protodata import ReadColumns
 
 pytestmark = pytest.mark.skipif(hotpath.why_not() is not None, reason=f"the compiled hot path: {hotpath.why_not()}")
 
@@ -43,11 +45,15 @@ def sensors(count: int, first: int = 0, floats: int = 8) -> list[bytes | None]:
 
 
 def read(values: Any, *wanted: str) -> ReadColumns:
-    return decode_columns(values, frozenset(wanted), hot_path="native")
+    return choosing("native")(decode_columns)(values, frozenset(wanted))
 
 
 def batch_of(found: ReadColumns) -> Batch:
     return Batch(found.columns, len(found.rows), rows=found.rows)
+
+
+def extension() -> Any:
+    return choosing("native")(choose)().native
 
 
 @pytest.mark.parametrize(
@@ -60,10 +66,11 @@ def test_spans_that_leave_the_buffer_are_an_error(start: int, length: int) -> No
     bad = Spans(good.buffer, starts, lengths)
     with pytest.raises(ValueError, match="position 1 does not lie in the buffer"):
         read(bad)
+    native = extension()
     with pytest.raises(ValueError, match="position 1 does not lie in the buffer"):
-        hotpath.compiled("native").encoded(3, [(4, bad.buffer, bad.starts, bad.lengths)], [])  # type: ignore[union-attr]
+        native.encoded(3, [(4, bad.buffer, bad.starts, bad.lengths)], [])
     with pytest.raises(ValueError, match="position 1 does not lie in the buffer"):
-        hotpath.compiled("native").texts(bad.buffer, bad.starts, bad.lengths, None)  # type: ignore[union-attr]
+        native.texts(bad.buffer, bad.starts, bad.lengths, None)
 
 
 def test_spans_of_another_number_type_are_an_error() -> None:
@@ -75,7 +82,7 @@ def test_spans_of_another_number_type_are_an_error() -> None:
 
 
 def test_malformed_columns_are_a_python_error_of_the_extension() -> None:
-    native: Any = hotpath.compiled("native")
+    native = extension()
     key, two = b"k", np.zeros(2, np.int64)
     for column in [(1, key, two, None), (1, key, two.view(np.uint8)[:5], None), (5, [b"a"]), (3, key, True, [b"a"])]:
         with pytest.raises(ValueError, match="rows"):
@@ -94,7 +101,7 @@ def test_spans_in_steps_are_read_like_those_in_a_row() -> None:
     spans = Spans.of(messages)[::-2]
     found = read(spans, "x", "id")
     assert found.columns["id"].values() == ["é7", "é5", "é3", "é1"]
-    assert list(encode_columns(batch_of(found), hot_path="native").messages) == messages[::-2]
+    assert list(choosing("native")(encode_columns)(batch_of(found)).messages) == messages[::-2]
 
 
 def test_columns_that_were_read_do_not_change_while_more_blocks_are_read() -> None:
@@ -112,7 +119,7 @@ def test_columns_that_were_read_do_not_change_while_more_blocks_are_read() -> No
 
 def test_messages_that_were_written_do_not_change_while_more_are_written() -> None:
     messages = [sensors(20, first) for first in range(0, 200, 20)]
-    written = [encode_columns(batch_of(read(block, "x", "id")), hot_path="native").messages for block in messages]
+    written = [choosing("native")(encode_columns)(batch_of(read(block, "x", "id"))).messages for block in messages]
     assert [list(block) for block in written] == messages
 
 
@@ -147,7 +154,7 @@ def test_a_batch_of_megabytes_is_read_and_written_while_other_threads_run() -> N
     def work(number: int) -> None:
         for _ in range(3):
             found = read(Spans.of(messages[number]), "x", "id", "n")
-            results[number] = list(encode_columns(batch_of(found), hot_path="native").messages)
+            results[number] = list(choosing("native")(encode_columns)(batch_of(found)).messages)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
     for thread in threads:
@@ -191,18 +198,18 @@ def test_a_column_that_looks_dense_but_is_not_contiguous_is_written_all_the_same
         },
         4,
     )
-    written = encode_columns(batch, hot_path="native")
+    written = choosing("native")(encode_columns)(batch)
     assert [decode(message or b"") for message in written.messages] == batch.to_list()
-    assert list(written.messages) == list(encode_columns(batch, hot_path="python").messages)
+    assert list(written.messages) == list(choosing("python")(encode_columns)(batch).messages)
 
 
 def test_lists_of_strings_with_gaps_are_written_like_spans_of_them() -> None:
     texts = Batch({"s": Column.of(["a", "é" * 200, "", "x"]), "y": Column.of([b"", b"\xff", b"ab", b"c"])}, 4)
     gaps = Batch({"s": Column.concat([Column.of(["a"]), Column.absent(3)])}, 4)
     for batch in (texts, gaps):
-        written = encode_columns(batch, hot_path="native")
+        written = choosing("native")(encode_columns)(batch)
         assert isinstance(written.messages, Spans)
-        assert list(written.messages) == list(encode_columns(batch, hot_path="python").messages)
+        assert list(written.messages) == list(choosing("python")(encode_columns)(batch).messages)
 
 
 def test_strings_from_elsewhere_become_a_column_if_they_are_text() -> None:
@@ -217,8 +224,8 @@ def test_a_batch_of_no_rows_and_one_of_no_columns() -> None:
     assert read([]).columns == {}
     assert read([None]).rows.tolist() == []
     assert read([b"", None, b""]).rows.tolist() == [0, 2]
-    assert list(encode_columns(Batch({}, 2), hot_path="native").messages) == [b"", b""]
-    assert list(encode_columns(Batch({"a": Column.of([])}, 0), hot_path="native").messages) == []
+    assert list(choosing("native")(encode_columns)(Batch({}, 2)).messages) == [b"", b""]
+    assert list(choosing("native")(encode_columns)(Batch({"a": Column.of([])}, 0)).messages) == []
 
 
 @pytest.mark.soak
@@ -235,7 +242,7 @@ def test_ten_million_records_leave_no_memory_behind() -> None:
     while done < total:
         for values in (*blocks, *spans):
             found = read(values, "x", "id")
-            encode_columns(batch_of(found), hot_path="native")
+            choosing("native")(encode_columns)(batch_of(found))
             assert found.columns["id"].values()[5].startswith("é")
             assert found.columns["n"].values()[5] % 1000 == 5
             done += len(values)

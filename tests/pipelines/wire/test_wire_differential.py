@@ -20,10 +20,12 @@ from pipelines.data.data import Data
 from pipelines.data.spans import Spans
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import RowsFailed, WireError
+from pipelines.hotpath import choosing
 from pipelines.values import BoundingBox, ByteBuffer, Image, Point
-from pipelines.wire.columns import ReadColumns, decode_columns, encode_columns
+from pipelines.wire.columns import decode_columns, encode_columns
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 from pipelines.wire.protobuf import decode, encode, encode_entry
+from pipelines.wire.protodata import ReadColumns
 from protos import data_pb2 as pb
 
 CORPUS = Path(__file__).parents[3] / "native" / "fuzz" / "corpus" / "messages"
@@ -128,9 +130,9 @@ class Maker:
 
 def check(messages: Sequence[bytes | None], wanted: frozenset[str], limits: Limits) -> None:
     """All that has to be equal, is."""
-    compiled = decode_columns(messages, wanted, limits, hot_path="native")
-    spans = decode_columns(Spans.of(messages), wanted, limits, hot_path="native")
-    plain = decode_columns(messages, wanted, limits, hot_path="python")
+    compiled = choosing("native")(decode_columns)(messages, wanted, limits)
+    spans = choosing("native")(decode_columns)(Spans.of(messages), wanted, limits)
+    plain = choosing("python")(decode_columns)(messages, wanted, limits)
     for found in (compiled, spans):
         assert found.rows.tolist() == plain.rows.tolist()
         assert set(found.failed) == set(plain.failed)
@@ -150,7 +152,7 @@ def check(messages: Sequence[bytes | None], wanted: frozenset[str], limits: Limi
 
 def wrong_values(message: bytes, wanted: frozenset[str], limits: Limits) -> set[str]:
     """What is wrong with a message, and with each of the wanted values."""
-    found = [decode_columns([message], frozenset([key]), limits, hot_path="python") for key in wanted]
+    found = [choosing("python")(decode_columns)([message], frozenset([key]), limits) for key in wanted]
     errors = {str(error) for one in found for error in one.failed.values()}
     try:
         decode(message, limits)
@@ -180,8 +182,8 @@ def check_column(found: Column, expected: Column, same_form: bool) -> None:
 
 def check_written(compiled: ReadColumns, plain: ReadColumns) -> None:
     batch = batch_of(compiled)
-    written = encode_columns(batch, hot_path="native")
-    again = encode_columns(batch, hot_path="python")
+    written = choosing("native")(encode_columns)(batch)
+    again = choosing("python")(encode_columns)(batch)
     assert isinstance(written.messages, Spans)
     assert list(written.messages) == list(again.messages)
     assert {row: str(error) for row, error in written.failed.items()} == {
@@ -190,7 +192,7 @@ def check_written(compiled: ReadColumns, plain: ReadColumns) -> None:
     # Of what came in in another framing protobuf itself chooses the order of the entries.
     absent = Column.absent(batch.size)
     other = Batch({key: plain.columns.get(key, absent) for key in batch.columns}, batch.size, metadata=plain.metadata)
-    assert list(encode_columns(other, hot_path="python").messages) == list(written.messages)
+    assert list(choosing("python")(encode_columns)(other).messages) == list(written.messages)
 
 
 def check_protobuf(messages: Sequence[bytes | None], found: ReadColumns) -> None:
@@ -208,7 +210,7 @@ def check_protobuf(messages: Sequence[bytes | None], found: ReadColumns) -> None
 
 def check_one_by_one(messages: Sequence[bytes | None], wanted: frozenset[str]) -> None:
     """Each row is what the reader of single messages makes of it."""
-    found = decode_columns(messages, wanted, hot_path="native")
+    found = choosing("native")(decode_columns)(messages, wanted)
     batch = batch_of(found)
     positions = {row: position for position, row in enumerate(found.rows.tolist())}
     for row, message in enumerate(messages):

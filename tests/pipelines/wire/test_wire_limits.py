@@ -32,7 +32,7 @@ def one_by_one(message: bytes, limits: Limits) -> Any:
 
 def in_columns(hot_path: HotPath) -> Callable[[bytes, Limits], Any]:
     def read(message: bytes, limits: Limits) -> Any:
-        found = decode_columns([message, b""], frozenset({"d"}), limits, hot_path=hot_path)
+        found = decode_columns([message, b""], frozenset({"d"}), limits)
         assert 1 in found.rows.tolist()
         if found.failed:
             raise found.failed[0]

@@ -12,6 +12,7 @@ import pytest
 
 from pipelines.data.data import Data
 from pipelines.errors import WireError
+from pipelines.hotpath import choosing
 from pipelines.values import BoundingBox, ByteBuffer, Image, Point, TypedList, ValueType
 from pipelines.wire.columns import decode_columns
 from pipelines.wire.limits import Limits
@@ -224,7 +225,7 @@ def test_bytes_of_another_form_are_told_by_what_they_look_like(payload: bytes, t
     assert told in str(caught.value)
     assert "streamer.protos" not in str(caught.value)
     for hot_path in ("python", "auto"):
-        assert str(decode_columns([payload], hot_path=hot_path).failed[0]) == str(caught.value)
+        assert str(choosing(hot_path)(decode_columns)([payload]).failed[0]) == str(caught.value)
 
 
 @pytest.mark.parametrize("value", ["\ud800", ["\ud800"], Data({"\ud800": 1}), Point([1.0], "\ud800")])

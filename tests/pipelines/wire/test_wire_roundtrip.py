@@ -89,9 +89,9 @@ def test_any_data_survives_protobuf(data: Data) -> None:
 @settings(max_examples=examples(100))
 def test_any_data_survives_columns_decoded_or_not(hot_path: HotPath, data: Data, wanted: bool) -> None:
     messages = [data.to_bytes()] * 2
-    found = decode_columns(messages, frozenset(data) if wanted else None, hot_path=hot_path)
+    found = decode_columns(messages, frozenset(data) if wanted else None)
     batch = Batch(found.columns, 2, rows=found.rows, metadata=found.metadata)
-    for message in encode_columns(batch, hot_path=hot_path).messages:
+    for message in encode_columns(batch).messages:
         again = decode(message or b"")
         assert again == data
         assert again.metadata == data.metadata

@@ -28,7 +28,7 @@ from pipelines.data.columns import Column, DenseColumn, RaggedColumn
 from pipelines.data.spans import Spans
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DefinitionError, RowsFailed
-from pipelines.hotpath import why_not
+from pipelines.hotpath import choosing, why_not
 from pipelines.values import ValueType
 from pipelines.wire.plainvalues import plain_rows
 
@@ -194,10 +194,10 @@ def _mutilated(draw: st.DrawFn, good: list[bytes]) -> bytes:
     return text
 
 
-def ways(setting: dict[str, Any]) -> tuple[Codec, Codec]:
+def ways(options: dict[str, Any]) -> tuple[Codec, Codec]:
     """The codec in plain Python, and compiled: not `Guarded`, so that its exceptions are seen."""
-    config = AvroConfig.model_validate({"type": "avro", **setting})
-    plain, native = config.with_hot_path("python").build(), config.with_hot_path("native").build()
+    config = AvroConfig.model_validate({"type": "avro", **options})
+    plain, native = choosing("python")(config.build)(), choosing("native")(config.build)()
     assert (plain.hot_path.path, native.hot_path.path) == ("python", "native")
     return plain, native
 
