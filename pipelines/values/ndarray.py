@@ -99,7 +99,8 @@ def from_buffer(
             array = array.reshape(lengths)
         except ValueError as error:
             raise WireError(f"no array can have the shape {list(lengths)}: {error}") from None
-    array.setflags(write=False)
+    if array.flags.writeable:
+        array.setflags(write=False)
     return array
 
 
