@@ -143,7 +143,13 @@ def write_compiled(native: Any, form: JsonForm, batch: Batch) -> WrittenJson:
             for row, text in writer.cells(key, column, failed):
                 rare[row].append(prefix + text)
             continue
-        columns.append(_output(prefix, column) or _spans(JSON, prefix, writer.texts(key, column, failed)))
+        output = _output(prefix, column)
+        if output is None:
+            texts: list[bytes | None] = [None] * batch.size
+            for row, text in writer.cells(key, column, failed):
+                texts[row] = text
+            output = _spans(JSON, prefix, texts)
+        columns.append(output)
     if rare:
         columns.append(_spans(JSON, b"", [b",".join(own) if own else None for own in rare]))
     try:

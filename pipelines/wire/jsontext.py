@@ -1,25 +1,28 @@
-"""The text of plain JSON (RFC 8259): parsed under limits, and cut into the texts of its values."""
+"""The text of plain JSON (RFC 8259): parsed under limits, and cut into the texts of its values.
+
+msgspec reads a text several times as fast as `json`, with the same result, but refuses some that are JSON: those with
+half of a surrogate pair and with very large numbers. `json` reads these, and says what is wrong with all others.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeAlias
 
 import msgspec
 
 from pipelines.errors import WireError
-from pipelines.wire.hints import nul_found
+from pipelines.wire.hints import encoded_twice, nul_found
 from pipelines.wire.limits import Limits
 
-quickly_parsed: Final = msgspec.json.Decoder().decode
-"""Parses a text, `str` or bytes in UTF-8, several times as fast as `json`, with the same result.
+Text: TypeAlias = bytes | msgspec.Raw
+"""A JSON value as it is written, in UTF-8; `Raw` is a piece of a payload, not copied, and joins with bytes."""
 
-It is stricter: raises one of `REFUSED` for half of a surrogate pair, numbers beyond the largest, a byte order mark and
-levels of nesting, too.
-"""
+quickly_parsed: Final = msgspec.json.Decoder().decode
+"""Parses a text. Raises one of `REFUSED` for one that is not JSON or that only `json` reads."""
 REFUSED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """The exceptions of `quickly_parsed`."""
 INDEX: Final = re.compile(r"0|[1-9][0-9]{0,15}")
@@ -27,8 +30,8 @@ INDEX: Final = re.compile(r"0|[1-9][0-9]{0,15}")
 _BOM: Final = b"\xef\xbb\xbf"
 
 
-def text_of(payload: object, limits: Limits) -> str:
-    """The text of a payload, without a byte order mark. Raises `WireError` if it is too long or no UTF-8."""
+def text_of(payload: object, limits: Limits) -> bytes:
+    """The text of a payload, without a byte order mark. Raises `WireError` if it is too long or not UTF-8."""
     if not isinstance(payload, bytes):
         if not isinstance(payload, (bytearray, memoryview)):
             raise WireError(
@@ -37,24 +40,26 @@ def text_of(payload: object, limits: Limits) -> str:
             )
         payload = bytes(payload)
     limits.check_bytes(len(payload))
+    text = payload.removeprefix(_BOM)
     try:
-        return (payload.removeprefix(_BOM) if payload[:1] == _BOM[:1] else payload).decode()
+        # msgspec does not look into texts that it only cuts out.
+        text.decode()
     except UnicodeDecodeError as error:
         raise WireError(f"the payload is no JSON: it is not UTF-8 at byte {error.start}") from None
+    return text
 
 
-def parsed(text: str | bytes) -> Any:
+def parsed(text: Text) -> Any:
     """The value that `json` gives for a text in UTF-8; an integer of thousands of digits becomes one beyond 64 bits.
 
-    Raises `WireError` for a text that is no JSON; NaN and Infinity are none.
+    Raises `WireError` for a text that is not JSON; NaN and Infinity are not.
     """
     try:
         return quickly_parsed(text)
     except REFUSED:
-        if isinstance(text, bytes):
-            text = text.decode()
+        string = bytes(text).decode()
     try:
-        return _DECODER.decode(text)
+        return _DECODER.decode(string)
     except json.JSONDecodeError as error:
         raise _no_json(error) from None
     except RecursionError:
@@ -63,66 +68,71 @@ def parsed(text: str | bytes) -> Any:
         raise
     except ValueError:
         # Python reads no integers of more digits than `sys.get_int_max_str_digits`.
-        return _LENIENT.decode(text)
+        return _LENIENT.decode(string)
 
 
-def parsed_all(texts: Sequence[bytes]) -> list[Any]:
+def parsed_all(texts: Sequence[Text]) -> list[Any]:
     """The result of `parsed` for each of these texts, all of which are JSON values."""
     try:
-        found: list[Any] = quickly_parsed(b"[" + b",".join(texts) + b"]")
-        return found
+        values: list[Any] = quickly_parsed(b"[" + b",".join(texts) + b"]")
+        return values
     except REFUSED:
         return [parsed(text) for text in texts]
 
 
-def documents(text: str) -> Iterator[tuple[Any, str]]:
+def members(text: Text) -> dict[str, Any]:
+    """The values of an object by key, as texts; the last one of a key that is there twice.
+
+    Raises `WireError` for a text that is not JSON, or not an object.
+    """
+    try:
+        return _MEMBERS(text)
+    except REFUSED:
+        plain = parsed(text)
+    if not isinstance(plain, dict):
+        raise WireError(f"a record is a JSON object, not {described(plain)}{_instead(plain)}")
+    string, found = bytes(text).decode(), dict[str, Text]()
+    at = _space(string, _space(string, 0) + 1)
+    while string[at] != "}":
+        key, at = _SPANS.raw_decode(string, at)
+        begin = _space(string, _space(string, at) + 1)
+        _, end = _SPANS.raw_decode(string, begin)
+        found[key] = string[begin:end].encode()
+        at = _space(string, end)
+        if string[at] == ",":
+            at = _space(string, at + 1)
+    return found
+
+
+def elements(text: Text) -> Sequence[Text]:
+    """The values of an array, as texts. Raises `WireError` if it is not JSON."""
+    try:
+        return _ELEMENTS(text)
+    except REFUSED:
+        return [element for _, element in documents(bytes(text))]
+
+
+def documents(text: bytes) -> Iterator[tuple[Any, bytes]]:
     """The elements of an array, or the values of the lines (https://jsonlines.org), each parsed and with its text.
 
     A value may take several lines, but no line has two. Raises `WireError`.
     """
+    string = text.decode()
     try:
-        at = _space(text, 0)
-        if text[at : at + 1] == "[":
-            yield from _elements_of(text, at)
+        at = _space(string, 0)
+        if string[at : at + 1] == "[":
+            yield from _array(string, at)
             return
-        while at < len(text):
-            value, end = _value(text, at)
-            yield value, text[at:end]
-            at = _space(text, end)
-            if at < len(text) and "\n" not in text[end:at]:
-                raise _more(text, at, f"a second value in one line, at character {at}")
+        while at < len(string):
+            value, end = _value(string, at)
+            yield value, string[at:end].encode()
+            at = _space(string, end)
+            if at < len(string) and "\n" not in string[end:at]:
+                raise _more(string, at, f"a second value in one line, at character {at}")
     except json.JSONDecodeError as error:
         raise _no_json(error) from None
     except RecursionError:
         raise _TOO_DEEP from None
-
-
-def members(text: str, at: int = 0) -> dict[str, tuple[int, int]]:
-    """Where the values of an object begin and end: of the object at `at` of a text that was parsed."""
-    found: dict[str, tuple[int, int]] = {}
-    at = _space(text, _space(text, at) + 1)
-    while text[at] != "}":
-        key, at = _SPANS.raw_decode(text, at)
-        begin = _space(text, _space(text, at) + 1)
-        _, end = _SPANS.raw_decode(text, begin)
-        found[key] = begin, end
-        at = _space(text, end)
-        if text[at] == ",":
-            at = _space(text, at + 1)
-    return found
-
-
-def elements(text: str, at: int = 0) -> list[tuple[int, int]]:
-    """Where the elements of an array begin and end: of the array at `at` of a text that was parsed."""
-    found: list[tuple[int, int]] = []
-    at = _space(text, _space(text, at) + 1)
-    while text[at] != "]":
-        _, end = _SPANS.raw_decode(text, at)
-        found.append((at, end))
-        at = _space(text, end)
-        if text[at] == ",":
-            at = _space(text, at + 1)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,37 +154,22 @@ class Pointer:
         """The keys and numbers on the way."""
         return tuple(step.replace("~1", "/").replace("~0", "~") for step in self.text.split("/")[1:])
 
-    def value(self, plain: Any) -> Any:
-        """The value at this place of a parsed document; `None` if there is none."""
+    def value(self, text: Text) -> Text | None:
+        """The text of the value at this place of a document that is JSON; `None` if there is none."""
         for step in self.steps:
-            if isinstance(plain, Mapping):
-                plain = plain.get(step)
-            elif isinstance(plain, list) and INDEX.fullmatch(step) and int(step) < len(plain):
-                plain = plain[int(step)]
-            else:
+            first, value = bytes(text).lstrip()[:1], None
+            if first == b"{":
+                value = members(text).get(step)
+            elif first == b"[" and INDEX.fullmatch(step):
+                values = elements(text)
+                value = values[int(step)] if int(step) < len(values) else None
+            if value is None:
                 return None
-        return plain
-
-    def span(self, text: str) -> tuple[int, int] | None:
-        """Where that is in the document's text."""
-        begin = _space(text, 0)
-        end = len(text.rstrip(" \t\n\r"))
-        for step in self.steps:
-            begin = _space(text, begin)
-            if text[begin] == "{":
-                found = members(text, begin).get(step)
-            elif text[begin] == "[" and INDEX.fullmatch(step):
-                places = elements(text, begin)
-                found = places[int(step)] if int(step) < len(places) else None
-            else:
-                found = None
-            if found is None:
-                return None
-            begin, end = found
-        return begin, end
+            text = value
+        return bytes(text).strip()
 
 
-def check_size(text: str, limits: Limits) -> None:
+def check_size(text: bytes, limits: Limits) -> None:
     """Raise `WireError` if the text of a record is nested too deep, or holds too many keys or elements.
 
     Every key of an object counts, also one that is there twice. In records that are far from the limits only brackets,
@@ -183,26 +178,26 @@ def check_size(text: str, limits: Limits) -> None:
     size = len(text)
     # A short text has no more of them than characters.
     if (
-        text.count("{") + text.count("[") <= limits.max_depth
-        and (size <= limits.max_keys or text.count(":") <= limits.max_keys)
-        and (size <= limits.max_elements or limits.max_depth + text.count(",") <= limits.max_elements)
+        text.count(b"{") + text.count(b"[") <= limits.max_depth
+        and (size <= limits.max_keys or text.count(b":") <= limits.max_keys)
+        and (size <= limits.max_elements or limits.max_depth + text.count(b",") <= limits.max_elements)
     ):
         return
     counts: list[int] = []
     inner = count = 0
     for token in _TOKENS.finditer(text):
-        kind = token[0][0]
-        if kind in "{[":
+        kind = token[0][:1]
+        if kind in b"{[":
             limits.check_depth(len(counts))
-            inner += kind == "{" and bool(counts)
-            count += kind == "["
+            inner += kind == b"{" and bool(counts)
+            count += kind == b"["
             counts.append(0)
         elif not counts:
             # No JSON, which the parser says better.
             return
-        elif kind in "}]":
+        elif kind in b"}]":
             counts.pop()
-        elif kind == ",":
+        elif kind == b",":
             # Behind a comma of an object comes a key, which counts itself.
             count += 1
         elif token[1] is not None:
@@ -213,12 +208,27 @@ def check_size(text: str, limits: Limits) -> None:
         limits.check_elements(count)
 
 
-def _elements_of(text: str, at: int) -> Iterator[tuple[Any, str]]:
+def described(plain: object) -> str:
+    """What kind of JSON value this is, for errors."""
+    names: dict[type, str] = {list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return names.get(type(plain), "null")
+
+
+def _instead(plain: object) -> str:
+    """A hint at the codec or option that reads such a payload."""
+    if isinstance(plain, list):
+        return "; each: true in the codec makes a row of every element"
+    if isinstance(plain, (int, float)) and not isinstance(plain, bool):
+        return "; a bare number is read by codec: {type: csv, names: [value], types: {value: number}}"
+    return encoded_twice(plain)
+
+
+def _array(text: str, at: int) -> Iterator[tuple[Any, bytes]]:
     at = _space(text, at + 1)
     closed = text[at : at + 1] == "]"
     while not closed:
         value, end = _value(text, at)
-        yield value, text[at:end]
+        yield value, text[at:end].encode()
         at = _space(text, end)
         closed = text[at : at + 1] == "]"
         if not closed:
@@ -268,6 +278,8 @@ def _integer(digits: str) -> int:
     return int(digits) if len(digits) < _MOST_DIGITS else _BEYOND
 
 
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
 _LENIENT: Final = json.JSONDecoder(parse_constant=_no_constant, parse_int=_integer)
 # Numbers as texts: only where they end counts.
@@ -277,5 +289,5 @@ _BEYOND: Final = 1 << 64
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 # Brackets, braces and commas; strings, with a colon behind those that are keys.
-_TOKENS: Final = re.compile(r'[][{},]|"[^"\\]*+(?:\\.[^"\\]*+)*+"(\s*+:)?', re.DOTALL)
+_TOKENS: Final = re.compile(rb'[][{},]|"[^"\\]*+(?:\\.[^"\\]*+)*+"(\s*+:)?', re.DOTALL)
 _TOO_DEEP: Final = WireError("the payload is nested too deep")

@@ -29,7 +29,7 @@ from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.sparsecolumn import SparseColumn, by_key
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError
-from pipelines.values import BoundingBox, Image, Point, ValueType, type_of
+from pipelines.values import BoundingBox, Image, Point, ValueType, element_type, type_of
 from pipelines.values.native import INT64_MAX, INT64_MIN, native
 from pipelines.values.oddvalue import OddValue
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
@@ -223,7 +223,7 @@ class PlainForm:
         if kind is ValueType.NDARRAY:
             return self.array(value)
         if kind is ValueType.LIST:
-            return [self.value(one) for one in value]
+            return list(value) if element_type(value) in _PLAIN else [self.value(one) for one in value]
         if kind is ValueType.DATA:
             return {key: self.value(one) for key, one in value.held.items()}
         if kind in (ValueType.BYTES, ValueType.BYTEBUFFER):
