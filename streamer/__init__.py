@@ -68,12 +68,12 @@ def __getattr__(name: str) -> Any:
     # package too, shall print its help without loading any of it.
     if name not in _LATER:
         raise AttributeError(f"module 'streamer' has no attribute {name!r}")
-    told = hiding()
-    if told is not None:
-        raise ImportError(told)
+    error = hiding()
+    if error is not None:
+        raise ImportError(error)
     module, _, attribute = _LATER[name].partition(":")
-    found = import_module(module)
-    return getattr(found, attribute) if attribute else found
+    imported = import_module(module)
+    return getattr(imported, attribute) if attribute else imported
 
 
 def __dir__() -> list[str]:

@@ -15,10 +15,10 @@ def hiding() -> str | None:
     """
     here = Path(__file__).resolve().parents[1]
     for name in _OURS:
-        found = find_spec(name)
+        spec = find_spec(name)
         # Without a file it is a folder that merely has the name.
-        places = [] if found is None else list(found.submodule_search_locations or ())
-        for place in (Path(one).resolve() for one in places):
-            if place.parent != here:
-                return f"{place} hides the package {name} of streamer: rename it, or start elsewhere"
+        folders = [] if spec is None else list(spec.submodule_search_locations or ())
+        for folder in (Path(path).resolve() for path in folders):
+            if folder.parent != here:
+                return f"{folder} hides the package {name} of streamer: rename it, or start elsewhere"
     return None

@@ -93,7 +93,7 @@ class Batcher(ABC):
 
     @property
     def holds_any(self) -> bool:
-        """Whether records are gathered that were not given out yet."""
+        """Whether gathered records wait to be given out."""
         return self._count > 0
 
     @abstractmethod

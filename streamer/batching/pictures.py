@@ -91,14 +91,14 @@ def _cut(decoded: DecodedBatch, ranges: list[range]) -> Iterator[DecodedBatch]:
     starts = [0, *(int(batch.rows[rows.start]) - first for rows in ranges[1:]), len(decoded.records)]
     for start, stop, part in zip(starts, starts[1:], batch.parts(ranges), strict=False):
         records = decoded.records.part(start, stop)
-        own = range(first + start, first + stop)
+        rows = range(first + start, first + stop)
         yield DecodedBatch(
             decoded.source,
             records,
-            own.start,
-            part.with_origin(RecordsOrigin(records, own.start)),
-            {row: error for row, error in decoded.failed.items() if row in own},
-            [row for row in decoded.tombstones if row in own],
+            rows.start,
+            part.with_origin(RecordsOrigin(records, rows.start)),
+            {row: error for row, error in decoded.failed.items() if row in rows},
+            [row for row in decoded.tombstones if row in rows],
             None if decoded.stamps is None else decoded.stamps[start:stop],
         )
 

@@ -29,11 +29,11 @@ class RoundBatcher(Batcher):
         super().__init__(max_records or NO_LIMIT, max_bytes, max_wait)
         self.rounds: RoundSizer | None = None if max_records else RoundSizer()
         """Learns how many records are best run together; `None`: `max_records` is given."""
-        self._taken: set[Lane] = set()
+        self._lanes_in_batch: set[Lane] = set()
         self._later: list[Records] = []
 
     def gather(self, source: Source) -> list[Records]:
-        """As `Batcher.gather`."""
+        """Wait for records, a tenth of a second at most, and add the first of each lane. Returns the new ones."""
         before = len(self._blocks)
         self._begin()
         limit = self._limit()
@@ -49,24 +49,24 @@ class RoundBatcher(Batcher):
             if all_polled and not wait:
                 return self._blocks[before:]
             left = limit - self._count
-            self._add(source.poll_without(self._taken, left, self._bytes_left(), wait))
+            self._add(source.poll_without(self._lanes_in_batch, left, self._bytes_left(), wait))
             self.starved = source.starved()
         return self._blocks[before:]
 
     def forget(self, lanes: Collection[Lane]) -> None:
-        """As `Batcher.forget`."""
+        """Remove the records of these lanes, which have ended, also those that wait for later batches."""
         super().forget(lanes)
-        self._taken.difference_update(lanes)
+        self._lanes_in_batch.difference_update(lanes)
         self._later = [left for block in self._later if len(left := without_lanes(block, lanes))]
 
     def flush(self) -> Closed | None:
-        """As `Batcher.flush`; call it until it returns `None`."""
+        """The next batch of the records gathered so far, when no more come; call it until it returns `None`."""
         self._begin()
         return super().flush()
 
     @property
     def holds_any(self) -> bool:
-        """As `Batcher.holds_any`."""
+        """Whether gathered records wait to be given out, in this batch or a later one."""
         return self._count > 0 or bool(self._later)
 
     def _limit(self) -> int:
@@ -76,7 +76,7 @@ class RoundBatcher(Batcher):
         if self._count >= self._limit():
             return "records"
         # A lane that has more already does not wait for the others.
-        if self._later or all(lane in self._taken for lane in self.lanes):
+        if self._later or all(lane in self._lanes_in_batch for lane in self.lanes):
             return "round"
         return "bytes" if self._bytes >= self.max_bytes else None
 
@@ -85,8 +85,8 @@ class RoundBatcher(Batcher):
         firsts: list[int] = []
         room = max(self._limit() - self._count, 1)
         for lane, start, _ in records.spans:
-            if lane not in self._taken and len(firsts) < room:
-                self._taken.add(lane)
+            if lane not in self._lanes_in_batch and len(firsts) < room:
+                self._lanes_in_batch.add(lane)
                 firsts.append(start)
         if len(firsts) == len(records):
             super()._add(records)
@@ -101,5 +101,5 @@ class RoundBatcher(Batcher):
             self._add(Records.concat(later))
 
     def _close(self, reason: Reason) -> Closed:
-        self._taken = set()
+        self._lanes_in_batch = set()
         return super()._close(reason)

@@ -1,7 +1,7 @@
 """`BatchSizer`: how many records are gathered, run in one call, and still run before a service has to end; and
 `run_in_portions`, which runs a batch in calls of such a size.
 
-All three sizes follow from the time that rows took so far.
+All three sizes follow from measured times per row.
 
 - *Gathered together*: decoding, the ledger, encoding and sending cost more for each batch than a small model does. So
   if records wait already, several batches of them are decoded, sent and confirmed at once, as many as the pipeline runs
@@ -48,7 +48,7 @@ class BatchSizer:
         """`max_records`: as in the `batch` field of the service."""
         self.max_records = max_records
         self.any_size = False
-        """Whether one call may get any number of rows, as all runners limit their calls themselves."""
+        """Whether one call may get any number of rows, because all runners limit their calls themselves."""
         self._together = 1
         self._batches: deque[float] = deque(maxlen=_LAST)
         self._calls: deque[float] = deque(maxlen=_LAST)

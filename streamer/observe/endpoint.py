@@ -26,19 +26,19 @@ class Observed(Protocol):
 
     @property
     def meters(self) -> Collector:
-        """Its metrics."""
+        """The service's metrics."""
 
     def live(self) -> str | None:
-        """Why it should be restarted; `None` while it makes progress."""
+        """Why the service should be restarted; `None` while it makes progress."""
 
     def note(self) -> str | None:
-        """What it waits for though it is ready; `None`: nothing."""
+        """What a service that is ready waits for; `None`: nothing."""
 
     def ready(self) -> str | None:
-        """Why it is not doing its work at present; `None` while it is."""
+        """Why the service is not ready; `None` while it is."""
 
     def pages(self) -> Mapping[str, Mapping[str, Callable[[], Any]]]:
-        """The pages of its sources, by page and source (`Source.pages`)."""
+        """The pages of the service's sources, by name of the page and of the source (`Source.pages`)."""
 
 
 class Endpoint:
@@ -102,7 +102,7 @@ class Endpoint:
             return endpoint
 
     def leave(self, name: str) -> None:
-        """This service is over; the last one closes the port."""
+        """Remove a service that has ended; when the last one leaves, the port is closed."""
         with self._guard:
             self._observed.pop(name, None)
             self._hosts.pop(name, None)
@@ -111,15 +111,15 @@ class Endpoint:
                 self._server.close()
 
     def _answer(self, request: Request) -> Answer:
-        found = self._found(request)
-        return Answer(found.status, found.body, found.kind, {**_SAFE, **found.headers})
+        answer = self._route(request)
+        return Answer(answer.status, answer.body, answer.kind, {**_SAFE, **answer.headers})
 
-    def _found(self, request: Request) -> Answer:
+    def _route(self, request: Request) -> Answer:
         trusted = self._is_trusted(request)
         if request.path in ("/live", "/health"):
-            return self._health(lambda one: one.live(), trusted)
+            return self._health(lambda service: service.live(), trusted)
         if request.path == "/ready":
-            return self._health(lambda one: one.ready(), trusted, lambda one: one.note())
+            return self._health(lambda service: service.ready(), trusted, lambda service: service.note())
         pages = self._pages()
         if request.path != "/metrics" and request.path not in pages:
             there = ", ".join(["/metrics", *sorted(pages)])
@@ -131,16 +131,16 @@ class Endpoint:
             missing = b'{"error": "the token of the control port is missing: Authorization: Bearer TOKEN"}'
             return Answer(401, missing, headers={"WWW-Authenticate": "Bearer"})
         if request.path != "/metrics":
-            return Answer(200, masked(json.dumps(_told(pages[request.path]), default=str)).encode())
+            return Answer(200, masked(json.dumps(_documents(pages[request.path]), default=str)).encode())
         return Answer(200, generate_latest(self._metrics), CONTENT_TYPE_LATEST)
 
     def _pages(self) -> dict[str, dict[str, Mapping[str, Callable[[], Any]]]]:
         """The pages of all services: by path, service and source."""
-        found: dict[str, dict[str, Mapping[str, Callable[[], Any]]]] = {}
+        pages: dict[str, dict[str, Mapping[str, Callable[[], Any]]]] = {}
         for name, observed in list(self._observed.items()):
             for page, sources in observed.pages().items():
-                found.setdefault(f"/{page}", {})[name] = sources
-        return found
+                pages.setdefault(f"/{page}", {})[name] = sources
+        return pages
 
     def _is_trusted(self, request: Request) -> bool:
         if self._token is None:
@@ -156,14 +156,14 @@ class Endpoint:
         self,
         ask: Callable[[Observed], str | None],
         trusted: bool,
-        note: Callable[[Observed], str | None] = lambda one: None,
+        note: Callable[[Observed], str | None] = lambda service: None,
     ) -> Answer:
         observed = dict(self._observed)
-        troubles = {name: ask(one) for name, one in observed.items()}
+        troubles = {name: ask(service) for name, service in observed.items()}
         bad = any(trouble is not None for trouble in troubles.values())
-        notes = {name: f"ok; {said}" if (said := note(one)) else "ok" for name, one in observed.items()}
-        told = {name: masked(text or notes[name]) for name, text in troubles.items()} if trusted else {"ok": not bad}
-        return Answer(503 if bad else 200, json.dumps(told).encode())
+        notes = {name: f"ok; {said}" if (said := note(service)) else "ok" for name, service in observed.items()}
+        body = {name: masked(text or notes[name]) for name, text in troubles.items()} if trusted else {"ok": not bad}
+        return Answer(503 if bad else 200, json.dumps(body).encode())
 
 
 class _TogetherCollector(Collector):
@@ -174,22 +174,24 @@ class _TogetherCollector(Collector):
         self._observed = observed
 
     def collect(self) -> Iterable[Metric]:
-        """As `Collector.collect`."""
-        found: dict[tuple[str, str], Metric] = {}
+        """The metrics of all services, for Prometheus."""
+        families: dict[tuple[str, str], Metric] = {}
         for observed in list(self._observed.values()):
-            for one in observed.meters.collect():
-                family = found.setdefault((one.name, one.type), Metric(one.name, one.documentation, one.type))
-                family.samples.extend(one.samples)
-        return found.values()
+            for metric in observed.meters.collect():
+                family = families.setdefault(
+                    (metric.name, metric.type), Metric(metric.name, metric.documentation, metric.type)
+                )
+                family.samples.extend(metric.samples)
+        return families.values()
 
 
-def _told(services: Mapping[str, Mapping[str, Callable[[], Any]]]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+def _documents(services: Mapping[str, Mapping[str, Callable[[], Any]]]) -> dict[str, dict[str, Any]]:
+    documents: dict[str, dict[str, Any]] = {}
     for service, sources in services.items():
-        for source, told in sources.items():
+        for source, page in sources.items():
             try:
-                document = told()
+                document = page()
             except Exception as error:  # noqa: BLE001 - a plug-in may fail in any way
                 document = {"error": str(error)}
-            found.setdefault(service, {})[source] = document
-    return found
+            documents.setdefault(service, {})[source] = document
+    return documents

@@ -50,9 +50,9 @@ def from_environment(environment: Mapping[str, str]) -> tuple[Level | None, bool
     """
     level: Level | None = None
     as_json: bool | None = None
-    levels: dict[str, Level] = {one: one for one in get_args(Level)}
+    levels: dict[str, Level] = {level: level for level in get_args(Level)}
     forms = ("json", "text")
-    for word in filter(None, (one.strip().lower() for one in environment.get(VARIABLE, "").split(","))):
+    for word in filter(None, (part.strip().lower() for part in environment.get(VARIABLE, "").split(","))):
         if word in levels and level is None:
             level = levels[word]
         elif word in forms and as_json is None:
@@ -90,7 +90,7 @@ def configure(level: str = "info", *, as_json: bool | None = None) -> None:
             foreign_pre_chain=[_STAMP, structlog.stdlib.add_log_level, structlog.stdlib.ExtraAdder()],
         )
     )
-    # By default retries are logged on stdout, in a form of their own, with any secrets in their errors.
+    # By default stamina prints retries to stdout, in another format, with the secrets that their errors contain.
     set_on_retry_hooks([LoggingOnRetryHook])
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -101,7 +101,7 @@ def configure(level: str = "info", *, as_json: bool | None = None) -> None:
 
 
 def logger(**bound: Any) -> Any:
-    """A logger whose events carry `bound`."""
+    """A logger that adds `bound` to each of its events."""
     processors: list[Any] = [structlog.stdlib.filter_by_level, _STAMP, structlog.stdlib.add_log_level, _handed_over]
     wrapped = structlog.wrap_logger(
         logging.getLogger(NAME), processors=processors, wrapper_class=structlog.stdlib.BoundLogger
@@ -113,7 +113,7 @@ _STAMP = structlog.processors.TimeStamper(fmt="iso", utc=True)
 
 
 def _handed_over(log: Any, method: str, event: EventDict) -> Any:
-    """The event in the form that our own formatter takes, or as text where the handlers are the user's."""
+    """The event in the form that the formatter of `configure` takes, or as text where the handlers are the user's."""
     handlers = logging.getLogger().handlers
     if any(isinstance(handler.formatter, structlog.stdlib.ProcessorFormatter) for handler in handlers):
         return structlog.stdlib.ProcessorFormatter.wrap_for_formatter(log, method, event)
@@ -129,15 +129,15 @@ def _without_secrets(value: Any) -> Any:
     if isinstance(value, str):
         return masked(value)
     if isinstance(value, dict):
-        return {_without_secrets(key): _without_secrets(one) for key, one in value.items()}
+        return {_without_secrets(key): _without_secrets(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_without_secrets(one) for one in value]
+        return [_without_secrets(item) for item in value]
     return value
 
 
 def _escaped(log: Any, method: str, event: EventDict) -> EventDict:
-    """The event without control sequences for the terminal; a traceback keeps its lines. Values that are no text are
-    shown as `repr`."""
+    """The event without control sequences for the terminal; a traceback keeps its lines. Values other than
+    strings are shown as `repr`."""
     shown = {key: escaped(value) if isinstance(value, str) else value for key, value in event.items()}
     if "exception" in event:
         shown["exception"] = "\n".join(map(escaped, str(event["exception"]).splitlines()))

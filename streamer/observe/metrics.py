@@ -1,4 +1,4 @@
-"""Metrics of a service: counted per batch with numpy, exported by a collector of our own.
+"""Metrics of a service: counted per batch with numpy, exported by `ServiceMeters`, a Prometheus collector.
 
 `prometheus_client`'s `observe()` costs 0.7 us a call; a batch binned here costs 0.01 us a record. Each meter
 is written by one thread only; reading while it is written may be a batch behind, never wrong by more.
@@ -53,7 +53,7 @@ class SourceMeters:
         self.profiler: Profiler | None = None
 
     def batches(self, records: int, size: int, reason: str) -> None:
-        """Records were closed for this reason, to be run in batches of `size` at most."""
+        """Count records that were gathered until `reason`, to be run in batches of `size` at most."""
         full, rest = divmod(records, size)
         if full:
             self.batch_records.add_one(size, full)
@@ -63,7 +63,7 @@ class SourceMeters:
         self.polled_rows += records
 
     def stage(self, stage: Literal["poll", "decode"], began: float, seconds: float, rows: int) -> None:
-        """A batch was in this stage for so long, from `began` (`time.perf_counter`)."""
+        """Note that a batch spent `seconds` in this stage, from `began` (`time.perf_counter`)."""
         self.stages[stage].add_one(seconds)
         if self.profiler is not None:
             self.profiler.event(stage, "stage", began, seconds, rows=rows)
@@ -86,18 +86,18 @@ class RunMeters:
         self.profiler: Profiler | None = None
 
     def transaction(self, outcome: Literal["committed", "aborted"], seconds: float) -> None:
-        """A transaction has ended, so long after it had begun."""
+        """Count a transaction that has ended, `seconds` after it began."""
         self.transactions[outcome] += 1
         self.transaction_seconds.add_one(seconds)
 
     def stage(self, stage: Literal["run", "encode", "send"], began: float, seconds: float, rows: int) -> None:
-        """A batch was in this stage for so long, from `began` (`time.perf_counter`)."""
+        """Note that a batch spent `seconds` in this stage, from `began` (`time.perf_counter`)."""
         self.stages[stage].add_one(seconds)
         if self.profiler is not None:
             self.profiler.event(stage, "stage", began, seconds, rows=rows)
 
     def step(self, run: StepRun) -> None:
-        """A step has run one batch."""
+        """Count a run of one batch by one step."""
         self.steps[run.step].add_one(run.seconds)
         for error, count in run.errors.items():
             self.errors[run.step, error] += count
@@ -115,7 +115,7 @@ class Measured(NamedTuple):
     measures: Callable[[], Sequence[Measure]]
 
     def readings(self) -> list[Reading]:
-        """Its metrics. If it raises, the error is logged and there are none: others must not be lost with them."""
+        """The connector's metrics; none if reading them raises, which is logged: the other metrics go on."""
         try:
             return [measure.reading(self.type, self.part) for measure in self.measures()]
         except Exception as error:  # noqa: BLE001 - a plug-in may fail in any way
@@ -130,7 +130,7 @@ class ServiceMeters(Collector):
         self.service = service
         self.sources = {name: SourceMeters() for name in sources}
         self.run = RunMeters()
-        # From the start, as a rate needs a zero before the first of them.
+        # Present from the start: `rate()` in Prometheus needs a zero before the first record.
         self.run.outcomes.update({(name, outcome): 0 for name in sources for outcome in OUTCOMES})
         self.in_flight: Callable[[], int] = lambda: 0
         self.oldest: Callable[[], float | None] = lambda: None
@@ -148,11 +148,11 @@ class ServiceMeters(Collector):
             source.profiler = profiler
 
     def outcome(self, source: str, outcome: str) -> int:
-        """Records of this source that ended so: one of `OUTCOMES`."""
+        """The number of this source's records with this outcome, one of `OUTCOMES`."""
         return self.run.outcomes[source, outcome]
 
     def total(self, outcome: str) -> int:
-        """Records of all sources that ended so."""
+        """The number of records of all sources with this outcome, one of `OUTCOMES`."""
         return sum(count for (_, kind), count in list(self.run.outcomes.items()) if kind == outcome)
 
     def collect(self) -> Iterator[Metric]:

@@ -38,12 +38,12 @@ def escaped(text: str) -> str:
     """The text as one line in which all that is not plainly printable is written `\\x1b`, `\\n`, `\\u202e`."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def masked(text: str) -> str:
     """The text with stars for values given to `remember`, users and passwords in URLs, and secrets in their queries."""
-    for secret in sorted((one for one in _known if one in text), key=len, reverse=True):
+    for secret in sorted((secret for secret in _known if secret in text), key=len, reverse=True):
         text = text.replace(secret, MASK)
     if "://" not in text:
         return text
@@ -55,27 +55,27 @@ def json_shown(value: Any, *, indent: int | None = None) -> str:
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() or one == "\n" else _in_json(one) for one in text)
+    return "".join(char if char.isprintable() or char == "\n" else _in_json(char) for char in text)
 
 
-def _in_json(one: str) -> str:
-    return f"\\u{ord(one):04x}" if ord(one) < 0x10000 else json.dumps(one)[1:-1]
+def _in_json(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else json.dumps(char)[1:-1]
 
 
 def remember(secrets: Iterable[str]) -> None:
     """Mask these values from now on, in all output of this process.
 
-    Not masked are values below four characters, and words that are no secrets, such as `none` and `true`.
+    Values below four characters are not masked, nor are words such as `none` and `true`.
     """
     global _known
-    found = {secret.strip() for secret in secrets}
-    _known |= {one for one in found if len(one) >= _SHORTEST and one.lower() not in _NO_SECRETS}
+    stripped = {secret.strip() for secret in secrets}
+    _known |= {value for value in stripped if len(value) >= _SHORTEST and value.lower() not in _NO_SECRETS}
 
 
 def names_a_secret(name: str) -> bool:
     """Whether the value behind this key or environment variable must not be shown: `sasl.password`, `apiKey`, `token`.
 
-    `key` alone is no such name: it is the key of a record.
+    `key` alone is not a secret's name: it is the key of a record.
     """
     lowered = name.lower()
     if any(word in lowered for word in _ALWAYS):

@@ -46,11 +46,11 @@ def kept(result: Batch, given: Batch, keep: Keep | None) -> Batch:
     if index is None:
         wanted = [key for key in wanted if made.get(key) is not there[key]]
     rare = {key: column for key in wanted if isinstance(column := there[key], SparseColumn)}
-    taken: Mapping[str, Column] = rare
+    columns: Mapping[str, Column] = rare
     if index is not None:
-        (taken,) = divide(rare, [index])
-    found = {**taken, **{key: _taken(there[key], index) for key in wanted if key not in rare}}
-    return result.with_columns({key: _filled(made.get(key), found[key]) for key in wanted if key in found})
+        (columns,) = divide(rare, [index])
+    columns = {**columns, **{key: _at(there[key], index) for key in wanted if key not in rare}}
+    return result.with_columns({key: _filled(made.get(key), columns[key]) for key in wanted if key in columns})
 
 
 def _lacks(column: Column | None) -> bool:
@@ -85,18 +85,19 @@ def _places(result: Batch, given: Batch) -> Ints | None:
 def _places_of_many(parents: Ints, numbers: Ints) -> Ints:
     """`_places` where records have several rows: in their order, if a record has as many results as it has rows."""
     known, starts, sizes = np.unique(numbers, return_index=True, return_counts=True)
-    own, inverse, counts = np.unique(parents, return_inverse=True, return_counts=True)
-    # Which of its record's results each one is.
+    records, inverse, counts = np.unique(parents, return_inverse=True, return_counts=True)
+    # The number of each result among the results of its record, from 0.
     order = np.argsort(inverse, kind="stable")
     nth = np.empty(len(parents), np.int64)
     nth[order] = np.arange(len(parents)) - np.repeat(np.cumsum(counts) - counts, counts)
-    at = np.minimum(np.searchsorted(known, own), len(known) - 1)
-    same, alone = (known[at] == own) & (sizes[at] == counts), (known[at] == own) & (sizes[at] == 1)
+    at = np.minimum(np.searchsorted(known, records), len(known) - 1)
+    same, alone = (known[at] == records) & (sizes[at] == counts), (known[at] == records) & (sizes[at] == 1)
     places = np.where(alone[inverse], starts[at][inverse], starts[at][inverse] + nth)
     return np.where((same | alone)[inverse], places, -1)
 
 
 def _last(batch: Batch) -> Ints:
+    """The number of each row's last record, -1 for a row without records."""
     if batch.splits is None:
         return batch.rows
     # A row without parents ends where it starts; the parent before it belongs to another row.
@@ -104,7 +105,8 @@ def _last(batch: Batch) -> Ints:
     return np.where(np.diff(batch.splits) == 0, -1, ends)
 
 
-def _taken(column: Column, index: Ints | None) -> Column:
+def _at(column: Column, index: Ints | None) -> Column:
+    """The values of the rows at `index`, absent where it is -1; `None`: all, in order."""
     if index is None:
         return column
     if (index >= 0).all():
@@ -113,11 +115,12 @@ def _taken(column: Column, index: Ints | None) -> Column:
     return with_gap.take(np.where(index < 0, len(column), index))
 
 
-def _filled(own: Column | None, taken: Column) -> Column:
-    if own is None or own.empty:
-        return taken
-    if isinstance(own, SparseColumn) and isinstance(taken, SparseColumn):
-        return own.overlaid(taken)
-    present = np.ones(len(own), np.bool_) if own.mask is None else own.mask
-    places = np.arange(len(own), dtype=np.int64)
-    return Column.concat([own, taken]).take(np.where(present, places, places + len(own)))
+def _filled(column: Column | None, filling: Column) -> Column:
+    """`column` with values of `filling`, of the same length, in the rows that lack theirs."""
+    if column is None or column.empty:
+        return filling
+    if isinstance(column, SparseColumn) and isinstance(filling, SparseColumn):
+        return column.overlaid(filling)
+    present = np.ones(len(column), np.bool_) if column.mask is None else column.mask
+    places = np.arange(len(column), dtype=np.int64)
+    return Column.concat([column, filling]).take(np.where(present, places, places + len(column)))

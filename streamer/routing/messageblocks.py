@@ -12,10 +12,10 @@ from connectors.records import Ints, Messages
 
 
 def without(messages: Messages, rows: Collection[int]) -> Messages:
-    """The messages that answer none of these rows."""
+    """The messages that were not made from any of these rows."""
     hit = np.isin(messages.rows, np.fromiter(rows, np.int64, len(rows)))
     if messages.splits is not None:
-        # The empty sum of a message without parents is zero, which `reduceat` does not give.
+        # `np.add.reduceat` gives a wrong sum for a message without parents, so this is a difference of cumulative sums.
         total = np.concatenate([[0], np.cumsum(hit)])
         hit = total[messages.splits[1:]] > total[messages.splits[:-1]]
     return messages.take(np.flatnonzero(~hit)) if hit.any() else messages

@@ -28,7 +28,7 @@ def record_keys(batch: Batch) -> Sequence[bytes | None] | None:
     """The rows' record keys, N of them; `None` where no row has one."""
     block = _block(batch)
     if block is None:
-        return _none_if_empty([None if one is None else one.key for one in _contexts(batch)])
+        return _none_if_empty([None if context is None else context.key for context in _contexts(batch)])
     records, index = block
     return None if records.keys is None else _picked(records.keys, index)
 
@@ -37,7 +37,7 @@ def record_headers(batch: Batch) -> Sequence[Sequence[Header] | None] | None:
     """The rows' record headers, N of them; `None` where no row has any."""
     block = _block(batch)
     if block is None:
-        return _none_if_empty([None if one is None else one.headers or None for one in _contexts(batch)])
+        return _none_if_empty([None if context is None else context.headers or None for context in _contexts(batch)])
     records, index = block
     headers = records.header_column()
     return None if headers is None else _picked(headers, index)
@@ -47,7 +47,9 @@ def record_timestamps(batch: Batch) -> Ints:
     """The rows' record timestamps, `int64 (N,)` milliseconds since 1970, -1 where unknown."""
     block = _block(batch)
     if block is None:
-        stamps = [-1 if one is None or one.timestamp is None else one.timestamp for one in _contexts(batch)]
+        stamps = [
+            -1 if context is None or context.timestamp is None else context.timestamp for context in _contexts(batch)
+        ]
         return np.array(stamps, np.int64)
     records, index = block
     stamps_of_all = records.timestamp_column()
@@ -72,7 +74,7 @@ def record_column(batch: Batch, name: str) -> Column:
     block = _block(batch)
     if block is None:
         contexts = _contexts(batch)
-        return Column.of([MISSING if one is None else _of_context(one, name) for one in contexts])
+        return Column.of([MISSING if context is None else _of_context(context, name) for context in contexts])
     return _of_block(*block, name)
 
 
@@ -137,9 +139,9 @@ def _texts(column: Sequence[bytes | None] | None, count: int) -> Column:
     if texts is not None:
         return texts
     try:
-        return ObjectColumn([MISSING if one is None else one.decode() for one in column], ValueType.STRING)
+        return ObjectColumn([MISSING if entry is None else entry.decode() for entry in column], ValueType.STRING)
     except UnicodeDecodeError:
-        return Column.of([MISSING if one is None else _text(one) for one in column])
+        return Column.of([MISSING if entry is None else _text(entry) for entry in column])
 
 
 def _text(value: bytes) -> str | bytes:
@@ -159,4 +161,4 @@ def _picked(column: Sequence[Any], index: Ints | None) -> Sequence[Any]:
 
 
 def _none_if_empty(column: list[Any]) -> list[Any] | None:
-    return column if any(one is not None for one in column) else None
+    return column if any(entry is not None for entry in column) else None

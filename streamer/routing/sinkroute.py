@@ -41,7 +41,7 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A sink's choices, compiled once."""
+    """Which results and values a sink gets, with which topics and keys: its configuration, compiled once."""
 
     sink: str
     condition: Condition | None = None
@@ -136,8 +136,8 @@ class SinkRoute:
     drops: Callable[[], bool] = _never
     """Whether messages are dropped while the sink is full; otherwise the service waits."""
     blocked: str | None = None
-    """Why the messages of this sink wait: its codec can write none (a schema registry is away), or the sink accepts
-    none (its disk is full); `None` while they leave."""
+    """Why the messages of this sink wait: its codec cannot encode (a schema registry is down), or the sink accepts no
+    messages (its disk is full); `None` while messages leave."""
 
     @classmethod
     def of(
@@ -157,7 +157,7 @@ class SinkRoute:
         Raises `DefinitionError` for a bad `when`, `topic` or `topics`.
         """
         chosen, addressing = selection(config, f"sink {name}", record_names, sources), config.addressing
-        # In an outbox messages wait for themselves.
+        # Messages with an outbox count as delivered once they are in it, so they are waited for.
         answers = config.answers and config.outbox is None
         chosen_drop = config.when_full == "drop"
         drops = perishable if config.when_full is None else lambda: chosen_drop
@@ -167,7 +167,7 @@ class SinkRoute:
         return cls(name, sink, codec, chosen, stamped, headers, records, answers, drops)
 
     def down(self) -> str | None:
-        """Why no result gets to the sink at present; `None` if they do."""
+        """Why results do not reach the sink at present; `None` if they do."""
         return self.blocked or self.sink.down()
 
     def messages(self, selected: Selected) -> tuple[Messages, Failed]:
@@ -197,41 +197,41 @@ class SinkRoute:
         values: Sequence[bytes | None],
         keys: Sequence[bytes | None] | None,
         topics: list[str] | None,
-        own: Sequence[Sequence[Header]] | None = None,
+        codec_headers: Sequence[Sequence[Header]] | None = None,
     ) -> Messages:
         headers = record_headers(batch) if self.headers else None
-        if self.record_headers and (told := self._told(batch)) is not None:
-            headers = _with_own(headers, told)
+        if self.record_headers and (metadata := self._metadata(batch)) is not None:
+            headers = _merged(headers, metadata)
         return Messages(
             rows=batch.rows,
             values=values,
             keys=record_keys(batch) if keys is None else keys,
-            headers=headers if own is None else _with_own(headers, own),
+            headers=headers if codec_headers is None else _merged(headers, codec_headers),
             timestamps=record_timestamps(batch) if self.source_timestamp else None,
             topics=topics,
             splits=batch.splits,
             row_range=batch.row_range,
         )
 
-    def _told(self, batch: Batch) -> list[list[Header]] | None:
+    def _metadata(self, batch: Batch) -> list[list[Header]] | None:
         """The source's metadata of the records as headers; `None` if no record has any."""
-        found: list[list[Header]] = [[] for _ in range(batch.size)]
+        headers: list[list[Header]] = [[] for _ in range(batch.size)]
         for name, header in self.record_headers.items():
             column = record_column(batch, name)
             for row in np.flatnonzero(column.present).tolist():
                 value = column[row]
-                found[row].append((header, value.encode() if isinstance(value, str) else bytes(value)))
-        return found if any(found) else None
+                headers[row].append((header, value.encode() if isinstance(value, str) else bytes(value)))
+        return headers if any(headers) else None
 
 
-def _with_own(
-    headers: Sequence[Sequence[Header] | None] | None, own: Sequence[Sequence[Header]]
+def _merged(
+    headers: Sequence[Sequence[Header] | None] | None, further: Sequence[Sequence[Header]]
 ) -> list[Sequence[Header] | None]:
-    """The headers of the records, with those of the codec in place of headers of the same names."""
+    """The headers of each row; those of `further` replace headers of the same name, in any case of letters."""
     made: list[Sequence[Header] | None] = []
-    for row, added in zip([None] * len(own) if headers is None else headers, own, strict=True):
+    for row, added in zip([None] * len(further) if headers is None else headers, further, strict=True):
         names = {name.lower() for name, _ in added}
-        made.append([*(one for one in row or () if one[0].lower() not in names), *added] or None)
+        made.append([*(header for header in row or () if header[0].lower() not in names), *added] or None)
     return made
 
 
@@ -303,10 +303,10 @@ def select_all(selections: Sequence[Selection], batch: Batch) -> tuple[list[Sele
 
     A record that fails for one sink has failed: no sink gets any of its results.
     """
-    chosen = [one.apply(batch) for one in selections]
+    chosen = [selection.apply(batch) for selection in selections]
     failed: dict[int, Exception] = {}
-    for one in chosen:
-        failed |= one.failed
+    for selected in chosen:
+        failed |= selected.failed
     if not failed:
         return chosen, failed
     bad = np.fromiter(failed, np.int64, len(failed))

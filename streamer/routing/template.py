@@ -42,7 +42,7 @@ class Template:
         return tuple(name for name in self.pieces[1::2] if not name.startswith("record."))
 
     def texts(self, batch: Batch) -> tuple[list[str], Failures]:
-        """The text of each row, empty where it failed because a value is missing or is no text or integer."""
+        """The text of each row, empty where it failed: a value is missing, or is neither text nor an integer."""
         failures: Failures = {}
         columns = [_texts(self, name, batch, failures) for name in self.pieces[1::2]]
         made = [self.text] * batch.size
@@ -64,12 +64,12 @@ def template(text: str, record_names: Iterable[str] | None = ()) -> Template:
     """
     pieces: list[str] = []
     end = 0
-    for found in _PIECE.finditer(text):
-        if found[1] is None:
-            raise DefinitionError(f'"{text}" has a stray {found[0]}; a value is written {{label}}')
-        _check_name(found[1].strip(), text, record_names)
-        pieces += [text[end : found.start()], found[1].strip()]
-        end = found.end()
+    for match in _PIECE.finditer(text):
+        if match[1] is None:
+            raise DefinitionError(f'"{text}" has a stray {match[0]}; a value is written {{label}}')
+        _check_name(match[1].strip(), text, record_names)
+        pieces += [text[end : match.start()], match[1].strip()]
+        end = match.end()
     pieces.append(text[end:])
     return Template(text, tuple(pieces))
 
@@ -100,7 +100,7 @@ class Allowed:
 
 def _why_not(topic: str) -> str:
     if not topic:
-        return "the topic is empty, as the values are that it is made of"
+        return "the topic is empty, because the values that it is made of are"
     hidden = next((sign for sign in topic if not sign.isprintable()), None)
     if hidden is None:
         return f"the topic {topic[:100]!r} is not among the sink's `topics`"
@@ -111,7 +111,7 @@ def _why_not(topic: str) -> str:
 
 
 def allowed(topics: Sequence[str]) -> Allowed:
-    """`topics` compiled. Raises `DefinitionError` for an expression that is none."""
+    """`topics` compiled. Raises `DefinitionError` for an invalid regular expression."""
     patterns = []
     for topic in topics:
         if not topic.startswith("^"):

@@ -51,7 +51,7 @@ def condition(when: str | Mapping[str, Any] | None) -> Condition | None:
     values, to be compared with true or false alone. A text is `module:function`,
     called with the `Data` of each row; the row is chosen if it returns true.
 
-    Raises `DefinitionError` if `when` is no condition, or names a function that cannot be imported.
+    Raises `DefinitionError` if `when` is not a condition, or names a function that cannot be imported.
     """
     if when is None:
         return None
@@ -123,7 +123,7 @@ def _test(key: str, name: str, wanted: object) -> _Test:
     if name not in OPERATORS:
         raise DefinitionError(f"{key}: {name}: no such comparison; there are {', '.join(OPERATORS)}")
     if name == "in":
-        if not isinstance(wanted, (list, tuple)) or not all(isinstance(one, (str, *_NUMERIC)) for one in wanted):
+        if not isinstance(wanted, (list, tuple)) or not all(isinstance(item, (str, *_NUMERIC)) for item in wanted):
             raise DefinitionError(f"{key}: in: a list of texts, numbers and booleans is needed, not {wanted!r}")
         return _Test(key, name, tuple(wanted))
     if name == "exists":
@@ -181,7 +181,7 @@ def _rounds(test: _Test, numbers: npt.NDArray[Any]) -> bool:
     """Whether numpy would compare by rounded numbers: integers beyond 2^53 with floats."""
     other: Any = {"f": int, "i": float, "u": float}.get(numbers.dtype.kind)
     wanted: tuple[Any, ...] = test.wanted if test.name == "in" else (test.wanted,)
-    return any(one.__class__ is other and _EXACT < abs(one) < math.inf for one in wanted)
+    return any(number.__class__ is other and _EXACT < abs(number) < math.inf for number in wanted)
 
 
 def _compared(test: _Test, numbers: npt.NDArray[Any]) -> Mask:
@@ -189,9 +189,9 @@ def _compared(test: _Test, numbers: npt.NDArray[Any]) -> Mask:
         return np.asarray(_ORDER[test.name](numbers, test.wanted), np.bool_)
     wanted = test.wanted if test.name == "in" else (test.wanted,)
     equal = np.zeros(len(numbers), np.bool_)
-    for one in wanted:
-        if not isinstance(one, str):
-            equal |= numbers == one
+    for number in wanted:
+        if not isinstance(number, str):
+            equal |= numbers == number
     return ~equal if test.name == "ne" else equal
 
 
@@ -214,9 +214,9 @@ def _all_text(column: ObjectColumn | SpansColumn) -> bool:
 
 
 def _compared_texts(test: _Test, column: ObjectColumn | SpansColumn) -> Mask:
-    wanted = {one for one in (test.wanted if test.name == "in" else (test.wanted,)) if isinstance(one, str)}
-    found = np.fromiter((value in wanted for value in column.objects), np.bool_, len(column))
-    return ~found if test.name == "ne" else found
+    wanted = {text for text in (test.wanted if test.name == "in" else (test.wanted,)) if isinstance(text, str)}
+    equal = np.fromiter((value in wanted for value in column.objects), np.bool_, len(column))
+    return ~equal if test.name == "ne" else equal
 
 
 def _holds(test: _Test, value: Any) -> bool:

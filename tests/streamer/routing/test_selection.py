@@ -328,7 +328,7 @@ def test_a_topic_that_is_not_allowed_is_a_failed_record() -> None:
 def test_a_record_whose_topic_would_be_empty_fails_and_goes_to_no_other_topic() -> None:
     got = selection(BoxConfig(topic="{label}", topics=("^.*$",)), "box").apply(batch_of(label=["a", "", "b"]))
     assert got.topics == ["a", "b"]
-    assert "the topic is empty, as the values are" in str(got.failed[101])
+    assert "the topic is empty, because the values" in str(got.failed[101])
 
 
 def test_a_value_that_only_the_record_has_is_told_with_its_name() -> None:
