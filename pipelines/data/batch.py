@@ -172,6 +172,11 @@ class Batch:
         """All columns, decoded or not, in order; read-only."""
         return MappingProxyType(self._columns)
 
+    @property
+    def may_hold_images(self) -> bool:
+        """Whether values may be images, or hold some. It decodes nothing, so undecoded values may be any of these."""
+        return any(column.may_hold_images for column in self._columns.values())
+
     def keys(self) -> list[str]:
         """The keys that any row has, in order."""
         return list(self._columns)

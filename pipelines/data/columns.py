@@ -95,6 +95,11 @@ class Column(ABC):
     @abstractmethod
     def __getitem__(self, row: int) -> Any: ...
 
+    @property
+    def may_hold_images(self) -> bool:
+        """Whether values may be images, lists or `Data`, as far as that is known without decoding."""
+        return False
+
     @abstractmethod
     def take(self, rows: Rows) -> Column:
         """The rows at these positions, in this order; a position may repeat."""
@@ -427,6 +432,10 @@ class ObjectColumn(Column):
 
     def __getitem__(self, row: int) -> Any:
         return self.objects[row]
+
+    @property
+    def may_hold_images(self) -> bool:
+        return self.type in (ValueType.IMAGE, ValueType.LIST, ValueType.DATA, None)
 
     @property
     def is_double(self) -> bool:

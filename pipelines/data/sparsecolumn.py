@@ -60,6 +60,10 @@ class SparseColumn(Column):
         mask.flags.writeable = False
         return mask
 
+    @property
+    def may_hold_images(self) -> bool:
+        return self.column.may_hold_images
+
     def positions(self) -> Sequence[int]:
         return self.rows
 

@@ -133,6 +133,10 @@ class WireColumn(Column):
         return self.decoded().values()
 
     @property
+    def may_hold_images(self) -> bool:
+        return getattr(self._decode, "may_give_images", True)
+
+    @property
     def decoder(self) -> Callable[[Entries], Column]:
         """The function of the codec that decodes the entries."""
         return self._decode

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -98,6 +98,7 @@ class JsonDecoder:
     """Decodes a `WireColumn` whose entries are texts of JSON values. Decoders of equal limits are equal."""
 
     limits: Limits = DEFAULT_LIMITS
+    may_give_images: ClassVar[bool] = False
 
     def __call__(self, entries: Sequence[Any]) -> Column:
         """The column of these texts. Raises `RowsFailed` naming the rows whose text is no value."""

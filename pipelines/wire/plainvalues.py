@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -121,6 +121,7 @@ class PlainDecoder:
     """Decodes a `WireColumn` whose entries are plain values, `None` where a row has none. Raises `RowsFailed`."""
 
     rules: PlainRules = RULES
+    may_give_images: ClassVar[bool] = False
 
     def plain(self, entry: Any) -> Any:
         """A copy of the value."""

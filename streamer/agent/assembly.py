@@ -180,9 +180,7 @@ def build(
             config.check_packages()
             built.append((name, config, (config if start_from is None else config.starting(start_from)).build()))
 
-        def perishable() -> bool:
-            return all(source.perishable for _, _, source in built)
-
+        by_name = {name: source for name, _, source in built}
         if sinks is None:
             sinks, own = _sinks(service)
             dead = dead or own
@@ -195,20 +193,19 @@ def build(
                 codec_of(config.codec, _topic(config)),
                 config.label,
                 service.record_names,
-                sources=[name for name, _, _ in built],
-                perishable=perishable,
+                sources=by_name,
             )
             for config in service.sinks
         ]
         for route in routes:
             route.sink.service = service.name
-            route.sink.attach([source for _, _, source in built])
+            route.sink.attach([*by_name.values()])
         return Assembly(
             service,
             built,
             {config.label: codec_of(config.codec) for config in service.sources},
             routes,
-            _dead_letter(service, dead, [name for name, _, _ in built], perishable=perishable),
+            _dead_letter(service, dead, by_name),
         )
 
 
@@ -216,14 +213,12 @@ def _topic(config: SinkConfig) -> str | None:
     return None if config.addressing is None else config.addressing.topic
 
 
-def _dead_letter(
-    service: Service, sink: Sink | None, sources: list[str], *, perishable: Callable[[], bool]
-) -> SinkRoute | None:
+def _dead_letter(service: Service, sink: Sink | None, sources: Mapping[str, Source]) -> SinkRoute | None:
     config = service.letter_sink
     if config is None or sink is None:
         return None
     codec = codec_of(config.codec, _topic(config))
-    return SinkRoute.of(config, sink, codec, "dead_letter", sources=sources, perishable=perishable)
+    return SinkRoute.of(config, sink, codec, "dead_letter", sources=sources)
 
 
 def _innermost(config: SourceConfig) -> CodecConfig:

@@ -75,7 +75,7 @@ class BlockDecoder:
             tombstones = [first + row for row in where_null(records.values) if row not in records.faults]
         decoded = DecodedBatch(self._source, records, first, batch, failed, tombstones, self._stamps(closed))
         pixels = self._decoding.pixels
-        if pixels is None:
+        if pixels is None or not batch.may_hold_images:
             return deque([decoded])
         return deque(in_parts(decoded, pixels, undecoded=self._decoding.opens_images))
 

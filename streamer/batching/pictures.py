@@ -13,22 +13,19 @@ import numpy.typing as npt
 
 from connectors.codec import RecordsOrigin
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Column, ObjectColumn
+from pipelines.data.columns import Column
 from pipelines.data.data import Data
 from pipelines.data.spans import Spans
 from pipelines.data.sparsecolumn import SparseColumn
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, StepError, StreamerError
-from pipelines.values import Image, ValueType
-from pipelines.wire.plainjson import JsonDecoder
-from pipelines.wire.plainvalues import PlainDecoder
+from pipelines.values import Image
 from streamer.agent.decodedbatch import DecodedBatch
 
 Sizes = npt.NDArray[np.int64]
 
 SMALLEST_ENTRY: Final = 45
 """Bytes of an undecoded entry below which it cannot hold the header of a picture."""
-_WITH_PICTURES = (ValueType.IMAGE, ValueType.LIST, ValueType.DATA, None)
 
 
 def in_parts(decoded: DecodedBatch, most: int, *, undecoded: bool) -> list[DecodedBatch]:
@@ -112,14 +109,10 @@ def _too_large(size: int, most: int) -> StepError:
 
 
 def _may_have_pictures(column: Column, *, undecoded: bool) -> bool:
-    if isinstance(column, SparseColumn):
-        return _may_have_pictures(column.column, undecoded=undecoded)
-    if isinstance(column, WireColumn):
-        # Plain values are numbers, texts, bytes, lists and dictionaries of these.
-        if isinstance(column.decoder, (PlainDecoder, JsonDecoder)):
-            return False
-        return undecoded and _longest(column) >= SMALLEST_ENTRY
-    return isinstance(column, ObjectColumn) and column.type in _WITH_PICTURES
+    inner = column.column if isinstance(column, SparseColumn) else column
+    if not inner.may_hold_images or not isinstance(inner, WireColumn):
+        return inner.may_hold_images
+    return undecoded and _longest(inner) >= SMALLEST_ENTRY
 
 
 def _longest(column: WireColumn) -> int:

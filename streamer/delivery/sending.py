@@ -78,7 +78,7 @@ class Sender:
         if not len(messages):
             return {}
         self._confirming.sent()
-        return self._sent_or_dropped(route, messages) if route.drops() else self._sent(route, messages)
+        return self._sent_or_dropped(route, messages) if route.drops else self._sent(route, messages)
 
     def _sent(self, route: SinkRoute, messages: Messages) -> dict[int, ConnectorError]:
         final: dict[int, ConnectorError] = {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from connectors.codec import Codec, RecordsOrigin
 from connectors.config import SinkConfig
 from connectors.records import Header, Ints, Messages
 from connectors.sink import Sink
+from connectors.source import Source
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Mask
 from pipelines.data.membership import among
@@ -116,10 +119,6 @@ class Selection:
         }
 
 
-def _never() -> bool:
-    return False
-
-
 @dataclass(slots=True)
 class SinkRoute:
     """A sink with its codec, its selection of results, and the record metadata that its messages carry."""
@@ -133,8 +132,9 @@ class SinkRoute:
     record_headers: Mapping[str, str] = field(default_factory=dict)
     answers: bool = False
     """Whether its messages go back to the clients that sent the records: the service waits for none of them."""
-    drops: Callable[[], bool] = _never
-    """Whether messages are dropped while the sink is full; otherwise the service waits."""
+    when_full: Literal["wait", "drop"] | None = "wait"
+    """What happens to messages while the sink is full; `None`: they are dropped if all sources are perishable."""
+    sources: Sequence[Source] = ()
     blocked: str | None = None
     """Why the messages of this sink wait: its codec cannot encode (a schema registry is down), or the sink accepts no
     messages (its disk is full); `None` while messages leave."""
@@ -148,23 +148,29 @@ class SinkRoute:
         name: str,
         record_names: Iterable[str] = (),
         *,
-        sources: Sequence[str] = (),
-        perishable: Callable[[], bool] = _never,
+        sources: Mapping[str, Source] = MappingProxyType({}),
     ) -> SinkRoute:
         """The route of a sink's configuration; `record_names` are those which the service's sources declare, `sources`
-        their names in the order of their numbers, and `perishable` tells whether all sources are at present.
+        the sources by name, in the order of their numbers.
 
         Raises `DefinitionError` for a bad `when`, `topic` or `topics`.
         """
-        chosen, addressing = selection(config, f"sink {name}", record_names, sources), config.addressing
+        chosen, addressing = selection(config, f"sink {name}", record_names, list(sources)), config.addressing
         # Messages with an outbox count as delivered once they are in it, so they are waited for.
         answers = config.answers and config.outbox is None
-        chosen_drop = config.when_full == "drop"
-        drops = perishable if config.when_full is None else lambda: chosen_drop
-        if addressing is None:
-            return cls(name, sink, codec, chosen, answers=answers, drops=drops)
-        stamped, headers, records = addressing.source_timestamp, addressing.headers, addressing.record_headers
-        return cls(name, sink, codec, chosen, stamped, headers, records, answers, drops)
+        route = cls(name, sink, codec, chosen, answers=answers, when_full=config.when_full, sources=[*sources.values()])
+        if addressing is not None:
+            route.source_timestamp, route.headers = addressing.source_timestamp, addressing.headers
+            route.record_headers = addressing.record_headers
+        return route
+
+    @property
+    def drops(self) -> bool:
+        """Whether messages are dropped while the sink is full; otherwise the service waits."""
+        if self.when_full is None and self.sources:
+            # That may change: a camera turns out to be a recording.
+            return all(source.perishable for source in self.sources)
+        return self.when_full == "drop"
 
     def down(self) -> str | None:
         """Why results do not reach the sink at present; `None` if they do."""
