@@ -1,22 +1,23 @@
 """The fields that all sources and sinks of a service file have, and how a connector adds its own.
 
 A connector derives one model for its source and one for its sink, gives them `type: Literal["name"] = "name"`,
-their own fields with a docstring each (they become the JSON schema and the reference page), and `build`, which
-imports the client library. `connectors.registry` finds them by name.
+their own fields with a docstring each (they become the JSON schema and the reference page), and `built_by`, which
+names the connector's class, so that no connector and no client library is imported before it is used.
+`connectors.registry` finds the models by name.
 """
 
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from connectors.browser import Browser
+from connectors.codecs.config import CodecConfig
 from connectors.localpath import LocalPath as LocalPath
 from connectors.outbox.config import OutboxConfig
 from connectors.recordnames import instead_of, is_record_name
@@ -25,10 +26,10 @@ from connectors.source import Source
 from connectors.units import OneOrMore
 from pipelines.errors import DefinitionError, nearest
 from pipelines.harmless import refused_options
+from pipelines.late import late
 from pipelines.plugins.requirements import Requires, required
 
-if TYPE_CHECKING:
-    from connectors.codecs.config import CodecConfig
+_codec_config: Final[Callable[[str | Mapping[str, Any]], CodecConfig]] = late("connectors.codecs.registry:codec_config")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +51,17 @@ class Addressing:
     each. Only text and bytes; they replace headers of the record that have the same names."""
 
 
-class ConnectorConfig(BaseModel, ABC):
+class ConnectorConfig(BaseModel):
     """The fields that sources and sinks share. Frozen; an unknown field is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+
+    built_by: ClassVar[str]
+    """The class of the source or sink, or a function that makes it, as `module:name`: it is imported when the connector
+    is built, and called with this configuration. A plug-in may override `build` instead."""
+
+    browsed_by: ClassVar[str | None] = None
+    """What `browser` calls with this configuration and `client`, as `module:name`; `None`: it cannot be browsed."""
 
     requires: ClassVar[Requires] = ()
     """The packages that it needs, by import name: checked before anything connects."""
@@ -108,10 +116,7 @@ class ConnectorConfig(BaseModel, ABC):
         """Its fields, those of its codec and of the codecs inside that, each with the key that they are below."""
         yield "", self
         if isinstance(self.codec, dict):
-            # The registry needs this module.
-            from connectors.codecs.registry import codec_config
-
-            codec: CodecConfig | None = codec_config(self.codec)
+            codec: CodecConfig | None = _codec_config(self.codec)
             key = "codec"
             while codec is not None:
                 yield key, codec
@@ -139,14 +144,14 @@ class ConnectorConfig(BaseModel, ABC):
         Raises:
             DefinitionError: The connector names no bus.
         """
-        return None
+        if self.browsed_by is None:
+            return None
+        browser: Browser = late(self.browsed_by)(self, client or {})
+        return browser
 
     def check_codec(self) -> None:
         """Raise `DefinitionError` unless its codec is known and for the kind of payloads of this connector."""
-        # The registry needs this module.
-        from connectors.codecs.registry import codec_config
-
-        codec = codec_config(self.codec)
+        codec = _codec_config(self.codec)
         if codec.carries not in self.carries:
             raise DefinitionError(
                 f"the codec {codec.type} is for {codec.carries}, and a connector of type {self.type} has "
@@ -298,13 +303,16 @@ class SourceConfig(ConnectorConfig):
         """
         return f'positions of a source of type "{self.type}" cannot be committed by transactions; use at_least_once'
 
-    @abstractmethod
     def build(self) -> Source:
         """The source, not yet open.
 
         Raises:
+            DefinitionError: A field is missing without which there is no source.
             MissingPackageError: Its client library is not installed.
         """
+        self.check_packages()
+        source: Source = late(self.built_by)(self)
+        return source
 
 
 class SinkConfig(ConnectorConfig):
@@ -353,10 +361,7 @@ class SinkConfig(ConnectorConfig):
 
     def check_outbox(self) -> None:
         """Raise `DefinitionError` for an outbox where the codec makes objects: a file keeps bytes."""
-        # The registry needs this module.
-        from connectors.codecs.registry import codec_config
-
-        if self.outbox is not None and codec_config(self.codec).carries != "bytes":
+        if self.outbox is not None and _codec_config(self.codec).carries != "bytes":
             raise DefinitionError(
                 f'an outbox keeps bytes, and the sink "{self.label}" (type {self.type}) takes results as they are in '
                 "memory, with their pictures; remove the outbox"
@@ -399,13 +404,16 @@ class SinkConfig(ConnectorConfig):
         """
         raise DefinitionError(f'a sink of type "{self.type}", as "{self.label}" is, sends in no transactions')
 
-    @abstractmethod
     def build(self) -> Sink:
         """The sink, not yet open.
 
         Raises:
+            DefinitionError: A field is missing without which there is no sink.
             MissingPackageError: Its client library is not installed.
         """
+        self.check_packages()
+        sink: Sink = late(self.built_by)(self)
+        return sink
 
 
 def _paths(value: object, key: str) -> dict[str, Path]:

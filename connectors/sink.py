@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from connectors.measures import Measure
 from connectors.records import Ints, Lane, Messages
 from connectors.source import Source, TransactionToken
 from pipelines.errors import ConnectorError
 from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
-
-if TYPE_CHECKING:
-    from connectors.config import SinkConfig
 
 Refused = Mapping[int, ConnectorError]
 """Index of a message in its block to why it was refused. `error.retriable` tells whether to try again."""
@@ -162,8 +159,11 @@ class TransactionalSink(Sink):
         """Why positions of this source cannot be part of a transaction here; `None` if they can."""
 
     @abstractmethod
-    def sibling(self, config: SinkConfig) -> TransactionalSink:
+    def sibling(self, config: Any) -> TransactionalSink:
         """Another sink, not open, that sends in the same transactions.
+
+        Args:
+            config: The other sink's `SinkConfig`.
 
         Raises:
             DefinitionError: This sink cannot send in them: it writes to another bus, or in another way.

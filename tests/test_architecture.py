@@ -14,18 +14,8 @@ NAMED = set(re.findall(r"`((?:protos|native|pipelines|connectors|streamer)/[\w./
 
 CIRCLES = [
     # Configurations that make their connector.
-    {"connectors.browser", "connectors.config", "connectors.sink"},
     {"connectors.codecs.cloudevents.codec", "connectors.codecs.cloudevents.config"},
     {"connectors.file.config", "connectors.file.letters"},
-    {
-        f"connectors.kafka.{name}"
-        for name in (
-            *("browser", "config", "sink", "source", "transactionalsink"),
-            *("client.answers", "client.properties", "client.refusals"),
-            *("consumer.failures", "consumer.membership", "consumer.topicreader"),
-            *("producer.client", "producer.transactions"),
-        )
-    },
     {f"connectors.memory.{name}" for name in ("config", "transaction", "transactions")},
     {
         f"connectors.mqtt.{name}"
@@ -91,19 +81,20 @@ def circles_of(imports: Mapping[str, set[str]]) -> list[set[str]]:
 
 
 def late_targets(root: Path) -> Iterator[str]:
-    """What calls of `late` in our packages name."""
+    """What calls of `late` in our packages name, and the configurations in them."""
     for package in PACKAGES:
         for file in (root / package).rglob("*.py"):
             for node in nodes(file):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "late":
-                    (target,) = node.args
-                    assert isinstance(target, ast.Constant)
-                    yield str(target.value)
+                match node:
+                    case ast.Call(func=ast.Name("late"), args=[ast.Constant(str(target))]):
+                        yield target
+                    case ast.AnnAssign(target=ast.Name("built_by" | "browsed_by"), value=ast.Constant(str(target))):
+                        yield target
 
 
 @cache
 def nodes(file: Path) -> list[ast.AST]:
-    kinds = (ast.Import, ast.ImportFrom, ast.Call)
+    kinds = (ast.Import, ast.ImportFrom, ast.Call, ast.AnnAssign)
     return [node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, kinds)]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from connectors.browser import Browser, TopicReader
 from connectors.kafka.client.answers import topics_of
 from connectors.kafka.client.brokers import Brokers
 from connectors.kafka.client.internaltopics import reads
 from connectors.kafka.client.properties import require_client
+from connectors.kafka.client.userproperties import is_security
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from connectors.sink import Sink
 
@@ -24,6 +25,12 @@ class KafkaBrowser(Browser):
         self._brokers = brokers
         self._client = dict(client)
         self._config = config
+
+    @classmethod
+    def of(cls, config: KafkaSourceConfig | KafkaSinkConfig, client: Mapping[str, Any]) -> Self:
+        """The cluster of this connector, reached with its login and the properties of `client`."""
+        login = {name: value for name, value in config.client.items() if is_security(name)}
+        return cls(config.brokers, {**login, **client}, config)
 
     @property
     def address(self) -> str:

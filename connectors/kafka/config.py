@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import (
     ConfigDict,
@@ -25,7 +24,7 @@ from connectors.config import Addressing, ConnectorConfig, SinkConfig, SourceCon
 from connectors.kafka.client.brokers import VARIABLE, Brokers
 from connectors.kafka.client.hints import checked_bootstrap
 from connectors.kafka.client.internaltopics import reads
-from connectors.kafka.client.properties import (
+from connectors.kafka.client.userproperties import (
     FREE,
     OF_SINKS,
     OF_SOURCES,
@@ -37,17 +36,13 @@ from connectors.kafka.client.properties import (
     is_security,
     queue_room,
     refuse,
-    require_client,
 )
 from connectors.secrets import wrapped
+from connectors.sink import TransactionalSink
 from connectors.units import Duration, OneOrMore, Position, Size
 from pipelines.errors import DefinitionError
+from pipelines.late import late
 from pipelines.plugins.requirements import Package, Requires
-
-if TYPE_CHECKING:
-    from connectors.kafka.sink import KafkaSink
-    from connectors.kafka.source import KafkaSource
-    from connectors.kafka.transactionalsink import KafkaTransactionalSink
 
 _LETTER = 16 << 20
 
@@ -64,6 +59,7 @@ class _KafkaClientConfig(ConnectorConfig):
     """The base of source and sink configurations: a client of librdkafka, with its properties."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
+    browsed_by: ClassVar[str | None] = "connectors.kafka.browser:KafkaBrowser.of"
     requires: ClassVar[Requires] = Package("confluent_kafka", "kafka")
 
     if TYPE_CHECKING:
@@ -140,9 +136,15 @@ class _KafkaClientConfig(ConnectorConfig):
         """Properties that have librdkafka ask the machine's cloud for a token."""
         return identities_in(self.client)
 
+    def check_client(self) -> None:
+        """Raise `ConnectorError` for properties that librdkafka refuses."""
+        _check_properties(self)
+
 
 class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
     """Records from Kafka topics, as a member of a consumer group."""
+
+    built_by: ClassVar[str] = "connectors.kafka.source:KafkaSource"
 
     type: Literal["kafka"] = "kafka"
     """The type of connector."""
@@ -227,16 +229,6 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
             )
         return None
 
-    def check_client(self) -> None:
-        """Raise `ConnectorError` for properties that librdkafka refuses."""
-        from connectors.kafka.client.refusals import check_properties
-
-        check_properties(self)
-
-    def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
-        """Its cluster, reached with its login."""
-        return _browser(self, client)
-
     @classmethod
     def browser_at(cls, address: str | None, client: Mapping[str, Any]) -> Browser:
         """The cluster of these brokers, `host:port` separated by commas, or of those that a connector has that names
@@ -244,12 +236,10 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
 
         Raises `DefinitionError` for an address that is none.
         """
-        from connectors.kafka.browser import KafkaBrowser
-
         try:
             if address is None:
-                return KafkaBrowser(_checked(Brokers.unnamed(os.environ)), client)
-            return KafkaBrowser(Brokers(checked_bootstrap(address)), client)
+                return _browser(_checked(Brokers.unnamed(os.environ)), client)
+            return _browser(Brokers(checked_bootstrap(address)), client)
         except ValueError as error:
             raise DefinitionError(str(error)) from None
 
@@ -268,18 +258,11 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
         """The same source; where it names no group, the service's name is the group."""
         return self if self.group else self.model_copy(update={"group": service})
 
-    def build(self) -> KafkaSource:
-        """The source, not yet open. Raises `DefinitionError` if it has no group, `MissingPackageError`."""
-        if self.group is None:
-            raise DefinitionError(f'source "{self.label}": group is missing; give the consumer group a name')
-        require_client()
-        from connectors.kafka.source import KafkaSource
-
-        return KafkaSource(self)
-
 
 class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
     """Messages to Kafka topics, confirmed when all in-sync replicas have them."""
+
+    built_by: ClassVar[str] = "connectors.kafka.sink:KafkaSink"
 
     type: Literal["kafka"] = "kafka"
     """The type of connector."""
@@ -366,16 +349,6 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
             )
         return None
 
-    def check_client(self) -> None:
-        """Raise `ConnectorError` for properties that librdkafka refuses."""
-        from connectors.kafka.client.refusals import check_properties
-
-        check_properties(self)
-
-    def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
-        """Its cluster, reached with its login."""
-        return _browser(self, client)
-
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same sink; where it names no brokers, those of the first Kafka source are its own, and its login too."""
         source = next((config for config in sources if isinstance(config, KafkaSourceConfig)), None)
@@ -390,26 +363,13 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
         decides."""
         return self if "max_message" in self.model_fields_set else self.model_copy(update={"max_message": _LETTER})
 
-    def build_transactional(self, source: SourceConfig, timeout: float) -> KafkaTransactionalSink:
+    def build_transactional(self, source: SourceConfig, timeout: float) -> TransactionalSink:
         """See `SinkConfig.build_transactional`. Transactions are those of the source's group and `instance`."""
         reason = self.outside_transactions(source, self)
-        if reason is not None or not isinstance(source, KafkaSourceConfig):
+        if reason is not None:
             raise DefinitionError(f'sink "{self.label}": {reason}')
-        require_client()
-        from connectors.kafka.producer.transactions import Transactions
-        from connectors.kafka.transactionalsink import KafkaTransactionalSink
-
-        # With a stable name a restarted member aborts at once the transaction that it left open. Without one the
-        # brokers abort it after `timeout`. Former members are fenced by the generations of the group in any case.
-        identity = f"streamer-{source.group}-{source.instance or uuid.uuid4().hex}"
-        return KafkaTransactionalSink(self, Transactions(self, identity, timeout))
-
-    def build(self) -> KafkaSink:
-        """The sink, not yet open. Raises `MissingPackageError`."""
-        require_client()
-        from connectors.kafka.sink import KafkaSink
-
-        return KafkaSink(self)
+        self.check_packages()
+        return _transactional(self, source, timeout)
 
 
 def _checked(unnamed: Brokers) -> Brokers:
@@ -420,8 +380,10 @@ def _checked(unnamed: Brokers) -> Brokers:
     return unnamed
 
 
-def _browser(config: KafkaSourceConfig | KafkaSinkConfig, client: Mapping[str, Any] | None) -> Browser:
-    from connectors.kafka.browser import KafkaBrowser
-
-    login = {name: value for name, value in config.client.items() if is_security(name)}
-    return KafkaBrowser(config.brokers, {**login, **(client or {})}, config)
+_browser: Final[Callable[[Brokers, Mapping[str, Any]], Browser]] = late("connectors.kafka.browser:KafkaBrowser")
+_check_properties: Final[Callable[[_KafkaClientConfig], None]] = late(
+    "connectors.kafka.client.refusals:check_properties"
+)
+_transactional: Final[Callable[[KafkaSinkConfig, SourceConfig, float], TransactionalSink]] = late(
+    "connectors.kafka.transactionalsink:KafkaTransactionalSink.of"
+)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
 from connectors.kafka.client.errors import FORBIDDEN, GONE, error_of, explained, is_passing
 from connectors.kafka.client.topics import check_topic
+from connectors.kafka.config import KafkaSinkConfig
 from connectors.kafka.producer.client import Calls, ProducerClient
 from connectors.kafka.producer.presence import Found, Presence
 from connectors.kafka.producer.sent import Sent
@@ -19,9 +19,6 @@ from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
 from pipelines.errors import ConnectorError
 from pipelines.hotpath import HotPathReport
-
-if TYPE_CHECKING:
-    from connectors.kafka.config import KafkaSinkConfig
 
 _SLICE = 0.1
 _FULL_WAIT = 0.05

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
@@ -17,6 +16,7 @@ from connectors.kafka.client.properties import admin_properties, source_properti
 from connectors.kafka.client.queries import Queries
 from connectors.kafka.client.reachability import Reachability
 from connectors.kafka.client.topics import check_topic
+from connectors.kafka.config import KafkaSourceConfig
 from connectors.kafka.consumer.commits import Commits
 from connectors.kafka.consumer.failures import Failures
 from connectors.kafka.consumer.lag import Lag
@@ -26,11 +26,8 @@ from connectors.kafka.consumer.partitions import Partitions
 from connectors.kafka.consumer.reading import CompiledReading, PlainReading, Reading
 from connectors.records import Lane, Records
 from connectors.source import Event, Replays, Settle, Source, SourceDown, TransactionToken
-from pipelines.errors import ConnectorError
+from pipelines.errors import ConnectorError, DefinitionError
 from pipelines.hotpath import HotPathReport, choose
-
-if TYPE_CHECKING:
-    from connectors.kafka.config import KafkaSourceConfig
 
 _log = logging.getLogger(__name__)
 
@@ -71,6 +68,8 @@ class KafkaSource(Source):
     replays = Replays.OFFSET
 
     def __init__(self, config: KafkaSourceConfig) -> None:
+        if config.group is None:
+            raise DefinitionError(f'source "{config.label}": group is missing; give the consumer group a name')
         self.name = config.label
         self._config = config
         self._only_topic = config.topics[0] if len(config.topics) == 1 and config.topics[0][0] != "^" else None

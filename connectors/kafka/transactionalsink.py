@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Self
 
 import numpy as np
 from confluent_kafka import KafkaError
 
+from connectors.config import SinkConfig
 from connectors.kafka.client.errors import FORBIDDEN, explained
+from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from connectors.kafka.producer.sent import Sent
 from connectors.kafka.producer.topiclimits import NO_LIMITS
 from connectors.kafka.producer.transactions import Transactions
@@ -20,10 +23,6 @@ from connectors.records import Ints, Lane, Messages
 from connectors.sink import Lost, Refused, TransactionalSink
 from connectors.source import Source, TransactionToken
 from pipelines.errors import ConnectorError, DefinitionError
-
-if TYPE_CHECKING:
-    from connectors.config import SinkConfig
-    from connectors.kafka.config import KafkaSinkConfig
 
 _SLICE = 0.1
 # The transaction accepts no more messages, or has dropped those that it had: no message is the cause.
@@ -59,6 +58,14 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
         self._transactions = transactions
         self._transactions.sinks.append(self)
 
+    @classmethod
+    def of(cls, config: KafkaSinkConfig, source: KafkaSourceConfig, timeout: float) -> Self:
+        """The first sink of a service, which has siblings; see `SinkConfig.build_transactional`."""
+        # With a stable name a restarted member aborts at once the transaction that it left open. Without one the
+        # brokers abort it after `timeout`. Former members are fenced by the generations of the group in any case.
+        identity = f"streamer-{source.group}-{source.instance or uuid.uuid4().hex}"
+        return cls(config, Transactions(config, identity, timeout))
+
     @property
     def topic(self) -> str | None:
         """Its topic; `None` if messages have topics of their own."""
@@ -81,9 +88,6 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
 
     def sibling(self, config: SinkConfig) -> KafkaTransactionalSink:
         """See `TransactionalSink.sibling`. Both have to have the same settings but for topics and keys."""
-        # The configuration needs this module.
-        from connectors.kafka.config import KafkaSinkConfig
-
         if not isinstance(config, KafkaSinkConfig):
             raise DefinitionError(f'sink "{config.label}": it cannot send in transactions of Kafka')
         if (difference := config.differs_from(self._config)) is not None:

@@ -84,9 +84,8 @@ def cuttable_kafka(_own_kafka: CuttableKafka) -> Iterator[CuttableKafka]:
 def _source(bootstrap: str, topics: str | Sequence[str], group: str, **fields: Any) -> KafkaSource:
     quick = QUICK if fields.get("assignor") != "consumer" else {}
     client = {**quick, **fields.pop("client", {})}
-    return KafkaSourceConfig.model_validate(
-        {"bootstrap": bootstrap, "topics": topics, "group": group, "client": client, **fields}
-    ).build()
+    config = {"bootstrap": bootstrap, "topics": topics, "group": group, "client": client, **fields}
+    return KafkaSource(KafkaSourceConfig.model_validate(config))
 
 
 def _write(bootstrap: str, topic: str, values: Iterable[bytes | None], partition: int = 0, **more: Any) -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
 from connectors.kafka.client.errors import NO_SUCH_TOPIC, REFUSED_LOGIN, error_of, explained, is_passing
 from connectors.kafka.client.properties import scrubber
 from connectors.kafka.client.reachability import Reachability
+from connectors.kafka.config import KafkaSourceConfig
 from connectors.kafka.consumer.reading import PartitionError
 from pipelines.errors import ConnectorError
-
-if TYPE_CHECKING:
-    from connectors.kafka.config import KafkaSourceConfig
 
 _log = logging.getLogger(__name__)
 

@@ -7,13 +7,14 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
 
 from connectors.kafka.client.internaltopics import whole
 from connectors.kafka.client.member import Member
 from connectors.kafka.client.queries import PATIENCE, Queries
+from connectors.kafka.config import KafkaSourceConfig
 from connectors.kafka.consumer.beginnings import Beginning, Beginnings
 from connectors.kafka.consumer.commitmetadata import CommitMetadata
 from connectors.kafka.consumer.commits import Commits
@@ -23,9 +24,6 @@ from connectors.kafka.consumer.partitions import Partitions
 from connectors.records import Lane
 from connectors.source import Settle, TransactionToken
 from pipelines.errors import ConnectorError
-
-if TYPE_CHECKING:
-    from connectors.kafka.config import KafkaSourceConfig
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -15,13 +15,11 @@ from connectors.kafka.client.errors import REFUSED_LOGIN, error_of, explained
 from connectors.kafka.client.hints import with_hints
 from connectors.kafka.client.properties import scrubber, sink_properties
 from connectors.kafka.client.reachability import Reachability
+from connectors.kafka.config import KafkaSinkConfig
 from connectors.kafka.producer.presence import Presence
 from connectors.kafka.producer.writing import CompiledWriting, PlainWriting, Writing
 from pipelines.errors import ConnectorError
 from pipelines.hotpath import HotPathReport, choose
-
-if TYPE_CHECKING:
-    from connectors.kafka.config import KafkaSinkConfig
 
 _SLICE = 0.1
 

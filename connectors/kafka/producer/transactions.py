@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -17,6 +17,7 @@ from connectors.kafka.client.errors import FORBIDDEN, error_of, explained, is_pa
 from connectors.kafka.client.member import Member
 from connectors.kafka.client.properties import admin_properties, transactional_properties
 from connectors.kafka.client.queries import Queries
+from connectors.kafka.config import KafkaSinkConfig
 from connectors.kafka.consumer.commitmetadata import CommitMetadata
 from connectors.kafka.producer.client import Calls, ProducerClient, close
 from connectors.kafka.producer.topiclimits import TopicLimits, limits_of
@@ -24,10 +25,6 @@ from connectors.records import Lane
 from connectors.sink import Voided
 from connectors.source import TransactionToken
 from pipelines.errors import ConnectorError
-
-if TYPE_CHECKING:
-    from connectors.kafka.config import KafkaSinkConfig
-    from connectors.kafka.transactionalsink import KafkaTransactionalSink
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +50,24 @@ class _Fenced(Voided):
     """The client failed for good: for the brokers, another client has its identity now."""
 
 
+class TransactionSink(Protocol):
+    """What `Transactions` asks of each sink that sends by it."""
+
+    @property
+    def topic(self) -> str | None:
+        """The topic that it writes to; `None` if messages have topics of their own."""
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest message that it accepts."""
+
+    def look(self) -> None:
+        """Update which messages are confirmed or lost."""
+
+    def forget(self) -> None:
+        """Drop the state of all sent messages."""
+
+
 class Transactions(ProducerClient):
     """A producer with a `transactional.id`, and the transaction that is open.
 
@@ -72,7 +87,7 @@ class Transactions(ProducerClient):
         super().__init__(config)
         self.lock = threading.RLock()
         """Held while the state of sent messages is read or dropped."""
-        self.sinks: list[KafkaTransactionalSink] = []
+        self.sinks: list[TransactionSink] = []
         """All sinks that send by it."""
         self.is_active = False
         """Whether a transaction is open."""

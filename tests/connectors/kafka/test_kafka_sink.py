@@ -30,7 +30,7 @@ PATIENCE = 60.0
 
 
 def opened(bootstrap: str, topic: str, **fields: Any) -> KafkaSink:
-    sink = KafkaSinkConfig.model_validate({"bootstrap": bootstrap, "topic": topic, **fields}).build()
+    sink = KafkaSink(KafkaSinkConfig.model_validate({"bootstrap": bootstrap, "topic": topic, **fields}))
     sink.open()
     return sink
 
@@ -339,7 +339,8 @@ def test_a_missing_topic_is_the_failure_of_its_message_alone(kafka: Broker, topi
 )
 def test_a_message_whose_topic_was_deleted_on_its_way_comes_again(topic: str, words: str) -> None:
     """The client has a code of its own for that, which came once in a thousand runs on a busy machine."""
-    sink = KafkaSinkConfig.model_validate({"bootstrap": "127.0.0.1:9", "topic": topic, "topics": ["results"]}).build()
+    fields = {"bootstrap": "127.0.0.1:9", "topic": topic, "topics": ["results"]}
+    sink = KafkaSink(KafkaSinkConfig.model_validate(fields))
     error = sink._refusal(KafkaError(KafkaError._DESTROY), "results")
     assert error.retriable
     assert words in str(error)

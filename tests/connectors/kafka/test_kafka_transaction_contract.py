@@ -11,7 +11,6 @@ from kafkafixtures import CuttableKafka, Name
 
 from connectors.contract import TransactionBus, TransactionContract
 from connectors.kafka.config import KafkaSinkConfig
-from connectors.kafka.transactionalsink import KafkaTransactionalSink
 from connectors.message import Message
 from connectors.sink import TransactionalSink
 from streamer.devbroker import create_topics
@@ -30,7 +29,7 @@ class KafkaTransactionBus(KafkaSourceBus, TransactionBus):
         self._broker = broker
         create_topics(broker.bootstrap, {topic: self.partitions, self.results: 1, self.others: 1})
 
-    def sink(self) -> KafkaTransactionalSink:
+    def sink(self) -> TransactionalSink:
         one = self.config().model_copy(update={"instance": "one"})
         return self._sink_to(self.results).build_transactional(one, 15.0)
 

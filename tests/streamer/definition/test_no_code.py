@@ -15,7 +15,7 @@ import yaml
 
 import streamer
 import streamer.testing
-from connectors.kafka.client.properties import code_in
+from connectors.kafka.client.userproperties import code_in
 from pipelines import Data, Function, Graph, Onnx, PipelineStep, Sequence, Step, TensorRt
 from pipelines.errors import DefinitionError, StepError
 from streamer.definition.nocode import VARIABLE, code_allowed

@@ -22,7 +22,7 @@ from connectors.camera.address import address
 from connectors.camera.options import ENCODER_OPTIONS, ENCODERS, INPUT_FORMATS, INPUT_OPTIONS
 from connectors.codecs.registry import CODECS
 from connectors.codecs.schemas.config import CLIENT_OPTIONS
-from connectors.kafka.client.properties import FREE, OF_SINKS, OF_SOURCES
+from connectors.kafka.client.userproperties import FREE, OF_SINKS, OF_SOURCES
 from connectors.registry import SINKS, SOURCES
 from pipelines.errors import DefinitionError
 from pipelines.harmless import Harmless
