@@ -14,7 +14,6 @@ NAMED = set(re.findall(r"`((?:protos|native|pipelines|connectors|streamer)/[\w./
 
 CIRCLES = [
     # Configurations that make their connector.
-    {"connectors.codecs.cloudevents.codec", "connectors.codecs.cloudevents.config"},
     {"connectors.file.config", "connectors.file.letters"},
     {f"connectors.memory.{name}" for name in ("config", "transaction", "transactions")},
     {

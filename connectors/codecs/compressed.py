@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -27,6 +27,8 @@ _WITH_ZSTD: Final = any_of("compression.zstd", "backports.zstd", extra="zstd")
 
 class CompressedConfig(WrapperConfig):
     """Payloads of another codec, compressed with gzip or zstd; the output is bounded."""
+
+    built_by: ClassVar[str] = "connectors.codecs.compressed:Compressed"
 
     type: Literal["compressed"] = "compressed"
     """The type of codec."""
@@ -69,10 +71,6 @@ class CompressedConfig(WrapperConfig):
     def needs(self) -> Requires:
         """A library for zstd, where the configuration names zstd; else the first zstd payload needs it."""
         return _WITH_ZSTD if "zstd" in (self.by, self.written) else ()
-
-    def build(self) -> Compressed:
-        """The codec."""
-        return Compressed(self)
 
 
 class Compressed(Wrapper):

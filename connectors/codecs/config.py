@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, PrivateAttr
 
 from connectors.codec import Codec
 from connectors.units import Size
+from pipelines.late import late
 from pipelines.plugins.requirements import Requires
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 
@@ -30,14 +30,18 @@ class PayloadFields:
     """Those whose values are images, as far as that is known."""
 
 
-class CodecConfig(BaseModel, ABC):
+class CodecConfig(BaseModel):
     """The configuration of a codec. Frozen; an unknown field is an error.
 
-    A codec derives its own model with `type: Literal["name"] = "name"` and its options with a docstring each, which
-    become the JSON schema and the reference page.
+    A codec derives its own model with `type: Literal["name"] = "name"`, `built_by`, and its options with a docstring
+    each, which become the JSON schema and the reference page.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+
+    built_by: ClassVar[str]
+    """The class of the codec, as `module:Class`: it is imported when the codec is built, and called with this
+    configuration. A plug-in may override `build` instead."""
 
     requires: ClassVar[Requires] = ()
     """The packages that it needs, by import name: checked before anything connects."""
@@ -108,13 +112,16 @@ class CodecConfig(BaseModel, ABC):
         inner = self.wrapped
         return None if inner is None else inner.with_sink_topic(self.sink_topic).written_fields(ask=ask)
 
-    @abstractmethod
     def build(self) -> Codec:
         """The codec.
 
         Raises:
+            DefinitionError: A schema cannot be read or used.
+            HotPathError: The compiled form is insisted on and was not built.
             MissingPackageError: A library that it needs is not installed.
         """
+        codec: Codec = late(self.built_by)(self)
+        return codec
 
 
 class MessageConfig(CodecConfig):

@@ -40,6 +40,8 @@ _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False, "1": True,
 class CsvConfig(CodecConfig):
     """A row of a table in each payload, its columns named here or by a header row before it. Fields are texts unless types are stated or shown."""  # noqa: E501
 
+    built_by: ClassVar[str] = "connectors.codecs.csv:Csv"
+
     type: Literal["csv"] = "csv"
     """The type of codec."""
     names: tuple[Key, ...] = ()
@@ -98,10 +100,6 @@ class CsvConfig(CodecConfig):
     def written_fields(self, *, ask: bool = False) -> PayloadFields | None:
         """The named columns: one that a result lacks is an empty field."""
         return PayloadFields(frozenset(self.names)) if self.names else None
-
-    def build(self) -> Csv:
-        """The codec."""
-        return Csv(self)
 
 
 class _IsHeader(WireError):

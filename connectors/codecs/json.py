@@ -26,6 +26,8 @@ _KONDUITS: Final = ("byte_order", "nulls")
 class JsonConfig(WritesImages, MessageConfig):
     """Plain JSON objects: numbers, texts, booleans, lists, objects; arrays are lists. Values that no step reads pass through unchanged."""  # noqa: E501
 
+    built_by: ClassVar[str] = "connectors.codecs.json:Json"
+
     type: Literal["json"] = "json"
     """The type of codec."""
     fields: dict[Key, str] = Field(default_factory=dict)
@@ -54,10 +56,6 @@ class JsonConfig(WritesImages, MessageConfig):
         for text in fields.values():
             Pointer(text)
         return fields
-
-    def build(self) -> Json:
-        """The codec. Raises `HotPathError` if the compiled form is insisted on and was not built."""
-        return Json(self)
 
 
 class Json(Codec):

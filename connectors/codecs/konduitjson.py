@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import MessageConfig
@@ -16,6 +16,8 @@ from pipelines.wire.json import dumps, loads
 class KonduitJsonConfig(WritesImages, MessageConfig):
     """JSON objects in Konduit Serving's form: arrays, images and boxes as objects with keys like `@NDArrayType`."""
 
+    built_by: ClassVar[str] = "connectors.codecs.konduitjson:KonduitJson"
+
     type: Literal["konduit-json"] = "konduit-json"
     """The type of codec."""
     byte_order: Literal["big", "little"] = "big"
@@ -24,10 +26,6 @@ class KonduitJsonConfig(WritesImages, MessageConfig):
     """What to do with a key whose value is null: refuse the record, or leave the key out."""
     pretty: bool = False
     """Write indented text over several lines, for people."""
-
-    def build(self) -> KonduitJson:
-        """The codec."""
-        return KonduitJson(self)
 
 
 class KonduitJson(Codec):

@@ -24,14 +24,12 @@ _TIMESTAMPS: Final = (b"\xd6\xff", b"\xd7\xff", b"\xc7\x0c\xff")
 class MsgpackConfig(MessageConfig):
     """MessagePack maps: numbers, texts, bytes, lists and maps; arrays are written as lists."""
 
+    built_by: ClassVar[str] = "connectors.codecs.msgpack:Msgpack"
+
     requires: ClassVar[Requires] = Package("msgpack", "msgpack")
 
     type: Literal["msgpack"] = "msgpack"
     """The type of codec."""
-
-    def build(self) -> Msgpack:
-        """The codec. Raises `MissingPackageError` without the library."""
-        return Msgpack(self)
 
 
 class Msgpack(Codec):

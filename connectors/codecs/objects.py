@@ -16,20 +16,21 @@ from pipelines.errors import WireError
 class ObjectsConfig(CodecConfig):
     """Records as `Data`, neither encoded nor copied: for sinks that show or encode images themselves."""
 
+    built_by: ClassVar[str] = "connectors.codecs.objects:Objects"
+
     carries: ClassVar[Literal["bytes", "objects"]] = "objects"
 
     type: Literal["objects"] = "objects"
     """The type of codec."""
-
-    def build(self) -> Objects:
-        """The codec."""
-        return Objects()
 
 
 class Objects(Codec):
     """A payload is a `Data`, with the context of its record (`Data.record`) on the way out."""
 
     opens_images: ClassVar[bool] = False
+
+    def __init__(self, config: ObjectsConfig | None = None) -> None:
+        """Nothing is configured."""
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """The records; a payload that is no `Data` fails."""

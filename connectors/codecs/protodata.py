@@ -19,14 +19,12 @@ from pipelines.wire.columns import columns_reader, columns_writer
 class ProtoDataConfig(WritesImages, MessageConfig):
     """Protobuf messages with any keys and values; arrays little-endian. The fastest codec, and the default."""
 
+    built_by: ClassVar[str] = "connectors.codecs.protodata:ProtoData"
+
     type: Literal["protodata"] = "protodata"
     """The type of codec."""
     float_lists: Literal["exact", "double"] = "exact"
     """Konduit Serving labels all arrays in a list FLOAT. `double` reads those of eight bytes an element as DOUBLE; `exact` refuses them."""  # noqa: E501
-
-    def build(self) -> ProtoData:
-        """The codec. Raises `HotPathError` if the compiled form is insisted on and was not built."""
-        return ProtoData(self)
 
 
 class ProtoData(Codec):

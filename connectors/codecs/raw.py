@@ -18,27 +18,23 @@ from pipelines.values import type_of
 class RawConfig(CodecConfig):
     """Payloads as they are, as the bytes of one key."""
 
+    built_by: ClassVar[str] = "connectors.codecs.raw:Raw"
+
     type: Literal["raw"] = "raw"
     """The type of codec."""
     key: Key = "bytes"
     """The key of the bytes. If a result has only one value, that is written whatever its key."""
 
-    def build(self) -> Raw:
-        """The codec."""
-        return Raw(self)
-
 
 class TextConfig(CodecConfig):
     """Payloads as the text of one key, UTF-8."""
+
+    built_by: ClassVar[str] = "connectors.codecs.raw:Text"
 
     type: Literal["text"] = "text"
     """The type of codec."""
     key: Key = "text"
     """The key of the text. If a result has only one value, that is written whatever its key."""
-
-    def build(self) -> Text:
-        """The codec."""
-        return Text(self)
 
 
 class Raw(Codec):

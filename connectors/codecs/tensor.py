@@ -29,6 +29,8 @@ DType = Literal[
 class TensorConfig(CodecConfig):
     """Payloads that are bare arrays of one dtype and shape, in C order: no keys, no lengths, nothing to parse."""
 
+    built_by: ClassVar[str] = "connectors.codecs.tensor:Tensor"
+
     type: Literal["tensor"] = "tensor"
     """The type of codec."""
     dtype: DType
@@ -39,10 +41,6 @@ class TensorConfig(CodecConfig):
     """The key of the array. If a result has only one value, that is written whatever its key."""
     byte_order: Literal["little", "big"] = "little"
     """Order of the bytes of an element."""
-
-    def build(self) -> Tensor:
-        """The codec."""
-        return Tensor(self)
 
 
 class Tensor(Codec):

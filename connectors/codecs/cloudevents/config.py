@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from connectors.codec import Codec
 from connectors.codecs.cloudevents.events import is_attribute
 from connectors.codecs.cloudevents.texts import text_of
 from connectors.codecs.config import PayloadFields
@@ -18,6 +17,8 @@ from pipelines.steps.config import Key
 
 class CloudEventsConfig(WrapperConfig):
     """CloudEvents 1.0 around the data of another codec: JSON (structured), or attributes in headers (binary)."""
+
+    built_by: ClassVar[str] = "connectors.codecs.cloudevents.codec:CloudEvents"
 
     type: Literal["cloudevents"] = "cloudevents"
     """The type of codec."""
@@ -63,12 +64,6 @@ class CloudEventsConfig(WrapperConfig):
             return None
         added = frozenset(self.attributes.values())
         return replace(inner, names=inner.names | added, images=inner.images - added)
-
-    def build(self) -> Codec:
-        """The codec."""
-        from connectors.codecs.cloudevents.codec import CloudEvents
-
-        return CloudEvents(self)
 
 
 def _check_name(name: str) -> None:

@@ -18,6 +18,8 @@ from pipelines.values import Image, type_of
 class FrameConfig(CodecConfig):
     """Decoded pictures of cameras, not copied. It reads image files too, which dead letters of pictures are."""
 
+    built_by: ClassVar[str] = "connectors.codecs.images.frame:FrameCodec"
+
     carries: ClassVar[Literal["bytes", "objects"]] = "objects"
 
     type: Literal["frame"] = "frame"
@@ -29,17 +31,16 @@ class FrameConfig(CodecConfig):
         """The one picture."""
         return PayloadFields(frozenset([self.key]), images=frozenset([self.key]))
 
-    def build(self) -> FrameCodec:
-        """The codec."""
-        # Files are dead letters of pictures, for which the source had its own limit.
-        return FrameCodec(ImageConfig(key=self.key, max_pixels=Image.max_pixels))
-
 
 class FrameCodec(ImageFile):
     """One column of images. A payload that is neither a picture nor the file of one fails."""
 
     opens_images: ClassVar[bool] = False
     name: ClassVar[str] = "frame"
+
+    def __init__(self, config: FrameConfig) -> None:
+        # Files are dead letters of pictures, for which the source had its own limit.
+        super().__init__(ImageConfig(key=config.key, max_pixels=Image.max_pixels))
 
     def image_of(self, payload: object) -> Image:
         """The image of a camera's frame, of an `Image`, or of an image file. Raises `WireError`, `DataError`."""

@@ -21,6 +21,8 @@ from pipelines.values import Image, type_of
 class ImageConfig(CodecConfig):
     """Payloads that are image files (PNG, JPEG, BMP, GIF, WebP, TIFF, PGM, PPM), decoded when a step needs pixels."""
 
+    built_by: ClassVar[str] = "connectors.codecs.images.image:ImageFile"
+
     requires: ClassVar[Requires] = Package("cv2", "image")
 
     type: Literal["image"] = "image"
@@ -46,10 +48,6 @@ class ImageConfig(CodecConfig):
     def read_fields(self, topic: str | None = None) -> PayloadFields | None:
         """The one image."""
         return PayloadFields(frozenset([self.key]), images=frozenset([self.key]))
-
-    def build(self) -> ImageFile:
-        """The codec."""
-        return ImageFile(self)
 
 
 class ImageFile(Codec):

@@ -51,6 +51,8 @@ _MANY: Final = 8
 class AvroConfig(CodecConfig):
     """Avro records: with a schema registry, or by a schema in a file. Times are milliseconds, decimals numbers or texts, null is absence."""  # noqa: E501
 
+    built_by: ClassVar[str] = "connectors.codecs.schemas.avro:Avro"
+
     type: Literal["avro"] = "avro"
     """The type of codec."""
     registry: RegistryConfig | None = None
@@ -127,12 +129,6 @@ class AvroConfig(CodecConfig):
         registry = SchemaRegistry(self.registry)
         found = registry.latest(registry.subject(self.sink_topic, self.record_name))
         return None if found is None else avroschema.record_schema(*_avro_texts(found), self.decimals).fields
-
-    def build(self) -> Avro:
-        """The codec. Raises `MissingPackageError`, `DefinitionError` for a schema that cannot be read or used, and
-        `HotPathError` if the compiled form is insisted on and was not built.
-        """
-        return Avro(self)
 
 
 class Avro(Codec):

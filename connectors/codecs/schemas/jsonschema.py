@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -31,6 +31,8 @@ _MOST_TEXT = 300
 
 class JsonSchemaConfig(WrapperConfig):
     """JSON records in the framing of a schema registry, or checked against a schema of a file."""
+
+    built_by: ClassVar[str] = "connectors.codecs.schemas.jsonschema:JsonSchema"
 
     type: Literal["json-schema"] = "json-schema"
     """The type of codec."""
@@ -78,10 +80,6 @@ class JsonSchemaConfig(WrapperConfig):
         registry = SchemaRegistry(self.registry)
         found = registry.latest(registry.subject(self.sink_topic, ""))
         return _fields(found.text) if found is not None and found.kind == "JSON" else None
-
-    def build(self) -> JsonSchema:
-        """The codec. Raises `MissingPackageError`, and `DefinitionError` for a schema that cannot be read or used."""
-        return JsonSchema(self)
 
 
 class JsonSchema(Wrapper):

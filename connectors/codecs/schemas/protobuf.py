@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from google.protobuf.message import DecodeError, EncodeError
 from pydantic import Field, model_validator
@@ -32,6 +32,8 @@ _DEEPEST = 32
 
 class ProtobufConfig(CodecConfig):
     """Protobuf messages of your own: by a file of descriptors that `protoc` made, or by a schema registry."""
+
+    built_by: ClassVar[str] = "connectors.codecs.schemas.protobuf:Protobuf"
 
     type: Literal["protobuf"] = "protobuf"
     """The type of codec."""
@@ -83,10 +85,6 @@ class ProtobufConfig(CodecConfig):
             return None
         types = _parsed(found)
         return _fields_of((types.at((0,)) if self.message is None else types.of(self.message)).descriptor)
-
-    def build(self) -> Protobuf:
-        """The codec. Raises `DefinitionError` for descriptors that cannot be read or lack the message."""
-        return Protobuf(self)
 
 
 class Protobuf(Codec):

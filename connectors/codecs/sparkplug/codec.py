@@ -32,6 +32,8 @@ _NOTHING: Final[Table] = {}
 class SparkplugConfig(CodecConfig):
     """Sparkplug B messages: metrics under their names; aliases are learnt from births, and kept by device."""
 
+    built_by: ClassVar[str] = "connectors.codecs.sparkplug.codec:Sparkplug"
+
     type: Literal["sparkplug"] = "sparkplug"
     """The type of codec."""
     metrics: dict[str, Key] | None = None
@@ -61,10 +63,6 @@ class SparkplugConfig(CodecConfig):
         if topic not in ("topic", "key") and not (topic.startswith("headers.") and len(topic) > len("headers.")):
             raise ValueError(f'"{topic}" is not a place of a topic: there are topic, key or headers.NAME')
         return topic
-
-    def build(self) -> Sparkplug:
-        """The codec."""
-        return Sparkplug(self)
 
 
 class Sparkplug(Codec):

@@ -395,7 +395,7 @@ def test_historical_metrics_never_replace_live_ones(attributes: dict[Any, str], 
 
 
 def test_gaps_in_the_sequence_are_counted_by_edge_node(block: Block) -> None:
-    codec = SparkplugConfig(attributes={"gap": "gap"}).build()
+    codec = Sparkplug(SparkplugConfig(attributes={"gap": "gap"}))
     other = "spBv1.0/plant/{}/other"
     numbers = [*range(1, 256), 0, 1, 1, 4, 5, 3]
     sent = [(NODE.format("NBIRTH"), birth("a", seq=0)), (other.format("NBIRTH"), birth("a", seq=200))]
@@ -471,7 +471,7 @@ def test_topics_of_records_that_a_bridge_took_to_kafka(block: Block) -> None:
 
 
 def test_kept_births_are_bounded_and_the_longest_silent_nodes_are_forgotten_first(block: Block) -> None:
-    codec = SparkplugConfig(max_aliases=20).build()
+    codec = Sparkplug(SparkplugConfig(max_aliases=20))
     node = "spBv1.0/plant/{}/{}".format
     sent = [(node("NBIRTH", number), birth("a")) for number in range(6)]
     found = read(codec, block, *sent, (node("NDATA", 0), data(0, 1.0)), (node("NBIRTH", 6), birth("a")))
@@ -490,7 +490,7 @@ def test_kept_births_are_bounded_and_the_longest_silent_nodes_are_forgotten_firs
 
 
 def test_long_names_and_topics_take_no_more_room_than_is_allowed(block: Block) -> None:
-    codec = SparkplugConfig(max_aliases=100).build()
+    codec = Sparkplug(SparkplugConfig(max_aliases=100))
     births = [(f"spBv1.0/plant/NBIRTH/{number}", birth("x" * 10_000)) for number in range(5)]
     assert not read(codec, block, *births).failed
     assert len(list(codec._nodes)) == 1
