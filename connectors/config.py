@@ -318,6 +318,9 @@ class SourceConfig(ConnectorConfig):
 class SinkConfig(ConnectorConfig):
     """A sink of a service. `when`, `keys`, `drop` and `sources` are plain data here; the agent acts on them."""
 
+    transactional_by: ClassVar[str]
+    """What makes the sink of transactions, as `module:name`; called with the arguments of `build_transactional`."""
+
     answers: ClassVar[bool] = False
     """Whether its messages go back to the clients that sent the records. Such a sink gets results and failures of the
     records of its own source only (`takes_from`). Failures of these records never stop the service, and the service
@@ -402,7 +405,11 @@ class SinkConfig(ConnectorConfig):
             DefinitionError: The sink is outside of transactions.
             MissingPackageError: Its client library is not installed.
         """
-        raise DefinitionError(f'a sink of type "{self.type}", as "{self.label}" is, sends in no transactions')
+        if (reason := self.outside_transactions(source, self)) is not None:
+            raise DefinitionError(f'sink "{self.label}": {reason}')
+        self.check_packages()
+        sink: TransactionalSink = late(self.transactional_by)(self, source, timeout)
+        return sink
 
     def build(self) -> Sink:
         """The sink, not yet open.

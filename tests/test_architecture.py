@@ -15,7 +15,6 @@ NAMED = set(re.findall(r"`((?:protos|native|pipelines|connectors|streamer)/[\w./
 CIRCLES = [
     # Configurations that make their connector.
     {"connectors.file.config", "connectors.file.letters"},
-    {f"connectors.memory.{name}" for name in ("config", "transaction", "transactions")},
     {
         f"connectors.mqtt.{name}"
         for name in ("acknowledging", "browser", "config", "incoming", "sink", "sinkconfig", "source")
@@ -87,7 +86,9 @@ def late_targets(root: Path) -> Iterator[str]:
                 match node:
                     case ast.Call(func=ast.Name("late"), args=[ast.Constant(str(target))]):
                         yield target
-                    case ast.AnnAssign(target=ast.Name("built_by" | "browsed_by"), value=ast.Constant(str(target))):
+                    case ast.AnnAssign(
+                        target=ast.Name("built_by" | "browsed_by" | "transactional_by"), value=ast.Constant(str(target))
+                    ):
                         yield target
 
 

@@ -38,7 +38,6 @@ from connectors.kafka.client.userproperties import (
     refuse,
 )
 from connectors.secrets import wrapped
-from connectors.sink import TransactionalSink
 from connectors.units import Duration, OneOrMore, Position, Size
 from pipelines.errors import DefinitionError
 from pipelines.late import late
@@ -263,6 +262,7 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
     """Messages to Kafka topics, confirmed when all in-sync replicas have them."""
 
     built_by: ClassVar[str] = "connectors.kafka.sink:KafkaSink"
+    transactional_by: ClassVar[str] = "connectors.kafka.transactionalsink:KafkaTransactionalSink.first"
 
     type: Literal["kafka"] = "kafka"
     """The type of connector."""
@@ -363,14 +363,6 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
         decides."""
         return self if "max_message" in self.model_fields_set else self.model_copy(update={"max_message": _LETTER})
 
-    def build_transactional(self, source: SourceConfig, timeout: float) -> TransactionalSink:
-        """See `SinkConfig.build_transactional`. Transactions are those of the source's group and `instance`."""
-        reason = self.outside_transactions(source, self)
-        if reason is not None:
-            raise DefinitionError(f'sink "{self.label}": {reason}')
-        self.check_packages()
-        return _transactional(self, source, timeout)
-
 
 def _checked(unnamed: Brokers) -> Brokers:
     try:
@@ -383,7 +375,4 @@ def _checked(unnamed: Brokers) -> Brokers:
 _browser: Final[Callable[[Brokers, Mapping[str, Any]], Browser]] = late("connectors.kafka.browser:KafkaBrowser")
 _check_properties: Final[Callable[[_KafkaClientConfig], None]] = late(
     "connectors.kafka.client.refusals:check_properties"
-)
-_transactional: Final[Callable[[KafkaSinkConfig, SourceConfig, float], TransactionalSink]] = late(
-    "connectors.kafka.transactionalsink:KafkaTransactionalSink.of"
 )

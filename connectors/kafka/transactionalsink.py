@@ -59,8 +59,11 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
         self._transactions.sinks.append(self)
 
     @classmethod
-    def of(cls, config: KafkaSinkConfig, source: KafkaSourceConfig, timeout: float) -> Self:
-        """The first sink of a service, which has siblings; see `SinkConfig.build_transactional`."""
+    def first(cls, config: KafkaSinkConfig, source: KafkaSourceConfig, timeout: float) -> Self:
+        """The first sink of a service, in transactions of the source's group and `instance`; `sibling` makes others.
+
+        Brokers abort a transaction that is open for longer than `timeout` seconds.
+        """
         # With a stable name a restarted member aborts at once the transaction that it left open. Without one the
         # brokers abort it after `timeout`. Former members are fenced by the generations of the group in any case.
         identity = f"streamer-{source.group}-{source.instance or uuid.uuid4().hex}"

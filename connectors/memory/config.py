@@ -7,11 +7,6 @@ from typing import ClassVar, Final, Literal
 from pydantic import Field
 
 from connectors.config import Addressing, SinkConfig, SourceConfig
-from connectors.memory.sink import MemorySink
-from connectors.memory.source import MemorySource
-from connectors.memory.topic import memory_topic
-from connectors.memory.transaction import MemoryTransactionalSink
-from connectors.memory.transactions import MemoryTransactions
 
 ANYTHING: Final = frozenset[Literal["bytes", "objects"]]({"bytes", "objects"})
 
@@ -19,6 +14,7 @@ ANYTHING: Final = frozenset[Literal["bytes", "objects"]]({"bytes", "objects"})
 class MemorySourceConfig(SourceConfig):
     """Records from a topic in this process."""
 
+    built_by: ClassVar[str] = "connectors.memory.source:MemorySource.of"
     carries: ClassVar[frozenset[Literal["bytes", "objects"]]] = ANYTHING
 
     type: Literal["memory"] = "memory"
@@ -52,15 +48,12 @@ class MemorySourceConfig(SourceConfig):
         """`None`: a `MemoryTransactionalSink` commits its positions."""
         return None
 
-    def build(self) -> MemorySource:
-        """The source, not yet open. `ConnectorError` if the topic has another number of partitions."""
-        topic = memory_topic(self.topic, self.partitions)
-        return MemorySource(topic=topic, group=self.group, start=self.start, name=self.label)
-
 
 class MemorySinkConfig(SinkConfig):
     """Messages to a topic in this process."""
 
+    built_by: ClassVar[str] = "connectors.memory.sink:MemorySink.of"
+    transactional_by: ClassVar[str] = "connectors.memory.transaction:MemoryTransactionalSink.first"
     carries: ClassVar[frozenset[Literal["bytes", "objects"]]] = ANYTHING
 
     type: Literal["memory"] = "memory"
@@ -80,18 +73,8 @@ class MemorySinkConfig(SinkConfig):
         """Its topic."""
         return self.topic
 
-    def build(self) -> MemorySink:
-        """The sink, not yet open. `ConnectorError` if the topic has another number of partitions."""
-        return MemorySink(memory_topic(self.topic, self.partitions), name=self.label)
-
     def outside_transactions(self, source: SourceConfig, first: SinkConfig) -> str | None:
         """As `SinkConfig.outside_transactions`: transactions are those of memory topics."""
         if isinstance(source, MemorySourceConfig) and isinstance(first, MemorySinkConfig):
             return None
         return "it writes to a topic of this process, and not all others do; use at_least_once"
-
-    def build_transactional(self, source: SourceConfig, timeout: float) -> MemoryTransactionalSink:
-        """As `SinkConfig.build_transactional`."""
-        topic = memory_topic(self.topic, self.partitions)
-        transactions = MemoryTransactions(topic.faults, timeout=timeout)
-        return MemoryTransactionalSink(topic, transactions=transactions, name=self.label)

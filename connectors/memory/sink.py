@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
+from typing import Self
 
 import numpy as np
 
+from connectors.memory.config import MemorySinkConfig
 from connectors.memory.topic import MemoryTopic, memory_topic, size_of
 from connectors.message import Message, messages_of_block
 from connectors.records import Ints, Messages
@@ -46,6 +48,11 @@ class MemorySink(Sink):
         self._confirmed: list[Ints] = []
         self._lost: dict[int, ConnectorError] = {}
         self._open = False
+
+    @classmethod
+    def of(cls, config: MemorySinkConfig) -> Self:
+        """As configured. Raises `ConnectorError` if the topic has another number of partitions."""
+        return cls(memory_topic(config.topic, config.partitions), name=config.label)
 
     @property
     def messages(self) -> list[Message]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from connectors.memory.block import block
+from connectors.memory.config import MemorySourceConfig
 from connectors.memory.group import Group
-from connectors.memory.topic import MemoryTopic, size_of
+from connectors.memory.topic import MemoryTopic, memory_topic, size_of
 from connectors.message import Message
 from connectors.records import Lane, Records
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceEnded, TransactionToken
@@ -59,6 +60,12 @@ class MemorySource(Source):
         self._epochs = itertools.count()
         self._lanes: dict[int, Lane] = {}
         self._next: dict[int, int] = {}
+
+    @classmethod
+    def of(cls, config: MemorySourceConfig) -> Self:
+        """As configured. Raises `ConnectorError` if the topic has another number of partitions."""
+        topic = memory_topic(config.topic, config.partitions)
+        return cls(topic=topic, group=config.group, start=config.start, name=config.label)
 
     @property
     def group(self) -> Group:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Self
 
+from connectors.config import SinkConfig
+from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
 from connectors.memory.sink import PAUSE, MemorySink
 from connectors.memory.source import MemorySource
 from connectors.memory.topic import MemoryTopic, memory_topic
@@ -15,9 +17,6 @@ from connectors.records import Ints, Lane
 from connectors.sink import TransactionalSink
 from connectors.source import Source, TransactionToken
 from pipelines.errors import ConnectorError, DefinitionError
-
-if TYPE_CHECKING:
-    from connectors.config import SinkConfig
 
 
 class MemoryTransactionalSink(MemorySink, TransactionalSink):
@@ -39,6 +38,12 @@ class MemoryTransactionalSink(MemorySink, TransactionalSink):
         self.transactions = MemoryTransactions(self.topic.faults) if transactions is None else transactions
         self.transactions.sinks.append(self)
 
+    @classmethod
+    def first(cls, config: MemorySinkConfig, source: MemorySourceConfig, timeout: float) -> Self:
+        """The first sink of a service, in transactions of at most `timeout` seconds; `sibling` makes others."""
+        topic = memory_topic(config.topic, config.partitions)
+        return cls(topic, transactions=MemoryTransactions(topic.faults, timeout=timeout), name=config.label)
+
     def accepts(self, source: Source) -> str | None:
         """As `TransactionalSink.accepts`: sources of memory topics."""
         if isinstance(source, MemorySource):
@@ -47,9 +52,6 @@ class MemoryTransactionalSink(MemorySink, TransactionalSink):
 
     def sibling(self, config: SinkConfig) -> MemoryTransactionalSink:
         """As `TransactionalSink.sibling`."""
-        # The configuration needs this module.
-        from connectors.memory.config import MemorySinkConfig
-
         if not isinstance(config, MemorySinkConfig):
             raise DefinitionError(f'sink "{config.label}": it cannot send in the transactions of memory topics')
         topic = memory_topic(config.topic, config.partitions)

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from connectors.memory.faults import Faults
 from connectors.memory.source import MemorySource
@@ -18,9 +18,6 @@ from connectors.records import Lane
 from connectors.sink import Voided
 from connectors.source import TransactionToken
 from pipelines.errors import ConnectorError
-
-if TYPE_CHECKING:
-    from connectors.memory.transaction import MemoryTransactionalSink
 
 PAUSE = 0.005
 """Seconds between two checks whether the topics can be reached again."""
@@ -34,6 +31,19 @@ _clients: dict[str, int] = {}
 _numbers = itertools.count()
 
 
+class TransactionSink(Protocol):
+    """What `MemoryTransactions` asks of each sink that shares it."""
+
+    def arrive_all(self, deadline: float) -> None:
+        """Wait until the transaction has all sent messages."""
+
+    def look(self) -> None:
+        """Learn which messages are confirmed or lost by now."""
+
+    def forget(self) -> None:
+        """Drop the state of all sent messages."""
+
+
 class MemoryTransactions:
     """One transaction at a time, of all sinks that share this object.
 
@@ -43,7 +53,7 @@ class MemoryTransactions:
 
     def __init__(self, faults: Faults, identity: str | None = None, timeout: float = 60.0) -> None:
         self.faults = faults
-        self.sinks: list[MemoryTransactionalSink] = []
+        self.sinks: list[TransactionSink] = []
         self.is_open = False
         """Whether a transaction has begun."""
         self._identity = identity

@@ -58,7 +58,7 @@ class Place:
 
     def sink(self, timeout: float = 15.0, instance: str | None = None, **fields: Any) -> KafkaTransactionalSink:
         config = KafkaSinkConfig.model_validate({"bootstrap": self.bootstrap, "topic": self.results, **fields})
-        return KafkaTransactionalSink.of(config, self.source(instance=instance), timeout)
+        return KafkaTransactionalSink.first(config, self.source(instance=instance), timeout)
 
     def read(self, count: int) -> list[bytes]:
         return [one.value for one in read(self.bootstrap, self.results, count, PATIENCE)]
