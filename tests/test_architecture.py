@@ -14,7 +14,6 @@ NAMED = set(re.findall(r"`((?:protos|native|pipelines|connectors|streamer)/[\w./
 
 CIRCLES = [
     # Configurations that make their connector.
-    {"connectors.file.config", "connectors.file.letters"},
     {
         f"connectors.mqtt.{name}"
         for name in ("acknowledging", "browser", "config", "incoming", "sink", "sinkconfig", "source")

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
 from connectors.config import LocalPath, SinkConfig, SourceConfig
-from connectors.file.framing import MAX_RECORD
-from connectors.file.imagesink import ImageSink
-from connectors.file.recordfile import Unfinished
-from connectors.file.sink import FileSink
-from connectors.file.source import IMAGES, FileSource
-from connectors.sink import Sink
+from connectors.file.framing import MAX_RECORD, Unfinished
 from connectors.units import Size
-
-if TYPE_CHECKING:
-    from connectors.browser import Browser
 
 Format = Literal["protodata", "jsonl", "lines", "images"]
 
@@ -38,6 +29,8 @@ _ENDINGS: dict[str, Format] = {
 
 class FileSourceConfig(SourceConfig):
     """Records from files: one file, the files of a folder, or those that match a pattern like `data/*.jsonl`."""
+
+    built_by: ClassVar[str] = "connectors.file.source:FileSource.of"
 
     type: Literal["file"] = "file"
     """The type of connector."""
@@ -73,22 +66,12 @@ class FileSourceConfig(SourceConfig):
         """Its path."""
         return str(self.path)
 
-    def build(self) -> FileSource:
-        """The source, not yet open."""
-        return FileSource(
-            self.path,
-            self.format,
-            pattern=self.pattern,
-            checkpoint=self.checkpoint,
-            follow=self.follow,
-            max_record=self.max_record,
-            unfinished=self.unfinished,
-            name=self.label,
-        )
-
 
 class FileSinkConfig(SinkConfig):
     """Results to a file, or each to a file of its own."""
+
+    built_by: ClassVar[str] = "connectors.file.imagesink:sink_of"
+    browsed_by: ClassVar[str | None] = "connectors.file.letters:LetterBrowser.of"
 
     type: Literal["file"] = "file"
     """The type of connector."""
@@ -127,18 +110,6 @@ class FileSinkConfig(SinkConfig):
     def for_dead_letters(self) -> Self:
         """The same sink; with `format: jsonl` each line is a dead letter with its key and headers."""
         return self.model_copy(update={"dead_letters": True}) if self.format == "jsonl" else self
-
-    def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
-        """A browser of its dead letters; `None` if it writes none."""
-        from connectors.file.letters import LetterBrowser
-
-        return LetterBrowser(self) if self.dead_letters else None
-
-    def build(self) -> Sink:
-        """The sink, not yet open."""
-        if self.format == IMAGES:
-            return ImageSink(self.path, name=self.label)
-        return FileSink(self.path, self.format, max_record=self.max_record, letters=self.dead_letters, name=self.label)
 
 
 def _other_ending(path: Path, chosen: Format) -> tuple[str, ...]:

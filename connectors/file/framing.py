@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import Literal
 
 from pipelines.errors import ConnectorError, nearest
 
@@ -193,6 +194,10 @@ class JsonLines(Lines):
             stop -= 1
         return start, stop
 
+
+Unfinished = Literal["wait", "read", "fail"]
+"""What becomes of the last bytes of a file if the end of their record is missing: the next run reads them, they are a
+record as they are (lines only, half a message cannot be one), or the source fails."""
 
 MAX_RECORD = 64 * 2**20
 """The default of the largest size of a record, in bytes."""

@@ -7,7 +7,8 @@ import string
 from pathlib import Path
 
 from connectors.file.checkpoint import sync_folder
-from connectors.file.sink import NO_ROOM
+from connectors.file.config import FileSinkConfig
+from connectors.file.sink import NO_ROOM, FileSink
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
 from pipelines.errors import ConnectorError
@@ -17,6 +18,14 @@ PLAIN = frozenset((string.ascii_letters + string.digits + "-_.,=+@ ()[]{}~#").en
 """Bytes that are kept in a file name; others are written as `%` and two hexadecimal digits."""
 SUFFIXES = {"JPEG": ".jpg", "TIFF": ".tif"}
 """The suffixes of image files that are not the names of their formats."""
+
+
+def sink_of(config: FileSinkConfig) -> Sink:
+    """The sink of the format that is configured."""
+    if config.format == "images":
+        return ImageSink(config.path, name=config.label)
+    letters = config.dead_letters
+    return FileSink(config.path, config.format, max_record=config.max_record, letters=letters, name=config.label)
 
 
 class ImageSink(Sink):

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
 
 import numpy as np
 
 from connectors.browser import AT_ONCE, Browser, Mark, TopicReader
 from connectors.codecs.letterdocument import Parts, parts
 from connectors.file.checkpoint import replace_file
+from connectors.file.config import FileSinkConfig
 from connectors.file.source import FileSource
 from connectors.records import Ints, Records
 from connectors.sink import Sink
 from connectors.units import Position
 from pipelines.errors import ConnectorError
-
-if TYPE_CHECKING:
-    from connectors.file.config import FileSinkConfig
 
 _TIME = "streamer-time"
 _BYTES = 1 << 24
@@ -32,6 +30,11 @@ class LetterBrowser(Browser):
 
     def __init__(self, config: FileSinkConfig) -> None:
         self._config = config
+
+    @classmethod
+    def of(cls, config: FileSinkConfig, client: Mapping[str, Any]) -> Self | None:
+        """The browser of a sink's dead letters; `None` if it writes none. A file has no properties of a client."""
+        return cls(config) if config.dead_letters else None
 
     @property
     def address(self) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from connectors.file.checkpoint import Place
-from connectors.file.framing import Framing
+from connectors.file.framing import Framing, Unfinished
 from connectors.file.identity import Inode, OpenFile, inode_of
 from connectors.file.reading import Delivered, Reading, Rows
 from connectors.file.rotation import following, former, rotated_since
@@ -18,10 +18,6 @@ from pipelines.errors import ConnectorError
 _log = logging.getLogger(__name__)
 
 CHUNK = 2**20
-
-Unfinished = Literal["wait", "read", "fail"]
-"""What becomes of the last bytes of a file if the end of their record is missing: the next run reads them, they are a
-record as they are (lines only, half a message cannot be one), or the source fails."""
 
 _CUT = "it ends inside this record, of which {} bytes are there: its writer was stopped, or still writes"
 

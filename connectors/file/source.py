@@ -8,16 +8,17 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
 from connectors.file.checkpoint import Checkpoint, Place
-from connectors.file.framing import MAX_RECORD, Framing, framing
+from connectors.file.config import FileSourceConfig
+from connectors.file.framing import MAX_RECORD, Framing, Unfinished, framing
 from connectors.file.identity import Inode, inode_of
 from connectors.file.imagefolder import ImageFolder
 from connectors.file.reading import Reading, Rows
-from connectors.file.recordfile import RecordFile, Unfinished
+from connectors.file.recordfile import RecordFile
 from connectors.file.unread import unread
 from connectors.records import Ints, Lane, Records, Span
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceEnded
@@ -37,7 +38,7 @@ class FileSource(Source):
     folder; hidden ones never. Positions are record, line or file numbers. With a `checkpoint` file a later run goes on
     after the last acknowledged record; without one it begins at the first record again. One process at a time.
 
-    `unfinished` says what to do with a record at the end of a file that lacks its own end (`recordfile.Unfinished`); a
+    `unfinished` says what to do with a record at the end of a file that lacks its own end (`framing.Unfinished`); a
     JSON document that is complete without its line feed is read in any case. By default the next run reads it; but
     without a `checkpoint`, where no run goes on after another, a line of text is read as it is.
 
@@ -78,6 +79,20 @@ class FileSource(Source):
         self._told_end = False
         self._open = False
         self._woken = threading.Event()
+
+    @classmethod
+    def of(cls, config: FileSourceConfig) -> Self:
+        """The source of this configuration."""
+        return cls(
+            config.path,
+            config.format,
+            pattern=config.pattern,
+            checkpoint=config.checkpoint,
+            follow=config.follow,
+            max_record=config.max_record,
+            unfinished=config.unfinished,
+            name=config.label,
+        )
 
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Find the files and the checkpoint. `ConnectorError` if there is no file (and none is awaited)."""

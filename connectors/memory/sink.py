@@ -51,7 +51,7 @@ class MemorySink(Sink):
 
     @classmethod
     def of(cls, config: MemorySinkConfig) -> Self:
-        """As configured. Raises `ConnectorError` if the topic has another number of partitions."""
+        """The sink of this configuration. Raises `ConnectorError` if the topic has another number of partitions."""
         return cls(memory_topic(config.topic, config.partitions), name=config.label)
 
     @property

@@ -63,7 +63,7 @@ class MemorySource(Source):
 
     @classmethod
     def of(cls, config: MemorySourceConfig) -> Self:
-        """As configured. Raises `ConnectorError` if the topic has another number of partitions."""
+        """The source of this configuration. Raises `ConnectorError` if the topic has another number of partitions."""
         topic = memory_topic(config.topic, config.partitions)
         return cls(topic=topic, group=config.group, start=config.start, name=config.label)
 
