@@ -14,10 +14,6 @@ NAMED = set(re.findall(r"`((?:protos|native|pipelines|connectors|streamer)/[\w./
 
 CIRCLES = [
     # Configurations that make their connector.
-    {
-        f"connectors.mqtt.{name}"
-        for name in ("acknowledging", "browser", "config", "incoming", "sink", "sinkconfig", "source")
-    },
     {f"connectors.mqtt.endpoint.{name}" for name in ("config", "sink", "source")},
     {"pipelines.wire.compiled_json", "pipelines.wire.plainjson"},
 ]

@@ -18,6 +18,7 @@ from connectors.mqtt.protocol.topics import TopicPatterns, covering
 from connectors.mqtt.session.choose import session
 from connectors.mqtt.session.inbound import PacketInbound
 from connectors.mqtt.session.settings import NEVER, Granted, Grants
+from connectors.mqtt.sinkconfig import MqttSinkConfig
 from connectors.mqtt.source import MqttSource
 from connectors.records import Records
 from connectors.sink import Sink
@@ -34,11 +35,6 @@ _NO_BEGINNING = (
 )
 
 
-def login_of(config: MqttClientFields) -> dict[str, Any]:
-    """The fields by which this connector reaches its broker, without its client id."""
-    return {name: getattr(config, name) for name in _LOGIN}
-
-
 class MqttBrowser(Browser):
     """A broker, reached with `login` (fields of a source). `config`: the connector that is checked, if there is one.
 
@@ -52,6 +48,16 @@ class MqttBrowser(Browser):
         self._login = dict(login)
         self._config = config
         self._url = _made(MqttSourceConfig, {**self._login, "topics": "#"}).url
+
+    @classmethod
+    def of(cls, config: MqttClientFields, client: Mapping[str, Any]) -> Self:
+        """The broker of this connector, reached with its login and the fields in `client`."""
+        return cls({**{name: getattr(config, name) for name in _LOGIN}, **_fields_of(client)}, config)
+
+    @classmethod
+    def at(cls, address: str, client: Mapping[str, Any]) -> Self:
+        """The broker at this URL, reached with the fields in `client`."""
+        return cls({**_fields_of(client), "url": address})
 
     @property
     def address(self) -> str:
@@ -78,8 +84,6 @@ class MqttBrowser(Browser):
         return MqttTopicReader(self._source(group, (topic,), qos=0), topic)
 
     def sink(self, topic: str, name: str) -> Sink:
-        from connectors.mqtt.sinkconfig import MqttSinkConfig
-
         if named := [level for level in topic.split("/") if level.startswith("{") and level.endswith("}")]:
             # A source matches any text there; published as it is, it would be one odd topic for all records.
             raise DefinitionError(f'topic: "{topic[:100]}": write a text in place of {named[0][:100]}')
@@ -106,6 +110,18 @@ class MqttBrowser(Browser):
         finally:
             link.close()
         return told.granted, told.grants or {}
+
+
+def _fields_of(client: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields from properties as the command line has them: `tls.ca` is the field `ca` of `tls`."""
+    found: dict[str, Any] = {}
+    for name, value in client.items():
+        outer, dot, inner = name.partition(".")
+        if dot:
+            found.setdefault(outer, {})[inner] = value
+        else:
+            found[name] = value
+    return found
 
 
 _Made = TypeVar("_Made", bound=MqttClientFields)

@@ -73,6 +73,7 @@ class MqttClientFields(ConnectorConfig):
     """The fields that MQTT sources and sinks share."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
+    browsed_by: ClassVar[str | None] = "connectors.mqtt.browser:MqttBrowser.of"
     default_client_id: ClassVar[str] = "{service}-{label}"
     """The client id if the service file names none."""
 

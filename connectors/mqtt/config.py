@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from connectors.browser import Browser
 from connectors.config import ConnectorConfig, SourceConfig
 from connectors.mqtt.client import MqttClientFields
 from connectors.mqtt.columns import COLUMNS
@@ -18,10 +19,9 @@ from connectors.mqtt.qos import Qos
 from connectors.mqtt.session.settings import Settings
 from connectors.units import Duration, OneOrMore, Size
 from pipelines.errors import DefinitionError, nearest
+from pipelines.late import late
 
-if TYPE_CHECKING:
-    from connectors.browser import Browser
-    from connectors.mqtt.source import MqttSource
+_browser_at: Final[Callable[[str, Mapping[str, Any]], Browser]] = late("connectors.mqtt.browser:MqttBrowser.at")
 
 _ORDINAL = re.compile(r"(?:.*-)?([0-9]+)")
 _OVERHEAD = 128 * 1024
@@ -85,6 +85,7 @@ class MqttSourceConfig(MqttClientFields, SourceConfig):
     """Messages of MQTT topics, as one client of a broker."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
+    built_by: ClassVar[str] = "connectors.mqtt.source:MqttSource"
     record_columns: ClassVar[tuple[str, ...]] = ("levels.NAME", *COLUMNS)
 
     type: Literal["mqtt"] = "mqtt"
@@ -232,18 +233,10 @@ class MqttSourceConfig(MqttClientFields, SourceConfig):
         """Its topic filters."""
         return ", ".join(self.topics)
 
-    def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
-        """Its broker, reached with its login."""
-        from connectors.mqtt.browser import MqttBrowser, login_of
-
-        return MqttBrowser({**login_of(self), **fields_of(client or {})}, self)
-
     @classmethod
     def browser_at(cls, address: str, client: Mapping[str, Any]) -> Browser:
         """The broker at this URL; `client` are fields of a source, such as `username`, `password` and `tls.ca`."""
-        from connectors.mqtt.browser import MqttBrowser
-
-        return MqttBrowser({**fields_of(client), "url": address})
+        return _browser_at(address, client)
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same source; where it names no `client_id`, the names of the service and the source make it."""
@@ -276,24 +269,6 @@ class MqttSourceConfig(MqttClientFields, SourceConfig):
             ),
             **self.connection(),
         )
-
-    def build(self) -> MqttSource:
-        """The source, not yet open. Raises `MissingPackageError` for `client: paho` without paho-mqtt."""
-        from connectors.mqtt.source import MqttSource
-
-        return MqttSource(self)
-
-
-def fields_of(client: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields from properties as the command line has them: `tls.ca` is the field `ca` of `tls`."""
-    found: dict[str, Any] = {}
-    for name, value in client.items():
-        outer, dot, inner = name.partition(".")
-        if dot:
-            found.setdefault(outer, {})[inner] = value
-        else:
-            found[name] = value
-    return found
 
 
 def _expression(topic: str) -> str:

@@ -6,11 +6,11 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from connectors.mqtt.canary import Canary
+from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.pacing import Gathering, Starvation
 from connectors.mqtt.passingby import PassingBy
 from connectors.mqtt.pending import Part, Pending
@@ -23,9 +23,6 @@ from connectors.mqtt.session.inbound import Inbound, Receive
 from connectors.mqtt.topicfilter import TopicFilter
 from connectors.mqtt.window import Window
 from pipelines.data.spans import Ints
-
-if TYPE_CHECKING:
-    from connectors.mqtt.config import MqttSourceConfig
 
 _log = logging.getLogger(__name__)
 

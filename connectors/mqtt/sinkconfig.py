@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -19,10 +19,6 @@ from connectors.mqtt.qos import Qos
 from connectors.mqtt.session.settings import Settings
 from connectors.units import Duration, OneOrMore, Size
 from pipelines.errors import DefinitionError
-
-if TYPE_CHECKING:
-    from connectors.browser import Browser
-    from connectors.mqtt.sink import MqttSink
 
 SESSION_KEPT = 3600
 """Seconds that a broker keeps the session of a sink whose connection is lost: so long it knows which messages it
@@ -83,6 +79,7 @@ class MqttSinkConfig(MqttClientFields, SinkConfig):
     """Messages published to MQTT topics, confirmed when the broker has acknowledged them."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
+    built_by: ClassVar[str] = "connectors.mqtt.sink:MqttSink"
     default_client_id: ClassVar[str] = "{service}-{label}-out"
 
     type: Literal["mqtt"] = "mqtt"
@@ -160,13 +157,6 @@ class MqttSinkConfig(MqttClientFields, SinkConfig):
         """Its topic."""
         return self.topic
 
-    def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
-        """Its broker, reached with its login."""
-        from connectors.mqtt.browser import MqttBrowser, login_of
-        from connectors.mqtt.config import fields_of
-
-        return MqttBrowser({**login_of(self), **fields_of(client or {})}, self)
-
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same sink. Where it names no `client_id`, the names of the service and the sink make it; where it names
         no `url`, it uses the broker of the service's first MQTT source, and logs in as that does."""
@@ -206,12 +196,6 @@ class MqttSinkConfig(MqttClientFields, SinkConfig):
         """The settings of its session. Raises `ConnectorError` for a `token` that cannot be loaded."""
         made = Settings(f"sink {self.label}", **self.connection(), expiry=SESSION_KEPT, takes_over=False)
         return made if self.will is None else replace(made, will=self.will.will())
-
-    def build(self) -> MqttSink:
-        """The sink, not yet open. Raises `MissingPackageError` for `client: paho` without paho-mqtt."""
-        from connectors.mqtt.sink import MqttSink
-
-        return MqttSink(self)
 
     def _properties(self) -> Properties:
         return Properties(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from connectors.measures import Measure
 from connectors.mqtt.acknowledging import Acknowledging
 from connectors.mqtt.canary import Canary
 from connectors.mqtt.columns import Columns
+from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.incoming import MOST_HELD, Incoming
 from connectors.mqtt.protocol.packets import Packet, Pubcomp, Publish, Pubrel
 from connectors.mqtt.protocol.topics import TopicPatterns, why_no_name
@@ -21,9 +21,6 @@ from connectors.mqtt.window import Window
 from connectors.records import Lane, Records
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown
 from pipelines.errors import ConnectorError
-
-if TYPE_CHECKING:
-    from connectors.mqtt.config import MqttSourceConfig
 
 _log = logging.getLogger(__name__)
 

@@ -45,7 +45,7 @@ TOPIC = "factory/a/1"
 def source(port: int, **fields: object) -> MqttSource:
     """A source of `factory/{line}/{device}`."""
     usual = {"url": f"mqtt://127.0.0.1:{port}", "topics": "factory/{line}/{device}", "client_id": CLIENT}
-    built = MqttSourceConfig.model_validate({**usual, **fields}).build()
+    built = MqttSource(MqttSourceConfig.model_validate({**usual, **fields}))
     # Messages published once it is open have to reach it, on a busy machine too.
     built._connect_wait = 30.0
     return built

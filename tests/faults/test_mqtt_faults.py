@@ -31,6 +31,7 @@ from connectors.mqtt.protocol.fields import written_varint
 from connectors.mqtt.protocol.packets import Puback
 from connectors.mqtt.protocol.reading import Reader as PacketReader
 from connectors.mqtt.protocol.reading import Role
+from connectors.mqtt.source import MqttSource
 from pipelines.hotpath import HotPath
 from protos import sparkplug_pb2 as pb
 from streamer.agent.agent import Agent
@@ -255,7 +256,7 @@ class TestMessages:
     def test_a_message_larger_than_the_source_takes_is_passed_over_over_3_1_1(self, ours: FaultyMqtt) -> None:
         """A broker of MQTT 5 does not send it."""
         fields = {"url": ours.url, "topics": "proof/+", "client_id": "proof", "version": "3.1.1", "max_message": 1000}
-        source = MqttSourceConfig.model_validate(fields).build()
+        source = MqttSource(MqttSourceConfig.model_validate(fields))
         with Reader(source, patience=3) as reader:
             ours.publish("proof/0", b"before", bytes(300_000), b"after")
             received = reader.take(2)

@@ -117,7 +117,7 @@ def fed(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Make:
             return made[0]
 
         monkeypatch.setattr(source, "session", session)
-        built = MqttSourceConfig(url="mqtt://nowhere", topics=["a/+"], client_id="c", window=5000).build()
+        built = MqttSource(MqttSourceConfig(url="mqtt://nowhere", topics=["a/+"], client_id="c", window=5000))
         built.open()
         return built, made[0]
 

@@ -115,7 +115,7 @@ class OwnBus(SessionBus):
 def built(port: int, place: str, **more: object) -> MqttSource:
     """A source of this place's topics."""
     fields = {"url": f"mqtt://127.0.0.1:{port}", "topics": f"{place}/+", "client_id": place}
-    return MqttSourceConfig.model_validate({**fields, **more}).build()
+    return MqttSource(MqttSourceConfig.model_validate({**fields, **more}))
 
 
 def make_session(source: Source) -> None:

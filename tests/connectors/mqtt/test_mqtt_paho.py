@@ -52,7 +52,7 @@ class Deaf:
 def built(url: str, **more: Any) -> MqttSource:
     """A source by paho."""
     fields = {"url": url, "topics": f"{uuid.uuid4().hex}/#", "client_id": uuid.uuid4().hex, "client": "paho"}
-    return MqttSourceConfig.model_validate({**fields, **more}).build()
+    return MqttSource(MqttSourceConfig.model_validate({**fields, **more}))
 
 
 def values(source: MqttSource, count: int) -> list[bytes | None]:

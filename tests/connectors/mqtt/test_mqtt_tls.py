@@ -45,7 +45,7 @@ def broker(made: Certificate) -> Iterator[FaultyMqtt]:
 
 def source(port: int, host: str = "localhost", **fields: Any) -> MqttSource:
     usual = {"url": f"mqtts://{host}:{port}", "topics": "in/#", "client_id": CLIENT}
-    return MqttSourceConfig.model_validate({**usual, **fields}).build()
+    return MqttSource(MqttSourceConfig.model_validate({**usual, **fields}))
 
 
 def trusting(made: Certificate, **more: str) -> dict[str, str]:

@@ -58,7 +58,7 @@ def make(server: PlayedServer) -> Iterator[MakeSink]:
     sinks: list[MqttSink] = []
 
     def make(**fields: Any) -> MqttSink:
-        sinks.append(MqttSinkConfig(url=server.url, topic="out", client_id="me", **fields).build())
+        sinks.append(MqttSink(MqttSinkConfig(url=server.url, topic="out", client_id="me", **fields)))
         return sinks[-1]
 
     yield make

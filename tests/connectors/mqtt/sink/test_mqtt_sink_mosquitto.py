@@ -24,7 +24,7 @@ from streamer.devbroker.mqtt import MqttBroker
 
 
 def sink_to(url: str, **fields: Any) -> MqttSink:
-    return MqttSinkConfig(url=url, **{"topic": "out", "client_id": "sink", **fields}).build()
+    return MqttSink(MqttSinkConfig(url=url, **{"topic": "out", "client_id": "sink", **fields}))
 
 
 def send(sink: MqttSink, start: int, stop: int, topics: int = 1) -> None:
