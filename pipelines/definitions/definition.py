@@ -159,15 +159,15 @@ def _node(document: Document, reading: Reading) -> Node:
         raise document.error((), f'{problem}; name a step, a list of them, or "input" for the input of the graph')
     (key,) = keys
     inputs = data[key] if isinstance(data[key], list) else [data[key]]
-    for one in inputs:
-        if isinstance(one, bool) or not isinstance(one, (str, int)):
-            raise document.error((key,), f"must be the name of a step or a list of names, not {kind_of(one)}")
-    own = Document({name: value for name, value in data.items() if name != key}, *_rest(document))
+    for input_name in inputs:
+        if isinstance(input_name, bool) or not isinstance(input_name, (str, int)):
+            raise document.error((key,), f"must be the name of a step or a list of names, not {kind_of(input_name)}")
+    fields = Document({name: value for name, value in data.items() if name != key}, *_rest(document))
     bases: tuple[type[Typed], ...] = (Step, GraphStep)
-    step = read_typed_of(own, bases, reading)
+    step = read_typed_of(fields, bases, reading)
     if not isinstance(step, (Step, GraphStep)):
         raise document.error((TYPE_KEY,), f"{step.type_name} is not a step")
-    return Node(step, tuple(str(one) for one in inputs))
+    return Node(step, tuple(str(input_name) for input_name in inputs))
 
 
 def _rest(document: Document) -> tuple[Any, Any, Any]:

@@ -23,7 +23,7 @@ def mermaid(order: Mapping[str, Node], output: str) -> str:
         lines.append(f"  {ids[name]}{shape}")
     for name, node in order.items():
         arrow = f"-->|{node.step.output_num}|" if isinstance(node.step, SwitchOutput) else "-->"
-        lines += [f"  {ids[one]} {arrow} {ids[name]}" for one in node.inputs]
+        lines += [f"  {ids[source]} {arrow} {ids[name]}" for source in node.inputs]
     return "\n".join([*lines, f"  {ids[output]} --> out([output])"]) + "\n"
 
 
@@ -31,14 +31,14 @@ def drawn(order: Mapping[str, Node], output: str) -> str:
     """An SVG of nodes whose inputs come before them: columns by the longest way from the input."""
     columns: dict[str, int] = {INPUT: 0}
     for name, node in order.items():
-        columns[name] = 1 + max(columns[one] for one in node.inputs)
+        columns[name] = 1 + max(columns[source] for source in node.inputs)
     rows: dict[str, int] = {}
     for name, column in columns.items():
         rows[name] = sum(columns[other] == column for other in rows)
     places = {
         name: (_EDGE + columns[name] * (_WIDTH + _GAP_X), _EDGE + rows[name] * (_HEIGHT + _GAP_Y)) for name in columns
     }
-    lines = [_line(places[one], places[name]) for name, node in order.items() for one in node.inputs]
+    lines = [_line(places[source], places[name]) for name, node in order.items() for source in node.inputs]
     boxes = [_box(places[INPUT], INPUT, "", "#eef", 18)]
     for name, node in order.items():
         joint = isinstance(node.step, GraphStep)

@@ -44,17 +44,17 @@ def resolve(text: str) -> Callable[..., Any]:
     if not well_formed(text):
         raise DefinitionError(f'"module:name" is needed, for example "my_steps:scale", not {text!r}')
     module_name, _, name = text.partition(":")
-    found: Any = _imported(module_name, text)
+    value: Any = _imported(module_name, text)
     where = module_name
     for part in name.split("."):
-        if not hasattr(found, part):
-            known = [known for known in dir(found) if not known.startswith("_")]
+        if not hasattr(value, part):
+            known = [known for known in dir(value) if not known.startswith("_")]
             raise DefinitionError(f'{text}: {where} has no "{part}"{nearest(part, known)}')
-        found = getattr(found, part)
+        value = getattr(value, part)
         where = f"{where}.{part}"
-    if not callable(found):
-        raise DefinitionError(f"{text} is a {type(found).__name__}, not a function")
-    function: Callable[..., Any] = found
+    if not callable(value):
+        raise DefinitionError(f"{text} is a {type(value).__name__}, not a function")
+    function: Callable[..., Any] = value
     return function
 
 
@@ -65,10 +65,10 @@ def reference(function: Callable[..., Any]) -> str | None:
     if module_name in (None, "__main__") or name is None or not well_formed(f"{module_name}:{name}"):
         return None
     try:
-        found = attrgetter(name)(sys.modules[module_name])
+        value = attrgetter(name)(sys.modules[module_name])
     except (AttributeError, KeyError):
         return None
-    return f"{module_name}:{name}" if found is function else None
+    return f"{module_name}:{name}" if value is function else None
 
 
 def _imported(module_name: str, text: str) -> Any:

@@ -99,8 +99,8 @@ class GraphBuilder:
 
     def _free(self, name: str) -> str:
         number = 1
-        found = name
-        while found in self._nodes:
+        free = name
+        while free in self._nodes:
             number += 1
-            found = f"{name}_{number}"
-        return found
+            free = f"{name}_{number}"
+        return free

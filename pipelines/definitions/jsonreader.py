@@ -36,8 +36,8 @@ class _Reader:
             return self._object(at, path, depth)
         if start == "[":
             return self._list(at, path, depth)
-        found, end = self._scalar(at)
-        return found, Place(self._line(at)), end
+        value, end = self._scalar(at)
+        return value, Place(self._line(at)), end
 
     def skip(self, at: int) -> int:
         match = _SPACE.match(self._text, at)
@@ -49,11 +49,11 @@ class _Reader:
         return NotJson(f"{self._file}:{line}: not valid JSON: {message} (column {column})")
 
     def _object(self, at: int, path: KeyPath, depth: int) -> tuple[dict[str, Any], Place, int]:
-        found: dict[str, Any] = {}
+        items: dict[str, Any] = {}
         inside: dict[str | int, Place] = {}
         end = self.skip(at + 1)
-        while not self._closed(end, "}", first=not found):
-            if found:
+        while not self._closed(end, "}", first=not items):
+            if items:
                 end = self.skip(end + 1)
             if self._text[end : end + 1] != '"':
                 raise self.broken(end, 'a key in double quotes is needed (a comma before "}" is not allowed)')
@@ -65,28 +65,28 @@ class _Reader:
             end = self.skip(end)
             if self._text[end : end + 1] != ":":
                 raise self.broken(end, 'a ":" is needed after the key')
-            found[key], place, end = self.value(self.skip(end + 1), (*path, key), depth + 1)
+            items[key], place, end = self.value(self.skip(end + 1), (*path, key), depth + 1)
             inside[key] = Place(line, place.inside)
             end = self.skip(end)
-        return found, Place(self._line(at), inside), end + 1
+        return items, Place(self._line(at), inside), end + 1
 
     def _list(self, at: int, path: KeyPath, depth: int) -> tuple[list[Any], Place, int]:
-        found: list[Any] = []
+        items: list[Any] = []
         inside: dict[str | int, Place] = {}
         end = self.skip(at + 1)
-        while not self._closed(end, "]", first=not found):
-            if found:
+        while not self._closed(end, "]", first=not items):
+            if items:
                 end = self.skip(end + 1)
-            value, inside[len(found)], end = self.value(end, (*path, len(found)), depth + 1)
-            found.append(value)
+            value, inside[len(items)], end = self.value(end, (*path, len(items)), depth + 1)
+            items.append(value)
             end = self.skip(end)
-        return found, Place(self._line(at), inside), end + 1
+        return items, Place(self._line(at), inside), end + 1
 
     def _closed(self, at: int, closing: str, *, first: bool) -> bool:
-        found = self._text[at : at + 1]
-        if found == closing:
+        character = self._text[at : at + 1]
+        if character == closing:
             return True
-        if not first and found != ",":
+        if not first and character != ",":
             raise self.broken(at, f'"," or "{closing}" is needed')
         return False
 

@@ -31,11 +31,11 @@ def overridden(pipeline: Pipeline, settings: Mapping[str, Any]) -> Pipeline:
     if not settings:
         return pipeline
     work = _Overriding(settings)
-    found = work.pipeline(pipeline, "", Path.cwd())
+    changed = work.pipeline(pipeline, "", Path.cwd())
     for key in settings:
         if key not in work.used:
             raise DefinitionError(_nameless(key, list(dict.fromkeys([*work.names, *work.types]))))
-    return found
+    return changed
 
 
 def _nameless(key: str, known: list[str]) -> str:
@@ -90,12 +90,12 @@ class _Overriding:
         inner = step.pipeline
         if isinstance(inner, str):
             inner = load(base / inner)
-        found = self.pipeline(inner, f"{outer}{name}/", base)
-        return step if found is inner else _remade(step, {"pipeline": found})
+        changed = self.pipeline(inner, f"{outer}{name}/", base)
+        return step if changed is inner else _remade(step, {"pipeline": changed})
 
 
-def _is(one: object, other: object) -> bool:
-    return one is other
+def _is(before: object, after: object) -> bool:
+    return before is after
 
 
 def _with(step: Step | GraphStep, key: str, path: list[str], value: Any) -> Any:

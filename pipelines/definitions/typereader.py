@@ -48,10 +48,10 @@ class Reading:
 
 def read_typed(document: Document, base: type[Kind], reading: Reading) -> Kind:
     """The document's data as an object of `base`: `read_typed(document, Step, reading)`. Raises `DefinitionError`."""
-    found = read_typed_of(document, (base,), reading)
-    if not isinstance(found, base):
-        raise document.error((TYPE_KEY,), f"{found.type_name} is not a {base.kind}")
-    return found
+    value = read_typed_of(document, (base,), reading)
+    if not isinstance(value, base):
+        raise document.error((TYPE_KEY,), f"{value.type_name} is not a {base.kind}")
+    return value
 
 
 def read_typed_of(document: Document, bases: Sequence[type[Typed]], reading: Reading) -> Typed:
@@ -85,10 +85,10 @@ def kind_of(value: object) -> str:
 def _of_model(document: Document, model: type[Typed], reading: Reading) -> Typed:
     problems = Problems()
     with_parts, wrong = _with_parts(document, model, reading, problems)
-    found = problems.tried(lambda: validated(model, with_parts, unknown=reading.unknown, apart=wrong))
+    value = problems.tried(lambda: validated(model, with_parts, unknown=reading.unknown, apart=wrong))
     problems.check()
-    assert found is not None
-    return found
+    assert value is not None
+    return value
 
 
 def _with_parts(
@@ -158,5 +158,5 @@ _EXPORTED: Final[Mapping[str, str]] = {
 
 
 def _names(bases: Sequence[type[Typed]], registry: Registry) -> list[str]:
-    found: set[Any] = set().union(*(registry.types(base) for base in bases))
-    return sorted(found)
+    names: set[Any] = set().union(*(registry.types(base) for base in bases))
+    return sorted(names)

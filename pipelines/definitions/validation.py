@@ -68,12 +68,12 @@ def validated(
             return model.model_validate(data, context=context)
         except ValidationError as error:
             current = Document(data, document.file, document.place, document.prefix)
-            strangers = [one for one in error.errors() if one["type"] == "extra_forbidden"]
+            strangers = [detail for detail in error.errors() if detail["type"] == "extra_forbidden"]
             if unknown == "error" or not strangers:
                 raise definition_error(error, current, model, apart=apart) from error
-            for one in strangers:
-                path = _located(one["loc"], data)
-                warn_unknown(f"{current.where(path)}no such field; ignored{_hint(one, path, model)}")
+            for detail in strangers:
+                path = _located(detail["loc"], data)
+                warn_unknown(f"{current.where(path)}no such field; ignored{_hint(detail, path, model)}")
                 data = _without(data, path)
 
 
@@ -89,33 +89,33 @@ def definition_error(
     With the `model`, the problem of an unknown key names the nearest known one, or all known ones. With `apart`, errors
     at these keys and errors about the whole document are left out.
     """
-    found: dict[KeyPath, list[str]] = {}
+    problems: dict[KeyPath, list[str]] = {}
     shown: dict[KeyPath, str] = {}
     of_type: set[KeyPath] = set()
-    for one in error.errors():
-        if apart and (not one["loc"] or one["loc"][0] in apart):
+    for detail in error.errors():
+        if apart and (not detail["loc"] or detail["loc"][0] in apart):
             continue
-        path = _located(one["loc"], document.data)
-        if one["type"] == "missing":
-            path = (*path, str(one["loc"][-1]))
-        elif one["type"].startswith("union_tag"):
-            path = (*path, one["ctx"]["discriminator"].strip("'"))
-        message = _message(one, path, model)
+        path = _located(detail["loc"], document.data)
+        if detail["type"] == "missing":
+            path = (*path, str(detail["loc"][-1]))
+        elif detail["type"].startswith("union_tag"):
+            path = (*path, detail["ctx"]["discriminator"].strip("'"))
+        message = _message(detail, path, model)
         # Each member of a union has its own complaint about the same value.
-        if message not in found.setdefault(path, []):
-            found[path].append(message)
-        shown[path] = _shown(one, path)
-        if one["type"] in ("string_type", "list_type", "tuple_type", "dict_type", "bool_type"):
+        if message not in problems.setdefault(path, []):
+            problems[path].append(message)
+        shown[path] = _shown(detail, path)
+        if detail["type"] in ("string_type", "list_type", "tuple_type", "dict_type", "bool_type"):
             of_type.add(path)
     for path in of_type:
         # Another member of the union takes such a value, and says what is wrong inside it.
-        if any(len(other) > len(path) and other[: len(path)] == path for other in found):
-            found.pop(path)
+        if any(len(other) > len(path) and other[: len(path)] == path for other in problems):
+            problems.pop(path)
     for path in _misspelt(error, document.data, model):
         # The missing key is there, misspelt: that has a problem of its own.
-        found.pop(path, None)
-    ordered = sorted(found, key=lambda path: document.line(path) or 0)
-    return DefinitionError(*(document.where(path) + " or ".join(found[path]) + shown[path] for path in ordered))
+        problems.pop(path, None)
+    ordered = sorted(problems, key=lambda path: document.line(path) or 0)
+    return DefinitionError(*(document.where(path) + " or ".join(problems[path]) + shown[path] for path in ordered))
 
 
 def nearest_or_known(name: str, known: Sequence[str], spellings: Iterable[str] = ()) -> str:
@@ -153,13 +153,16 @@ def _models_at(model: type[BaseModel], loc: Iterable[str | int]) -> list[type[Ba
     models = _models(model)
     for part in loc:
         inner = [
-            annotation for one in models for annotation in [_field_annotation(one, part)] if annotation is not None
+            annotation
+            for candidate in models
+            for annotation in [_field_annotation(candidate, part)]
+            if annotation is not None
         ]
         if inner:
-            models = [found for annotation in inner for found in _models(annotation)]
+            models = [model for annotation in inner for model in _models(annotation)]
         else:
             # A position in a list changes nothing; the name or tag of a union's member says which it is.
-            models = [one for one in models if _is_member(one, part)] or models
+            models = [candidate for candidate in models if _is_member(candidate, part)] or models
     return models
 
 
@@ -171,11 +174,11 @@ def _in_order(models: Sequence[type[BaseModel]]) -> list[str]:
     """
     ranked: list[tuple[int, str]] = []
     for model in models:
-        depth = {name: at for at, base in reversed(list(enumerate(model.__mro__))) for name in _own(base)}
+        depth = {name: at for at, base in reversed(list(enumerate(model.__mro__))) for name in _annotations(base)}
         for name, info in model.model_fields.items():
             rank = -1 if info.is_required() else depth.get(name, 0)
             ranked.append((rank, info.alias or name))
-    return list(dict.fromkeys(key for _, key in sorted(ranked, key=lambda one: one[0])))
+    return list(dict.fromkeys(key for _, key in sorted(ranked, key=lambda entry: entry[0])))
 
 
 def _spellings(models: Sequence[type[BaseModel]]) -> list[str]:
@@ -184,9 +187,9 @@ def _spellings(models: Sequence[type[BaseModel]]) -> list[str]:
     return sorted({key for keys in listed for key in keys})
 
 
-def _own(model: type) -> Iterable[str]:
-    own: Mapping[str, Any] = vars(model).get("__annotations__", {})
-    return own
+def _annotations(model: type) -> Iterable[str]:
+    annotations: Mapping[str, Any] = vars(model).get("__annotations__", {})
+    return annotations
 
 
 _WORDING = (
@@ -244,11 +247,13 @@ def _misspelt(error: ValidationError, data: Any, model: type[BaseModel] | None) 
     """The required keys that an unknown key was meant to be."""
     details = error.errors()
     hints = [
-        (path[:-1], _hint(one, path, model))
-        for one in details
-        if one["type"] == "extra_forbidden" and (path := _located(one["loc"], data))
+        (path[:-1], _hint(detail, path, model))
+        for detail in details
+        if detail["type"] == "extra_forbidden" and (path := _located(detail["loc"], data))
     ]
-    missing = [(_located(one["loc"], data), str(one["loc"][-1])) for one in details if one["type"] == "missing"]
+    missing = [
+        (_located(detail["loc"], data), str(detail["loc"][-1])) for detail in details if detail["type"] == "missing"
+    ]
     return [(*path, key) for path, key in missing if any(path == place and f'"{key}"' in hint for place, hint in hints)]
 
 

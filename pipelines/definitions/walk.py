@@ -54,18 +54,18 @@ def _steps(pipeline: Pipeline, base: Path, outer: str) -> list[Part]:
 
 def _inside(part: Part, refused: Refused) -> Iterator[Part]:
     for field, kind in part.what.parts.items():
-        found = getattr(part.what, field)
+        value = getattr(part.what, field)
         if kind == "pipeline":
-            yield from _walk(_pipeline(found, part, refused), part.base, f"{part.name}/", refused)
-        elif isinstance(found, Typed):
-            inner = Part(f"{part.name}/{found.type_name}", found, part.base)
+            yield from _walk(_pipeline(value, part, refused), part.base, f"{part.name}/", refused)
+        elif isinstance(value, Typed):
+            inner = Part(f"{part.name}/{value.type_name}", value, part.base)
             yield inner
             yield from _inside(inner, refused)
 
 
-def _pipeline(found: Pipeline | str, part: Part, refused: Refused) -> Pipeline:
-    if not isinstance(found, str):
-        return found
-    if (why := refused(part.base / found)) is not None:
+def _pipeline(pipeline: Pipeline | str, part: Part, refused: Refused) -> Pipeline:
+    if not isinstance(pipeline, str):
+        return pipeline
+    if (why := refused(part.base / pipeline)) is not None:
         raise DefinitionError(f"step {part.name}: {why}")
-    return load(part.base / found, refused=refused)
+    return load(part.base / pipeline, refused=refused)

@@ -47,27 +47,27 @@ def ordered(nodes: Mapping[str, Node], output: str | None) -> tuple[dict[str, No
     for name, node in nodes.items():
         _check_inputs(name, node, nodes)
     order = _in_order(nodes)
-    found = _output(nodes, output)
-    _check_ends(nodes, found)
+    end = _output(nodes, output)
+    _check_ends(nodes, end)
     for name, node in nodes.items():
         if isinstance(node.step, Switch):
             _check_branches(name, node.step, nodes)
     _check_ways(order)
-    return order, found
+    return order, end
 
 
 def above(nodes: Mapping[str, Node], name: str, without: str | None = None) -> set[str]:
     """All that leads to a step, itself and `input` included; on ways that avoid the step `without`."""
-    found: set[str] = set()
+    reached: set[str] = set()
     left = [name]
     while left:
-        one = left.pop()
-        if one in found or one == without:
+        step = left.pop()
+        if step in reached or step == without:
             continue
-        found.add(one)
-        if one != INPUT:
-            left.extend(nodes[one].inputs)
-    return found
+        reached.add(step)
+        if step != INPUT:
+            left.extend(nodes[step].inputs)
+    return reached
 
 
 def _check_inputs(name: str, node: Node, nodes: Mapping[str, Node]) -> None:
@@ -78,12 +78,12 @@ def _check_inputs(name: str, node: Node, nodes: Mapping[str, Node]) -> None:
     step, inputs = node.step, node.inputs
     if not inputs:
         raise WiringError(f'has no input; name a step, or "{INPUT}" for the input of the graph', name)
-    for one in inputs:
-        if one != INPUT and one not in nodes:
-            hint = nearest(one, [INPUT, *nodes]) or f"; there are {', '.join([INPUT, *nodes])}"
-            raise WiringError(f'there is no step "{one}"{hint}', name, at="input")
-        if inputs.count(one) > 1:
-            raise WiringError(f'"{one}" is an input twice', name, at="input")
+    for source in inputs:
+        if source != INPUT and source not in nodes:
+            hint = nearest(source, [INPUT, *nodes]) or f"; there are {', '.join([INPUT, *nodes])}"
+            raise WiringError(f'there is no step "{source}"{hint}', name, at="input")
+        if inputs.count(source) > 1:
+            raise WiringError(f'"{source}" is an input twice', name, at="input")
     if not (isinstance(step, GraphStep) and step.takes_several) and len(inputs) > 1:
         raise WiringError(
             f"{step.type_name} has one input, not {len(inputs)}; join them with a MERGE, ANY or COMBINE step",
@@ -118,7 +118,7 @@ def _in_order(nodes: Mapping[str, Node]) -> dict[str, Node]:
         ready = [
             name
             for name, node in nodes.items()
-            if name not in order and all(one == INPUT or one in order for one in node.inputs)
+            if name not in order and all(source == INPUT or source in order for source in node.inputs)
         ]
         if not ready:
             raise _cycle({name: node for name, node in nodes.items() if name not in order})
@@ -131,7 +131,7 @@ def _cycle(nodes: Mapping[str, Node]) -> WiringError:
     # Every node that is left has an input that is left: going back along these must come round.
     way = [next(iter(nodes))]
     while way.count(way[-1]) < 2:
-        way.append(next(one for one in nodes[way[-1]].inputs if one in nodes))
+        way.append(next(source for source in nodes[way[-1]].inputs if source in nodes))
     cycle = way[way.index(way[-1]) :][::-1]
     return WiringError(f"runs in a circle: {' -> '.join(cycle)}", cycle[0], at="input")
 
@@ -158,17 +158,17 @@ def _check_ends(nodes: Mapping[str, Node], output: str) -> None:
 
 
 def _ends(nodes: Mapping[str, Node]) -> list[str]:
-    read = {one for node in nodes.values() for one in node.inputs}
+    read = {source for node in nodes.values() for source in node.inputs}
     return [name for name in nodes if name not in read]
 
 
 def _check_branches(name: str, switch: Switch, nodes: Mapping[str, Node]) -> None:
-    taken = {
+    branches = {
         node.step.output_num
         for node in nodes.values()
         if isinstance(node.step, SwitchOutput) and node.inputs == (name,)
     }
-    missing = sorted(set(range(switch.switch_fn.num_outputs)) - taken)
+    missing = sorted(set(range(switch.switch_fn.num_outputs)) - branches)
     if missing:
         raise WiringError(f"there is no SWITCH_OUTPUT for branch {_listed(missing)}", name)
 
@@ -177,36 +177,36 @@ def _check_ways(order: Mapping[str, Node]) -> None:
     ways: dict[str, Way] = {INPUT: {}}
     for name, node in order.items():
         step = node.step
-        inputs = [ways[one] for one in node.inputs]
+        inputs = [ways[source] for source in node.inputs]
         if isinstance(step, SwitchOutput):
             ways[name] = _both(inputs[0], {node.inputs[0]: frozenset({step.output_num})})
         elif isinstance(step, GraphStep) and not step.aligns:
             ways[name] = _either(inputs, order)
         else:
             ways[name] = {}
-            for one, way in zip(node.inputs, inputs, strict=True):
+            for source, way in zip(node.inputs, inputs, strict=True):
                 ways[name] = _both(ways[name], way)
-                _check_meeting(name, one, ways[name])
+                _check_meeting(name, source, ways[name])
         if isinstance(step, Combine) and isinstance(step.combine_fn, First) and step.combine_fn.timeout_ms is not None:
             _check_alike(name, node, inputs)
 
 
-def _check_meeting(name: str, one: str, way: Way) -> None:
+def _check_meeting(name: str, source: str, way: Way) -> None:
     for switch, branches in way.items():
         if not branches:
             raise WiringError(
-                f'"{one}" and the inputs before it are on different branches of "{switch}": no record ever comes from '
-                "all of them; join branches with an ANY step",
+                f'"{source}" and the inputs before it are on different branches of "{switch}": no record ever comes '
+                "from all of them; join branches with an ANY step",
                 name,
                 at="input",
             )
 
 
 def _check_alike(name: str, node: Node, ways: list[Way]) -> None:
-    for one, way in zip(node.inputs, ways, strict=True):
+    for source, way in zip(node.inputs, ways, strict=True):
         if way != ways[0]:
             raise WiringError(
-                f'"{one}" and "{node.inputs[0]}" do not get the same records, so that one cannot stand in for the '
+                f'"{source}" and "{node.inputs[0]}" do not get the same records, so that one cannot stand in for the '
                 "other when it is late; let FIRST choose on each branch, and join the branches with an ANY step",
                 name,
                 at="input",
@@ -214,19 +214,19 @@ def _check_alike(name: str, node: Node, ways: list[Way]) -> None:
 
 
 def _both(a: Way, b: Way) -> Way:
-    return {switch: a.get(switch, one) & b.get(switch, one) for switch, one in {**a, **b}.items()}
+    return {switch: a.get(switch, branches) & b.get(switch, branches) for switch, branches in {**a, **b}.items()}
 
 
 def _either(ways: list[Way], nodes: Mapping[str, Node]) -> Way:
-    found: dict[str, frozenset[int]] = {}
+    way: dict[str, frozenset[int]] = {}
     for switch in ways[0]:
         if not all(switch in way for way in ways):
             continue
         branches = frozenset[int]().union(*(way[switch] for way in ways))
         step = nodes[switch].step
         if isinstance(step, Switch) and len(branches) < step.switch_fn.num_outputs:
-            found[switch] = branches
-    return found
+            way[switch] = branches
+    return way
 
 
 def _listed(names: list[str] | list[int]) -> str:

@@ -115,28 +115,28 @@ class _Reader:
         return value, place
 
     def _alias(self, event: AliasEvent, path: KeyPath, depth: int) -> tuple[Any, Place]:
-        found = self._anchors.get(event.anchor or "")
-        if found is None:
+        anchored = self._anchors.get(event.anchor or "")
+        if anchored is None:
             raise self._error(
                 event, path, f"*{event.anchor} stands for nothing: no &{event.anchor} was completed before"
             )
-        deepest = depth + found.depth - 1
-        self._budget.spend(found.size, deepest, _line(event))
+        deepest = depth + anchored.depth - 1
+        self._budget.spend(anchored.size, deepest, _line(event))
         self._deepest = max(self._deepest, deepest)
-        return _copied(found.value), Place(_line(event), found.place.inside)
+        return _copied(anchored.value), Place(_line(event), anchored.place.inside)
 
     def _list(self, start: SequenceStartEvent, path: KeyPath, depth: int) -> tuple[list[Any], Place]:
         self._check_tag(start, path, "seq")
-        found: list[Any] = []
+        items: list[Any] = []
         inside: dict[str | int, Place] = {}
         while not isinstance(event := next(self._events), SequenceEndEvent):
-            value, inside[len(found)] = self._value(event, (*path, len(found)), depth + 1)
-            found.append(value)
-        return found, Place(_line(start), inside)
+            value, inside[len(items)] = self._value(event, (*path, len(items)), depth + 1)
+            items.append(value)
+        return items, Place(_line(start), inside)
 
     def _mapping(self, start: MappingStartEvent, path: KeyPath, depth: int) -> tuple[dict[str, Any], Place]:
         self._check_tag(start, path, "map")
-        found: dict[str, Any] = {}
+        items: dict[str, Any] = {}
         inside: dict[str | int, Place] = {}
         merged: list[tuple[dict[str, Any], Place]] = []
         while not isinstance(event := next(self._events), MappingEndEvent):
@@ -147,21 +147,21 @@ class _Reader:
             if key == "<<" and not event.style:
                 merged.extend(self._merged(value, place, (*path, key)))
                 continue
-            if key in found:
+            if key in items:
                 raise self._error(event, (*path, key), f"is given twice, first in line {inside[key].line}")
-            found[key] = value
+            items[key] = value
             inside[key] = Place(line, place.inside)
         for values, place in merged:
-            for key in values.keys() - found.keys():
-                found[key] = values[key]
+            for key in values.keys() - items.keys():
+                items[key] = values[key]
                 inside[key] = place.inside[key]
-        return found, Place(_line(start), inside)
+        return items, Place(_line(start), inside)
 
     def _merged(self, value: Any, place: Place, path: KeyPath) -> list[tuple[dict[str, Any], Place]]:
         if isinstance(value, dict):
             return [(value, place)]
-        if isinstance(value, list) and all(isinstance(one, dict) for one in value):
-            return [(one, place.inside[i]) for i, one in enumerate(value)]
+        if isinstance(value, list) and all(isinstance(mapping, dict) for mapping in value):
+            return [(mapping, place.inside[i]) for i, mapping in enumerate(value)]
         raise DefinitionError(f"{self._file}:{place.line}: {path_text(path)}: only mappings can be merged in")
 
     def _scalar(self, event: ScalarEvent, path: KeyPath) -> Any:
@@ -239,7 +239,7 @@ def _line(event: Event) -> int:
 
 def _copied(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _copied(one) for key, one in value.items()}
+        return {key: _copied(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_copied(one) for one in value]
+        return [_copied(item) for item in value]
     return value

@@ -27,7 +27,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> yaml.MappingNode:
-        pairs = [(self._key(str(key)), self.represent_data(one)) for key, one in mapping.items()]
+        pairs = [(self._key(str(key)), self.represent_data(value)) for key, value in mapping.items()]
         return yaml.MappingNode(tag, pairs, flow_style=None if not pairs else False)
 
     def _key(self, key: str) -> yaml.ScalarNode:

@@ -64,9 +64,9 @@ def _each_once(result: Result, given: Batch) -> bool:
     others = [*result.failed, *result.dropped]
     if len(result.held) or len(result.batch.rows) + len(others) != len(given.rows):
         return False
-    found = np.concatenate([result.batch.rows, np.array(others, np.int64)])
+    rows = np.concatenate([result.batch.rows, np.array(others, np.int64)])
     # Both rise nearly everywhere, which this kind of sorting makes use of.
-    return bool((np.sort(found, kind="stable") == np.sort(given.rows, kind="stable")).all())
+    return bool((np.sort(rows, kind="stable") == np.sort(given.rows, kind="stable")).all())
 
 
 def in_order(batch: Batch, given: Batch) -> Batch:

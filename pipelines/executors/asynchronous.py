@@ -108,9 +108,9 @@ class AsyncExecutor:
             elif outcome is None:
                 dropped.update(dict.fromkeys(rows, DROPPED))
             else:
-                found = outcome if isinstance(outcome, list) else [outcome]
-                emitted.extend(found)
-                positions.extend([position] * len(found))
+                results = outcome if isinstance(outcome, list) else [outcome]
+                emitted.extend(results)
+                positions.extend([position] * len(results))
         return Result(rebuilt(emitted, positions, batch), failed, dropped)
 
     def tick(self, now: float) -> Result:

@@ -12,7 +12,7 @@ from pipelines.data.columns import Rows
 from pipelines.errors import RAISED, RowsFailed, StreamerError, blamed
 from pipelines.runners.runner import ContractError
 
-Found = TypeVar("Found")
+Returned = TypeVar("Returned")
 
 WHOLE: Final = 4
 """How often the remaining rows are run in one piece after a `RowsFailed`; from then on they are run in halves."""
@@ -22,18 +22,18 @@ TRIED: Final = 512
 """Rows of that sample; each is run alone."""
 
 
-class Isolated(NamedTuple, Generic[Found]):
+class Isolated(NamedTuple, Generic[Returned]):
     """The results of the rows that succeeded, and the errors of the others."""
 
-    found: list[Found]
+    results: list[Returned]
     """The results of the calls that succeeded, in the order of their rows."""
     failed: dict[int, Exception]
     """The error of each row that failed, by its position."""
 
 
 def isolated(
-    size: int, run: Callable[[Rows | None], Found], *, pure: bool = True, raised: Exception | None = None
-) -> Isolated[Found]:
+    size: int, run: Callable[[Rows | None], Returned], *, pure: bool = True, raised: Exception | None = None
+) -> Isolated[Returned]:
     """Call `run` with the positions of rows until each row has failed or was in a call that succeeded.
 
     Positions are `int64 (n,)` and rising. The first call is for all `size` rows, as `None`; if the caller has made it,
@@ -64,26 +64,26 @@ def isolated(
 
 def isolated_rows(
     batches: Sequence[Batch],
-    run: Callable[[Sequence[Batch]], Found],
+    run: Callable[[Sequence[Batch]], Returned],
     *,
     pure: bool = True,
     raised: Exception | None = None,
-) -> Isolated[Found]:
+) -> Isolated[Returned]:
     """`isolated` for batches of the same rows: `run` is called with them, then with parts of them.
 
     A `RowsFailed` about a batch that `run` made itself does not say which of the given rows failed; it is treated as
     any other exception.
     """
 
-    def run_rows(rows: Rows | None) -> Found:
+    def run_rows(rows: Rows | None) -> Returned:
         parts = batches if rows is None else [batch.take(rows) for batch in batches]
         try:
             return run(parts)
         except RowsFailed as error:
-            told = _of_rows(error, parts)
-            if told is error:
+            reason = _of_rows(error, parts)
+            if reason is error:
                 raise
-            raise told from error
+            raise reason from error
 
     if isinstance(raised, RowsFailed):
         raised = _of_rows(raised, batches)
@@ -103,33 +103,33 @@ def concatenated(parts: Sequence[Batch]) -> Batch:
     return Batch.concat(parts) if parts else Batch({}, 0, rows=np.zeros(0, np.int64))
 
 
-class _Search(Generic[Found]):
-    def __init__(self, size: int, run: Callable[[Rows | None], Found], pure: bool) -> None:
+class _Search(Generic[Returned]):
+    def __init__(self, size: int, run: Callable[[Rows | None], Returned], pure: bool) -> None:
         self._size = size
         self._run = run
         self._pure = pure
-        self._found: list[Found] = []
+        self._results: list[Returned] = []
         self._failed: dict[int, Exception] = {}
         self._left: list[Rows] = []
         self._named = 0
         self._asked = not pure
 
-    def result(self, first: Exception) -> Isolated[Found]:
+    def result(self, first: Exception) -> Isolated[Returned]:
         """The outcome of all rows, when the first call has raised `first`."""
         self._blame(np.arange(self._size, dtype=np.int64), first)
         while self._left:
-            if not (self._asked or self._found) and len(self._failed) >= DOUBT:
+            if not (self._asked or self._results) and len(self._failed) >= DOUBT:
                 self._asked = True
                 self._ask()
                 continue
             rows = self._left.pop()
             try:
-                self._found.append(self._run(rows))
+                self._results.append(self._run(rows))
             except ContractError:
                 raise
             except RAISED as error:  # as above
                 self._blame(rows, blamed(error))
-        return Isolated(self._found, self._failed)
+        return Isolated(self._results, self._failed)
 
     def _blame(self, rows: Rows, error: Exception) -> None:
         """A call for these rows has raised."""

@@ -112,7 +112,7 @@ class OpenPipeline(ABC):
 
         A result that a stateful step made of several records stands at the last of them.
         """
-        given = [as_data(one) for one in datas]
+        given = [as_data(item) for item in datas]
         with self._turn:
             first = self._next
             # Numbers go on from call to call, so that a stateful step never sees one twice.

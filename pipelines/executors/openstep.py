@@ -51,7 +51,7 @@ class OpenStep:
         began = time.perf_counter()
         result = self._checked(batch)
         seconds = time.perf_counter() - began
-        errors = self._own_errors(result.failed) if result.failed else NO_ERRORS
+        errors = self._error_counts(result.failed) if result.failed else NO_ERRORS
         runner, thread = type(self.runner).__name__, threading.get_native_id()
         observer.step(StepRun(self.name, runner, began, seconds, thread, (batch,), result.batch, errors))
         return result
@@ -100,11 +100,11 @@ class OpenStep:
             raise ContractError(f"{self.name}: {error}") from error
 
     def _run_apart(self, batch: Batch, raised: Exception) -> Result:
-        found, errors = isolated_rows([batch], self._run_rows, pure=self.runner.pure, raised=raised)
+        results, errors = isolated_rows([batch], self._run_rows, pure=self.runner.pure, raised=raised)
         failed = {
             int(parent): error for position, error in errors.items() for parent in batch.parents(position).tolist()
         }
-        return joined([Result(NO_ROWS, failed), *found])
+        return joined([Result(NO_ROWS, failed), *results])
 
     def _run_rows(self, batches: Sequence[Batch]) -> Result:
         result = self.runner.run_batch(batches[0])
@@ -112,7 +112,7 @@ class OpenStep:
             raise ContractError(f"the runner returned {type(result).__name__}, not a Result")
         return result
 
-    def _own_errors(self, failed: Mapping[int, Exception]) -> Mapping[str, int]:
+    def _error_counts(self, failed: Mapping[int, Exception]) -> Mapping[str, int]:
         # A failure of a step inside was reported to the observer when that step ran.
         inside = None if self._inside is None else f"{self.name}/"
         return Counter(

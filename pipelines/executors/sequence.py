@@ -19,21 +19,21 @@ class SequenceExecutor(OpenPipeline):
 
     @property
     def reads(self) -> frozenset[str] | None:
-        found: frozenset[str] | None = None if self._steps else frozenset()
+        keys: frozenset[str] | None = None if self._steps else frozenset()
         for step in self._steps:
             reads = step.runner.reads
             if reads is None:
                 break
-            found = reads if found is None else found | reads
+            keys = reads if keys is None else keys | reads
             if not step.runner.keeps_keys:
                 break
-        return found
+        return keys
 
     def run_many(self, datas: Iterable[Mapping[str, Any]]) -> list[Outcome]:
         if self._steps:
             return super().run_many(datas)
         self._check_open()
-        return [as_data(one) for one in datas]
+        return [as_data(item) for item in datas]
 
     def _ran(self, batch: Batch) -> Result:
         return self._pushed(batch, self._steps)

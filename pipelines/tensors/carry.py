@@ -64,7 +64,7 @@ def _string(data: Data) -> StringView:
         length, padding = data.get_int64("length"), data.get_int64("padding") if "padding" in data else 0
         _check_fixed(count, length)
         return dense_string(shape, lambda target: target.copy_from(iter(listed)), length=length, padding=padding)
-    return packed([one.encode() if isinstance(one, str) else one for one in listed], shape)
+    return packed([text.encode() if isinstance(text, str) else text for text in listed], shape)
 
 
 def _sparse(data: Data) -> SparseTensor[Any]:

@@ -64,7 +64,7 @@ class Lease:
         """
         self.writable = False
         known, self._lent = self._lent, []
-        kept = [array for pair in known for one in pair if (array := one()) is not None]
+        kept = [array for pair in known for reference in pair if (array := reference()) is not None]
         for array in kept:
             array.flags.writeable = False
         return bool(kept)
@@ -127,8 +127,8 @@ class Cells:
         checked = [position(index, size) for index, size in zip(indices, self.shape, strict=True)]
         if self._axes:
             return tuple(
-                one if axis is None else int(axis.resolve(np.array([one]))[0])
-                for one, axis in zip(checked, self._axes, strict=True)
+                place if axis is None else int(axis.resolve(np.array([place]))[0])
+                for place, axis in zip(checked, self._axes, strict=True)
             )
         return tuple(checked)
 
@@ -167,8 +167,8 @@ class Cells:
         """The elements from `start` up to `stop` in row-major order, `(stop - start,)`; a view where possible."""
         array = self.array
         if self._axes:
-            found: Array = array[self._scattered(start, stop)]
-            return found
+            elements: Array = array[self._scattered(start, stop)]
+            return elements
         if array.flags.c_contiguous:
             return array.reshape(-1)[start:stop]
         return array.flat[start:stop]

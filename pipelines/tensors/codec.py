@@ -13,7 +13,7 @@ T = TypeVar("T", covariant=True)
 class Codec(Protocol[T]):
     """Makes elements of cells and cells of elements."""
 
-    def one(self, cell: Any) -> T:
+    def element(self, cell: Any) -> T:
         """The element of one cell."""
 
     def many(self, cells: Array) -> Iterable[T]:

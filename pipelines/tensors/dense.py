@@ -34,9 +34,9 @@ class Cursor(Iterator[T], Generic[T]):
         """The element here. `BoundsError` behind the last one."""
         if not self.has_more:
             raise BoundsError(f"the cursor is at the end of its {self._count} elements")
-        (found,) = self._view.part(self._next, self._next + 1)
+        (element,) = self._view.part(self._next, self._next + 1)
         self._next += 1
-        return found
+        return element
 
     def for_each(self, consume: Callable[[T], object]) -> None:
         """Call `consume` with each element that is left."""
@@ -101,7 +101,7 @@ class DenseView(Tensor[T]):
 
     def get(self, *indices: int) -> T:
         where = self._cells.locate(indices)
-        return self._codec.one(self._cells.array[where])
+        return self._codec.element(self._cells.array[where])
 
     def slice(self, *indices: IndexLike) -> Self:
         return type(self)(self._cells.sliced(indices), self._codec)

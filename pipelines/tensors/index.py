@@ -95,14 +95,14 @@ def mod(divisor: SupportsIndex) -> Index:
 
 def expanded(indices: Iterable[IndexLike]) -> list[Index]:
     """One `Index` for each axis that `indices` cover. `WrongTypeError` for an object that is no index."""
-    return [index for one in indices for index in _expanded(one)]
+    return [index for entry in indices for index in _expanded(entry)]
 
 
 def selections(indices: Iterable[IndexLike], shape: tuple[int, ...]) -> list[int | Selection]:
     """One selection for each of the first axes of `shape`. Raises `BoundsError`, and `RankError` for too many."""
     wanted: list[Any] = list(indices)
     if set(map(type, wanted)) == {int} and len(wanted) <= len(shape):
-        return [position(one, size) for one, size in zip(wanted, shape, strict=False)]
+        return [position(index, size) for index, size in zip(wanted, shape, strict=False)]
     given = expanded(wanted)
     if len(given) > len(shape):
         raise RankError(f"{len(given)} indices for a tensor of rank {len(shape)} {list(shape)}")
@@ -153,8 +153,8 @@ class _Listed(Index):
     included: bool
 
     def select(self, size: int) -> Selection:
-        found: Positions = np.array([position(one, size) for one in self.positions], np.int64)
-        return listed(found) if self.included else skipping(np.unique(found), size)
+        positions: Positions = np.array([position(index, size) for index in self.positions], np.int64)
+        return listed(positions) if self.included else skipping(np.unique(positions), size)
 
 
 def integer(index: SupportsIndex) -> int:
@@ -185,4 +185,4 @@ def _expanded(index: IndexLike) -> list[Index]:
             f"{array.dtype}{list(array.shape)} is not an index; an integer, an index object, or integers of rank 0 "
             "or 1 are"
         )
-    return [at(int(one)) for one in array.reshape(-1)]
+    return [at(int(number)) for number in array.reshape(-1)]

@@ -26,7 +26,7 @@ class Numbers(Generic[S]):
         self._least, self._most = (int(integers.min), int(integers.max)) if integers else (-(2**53), 2**53)
         self._largest = float(np.finfo(dtype.name).max) if dtype.kind == "f" else 0.0
 
-    def one(self, cell: Any) -> S:
+    def element(self, cell: Any) -> S:
         element: S = cell
         return element
 
@@ -39,12 +39,12 @@ class Numbers(Generic[S]):
             return value
         if type(value) is float and kind == "f" and (-self._largest <= value <= self._largest or not isfinite(value)):
             return value
-        found = self.cells(value, 1)
-        if found.ndim:
+        cells = self.cells(value, 1)
+        if cells.ndim:
             raise WrongTypeError(
-                f"{found.size} values are not a single one; put them with fewer indices, or where they begin"
+                f"{cells.size} values are not a single one; put them with fewer indices, or where they begin"
             )
-        return found[()]
+        return cells[()]
 
     def cells(self, values: Any, count: int) -> Array:
         array = self._array(values, count)
@@ -58,8 +58,8 @@ class Numbers(Generic[S]):
     def _array(self, values: Any, count: int) -> Array:
         if isinstance(values, np.ndarray):
             return values
-        own = getattr(type(values), "__array__", None)
-        if own is not None:
+        method = getattr(type(values), "__array__", None)
+        if method is not None:
             return np.asarray(values)
         if isinstance(values, (bytes, bytearray, memoryview)) and memoryview(values).format in ("B", "b", "c"):
             return self._of_bytes(memoryview(values))

@@ -52,7 +52,7 @@ class RaggedTensor(Tensor[T]):
         Raises `DataError` for splits that fall, do not begin with 0 or do not end with the last element.
         """
         lengths = checked_ragged(shape)
-        given = [view(one, np.int64).array for one in splits]
+        given = [view(part, np.int64).array for part in splits]
         if len(given) != lengths.count(RAGGED) or values.rank != 1:
             raise DataError(
                 f"the shape {list(lengths)} has {lengths.count(RAGGED)} ragged axes, and {len(given)} splits"
@@ -76,7 +76,7 @@ class RaggedTensor(Tensor[T]):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self._stop - self._start, *(one if isinstance(one, int) else RAGGED for one in self._levels))
+        return (self._stop - self._start, *(level if isinstance(level, int) else RAGGED for level in self._levels))
 
     def size(self, axis: int) -> int:
         """The length of an axis. `RankError` for a ragged one: its rows have lengths of their own."""
@@ -98,23 +98,23 @@ class RaggedTensor(Tensor[T]):
     @property
     def splits(self) -> list[Splits]:
         """Where the rows of each ragged axis begin, int64, from 0 on. Of a whole tensor nothing is copied."""
-        found: list[Splits] = []
+        splits: list[Splits] = []
         start, stop = self._start, self._stop
         for level in self._levels:
             if isinstance(level, int):
                 start, stop = start * level, stop * level
                 continue
             edges = level[start : stop + 1]
-            found.append(edges if edges[0] == 0 else edges - edges[0])
+            splits.append(edges if edges[0] == 0 else edges - edges[0])
             start, stop = int(level[start]), int(level[stop])
-        return found
+        return splits
 
     def get(self, *indices: int) -> T:
         if len(indices) != self.rank:
             raise RankError(f"an element of a tensor of rank {self.rank} has {self.rank} indices, not {len(indices)}")
         row = self._start + index.position(indices[0], self._stop - self._start)
-        for one, level in zip(indices[1:], self._levels, strict=True):
-            row = _child(row, one, level)
+        for position, level in zip(indices[1:], self._levels, strict=True):
+            row = _child(row, position, level)
         return self._values.get(row)
 
     def slice(self, *indices: IndexLike) -> Tensor[T]:
@@ -123,17 +123,17 @@ class RaggedTensor(Tensor[T]):
         `WrongTypeError` for other indices.
         """
         part: Tensor[T] = self
-        for number, one in enumerate(index.expanded(indices)):
+        for number, selector in enumerate(index.expanded(indices)):
             if not isinstance(part, RaggedTensor):
                 return part.slice(*index.expanded(indices)[number:])
-            selected = one.select(part.size(0))
+            selected = selector.select(part.size(0))
             if not isinstance(selected, int):
                 raise WrongTypeError("a ragged tensor is sliced by integers; slice its rows or its values further")
             part = part._element(selected)
         return part
 
     def elements(self) -> Iterator[Tensor[T]]:
-        return (self._element(one) for one in range(self._stop - self._start))
+        return (self._element(row) for row in range(self._stop - self._start))
 
     def stream(self, *indices: IndexLike) -> Iterator[T]:
         return (self.slice(*indices) if indices else self.values).stream()
@@ -155,7 +155,7 @@ class RaggedTensor(Tensor[T]):
         start, stop = (
             (row * level, (row + 1) * level) if isinstance(level, int) else (int(level[row]), int(level[row + 1]))
         )
-        uniform = [one for one in rest if isinstance(one, int)]
+        uniform = [axis for axis in rest if isinstance(axis, int)]
         if len(uniform) < len(rest):
             return RaggedTensor(rest, self._values, start, stop)
         inner = int(np.prod(uniform, dtype=np.int64))
@@ -197,11 +197,11 @@ class RaggedWriter(Generic[T]):
         if len(indices) > self.rank:
             raise RankError(f"{len(indices)} indices for a tensor of rank {self.rank} {list(self.shape)}")
         wanted = tuple(map(index.integer, indices))
-        for one, size in zip(wanted, self.shape, strict=False):
+        for position, size in zip(wanted, self.shape, strict=False):
             if size != RAGGED:
-                index.position(one, size)
-            elif one < 0:
-                raise BoundsError(f"index {one} is negative; positions count from 0")
+                index.position(position, size)
+            elif position < 0:
+                raise BoundsError(f"index {position} is negative; positions count from 0")
         values: dict[tuple[int, ...], Any] = {}
         given: dict[tuple[int, ...], int] = {}
         self._place(value, wanted, values, given)
@@ -216,13 +216,13 @@ class RaggedWriter(Generic[T]):
         """
         self._open = False
         places = sorted(self._values)
-        rows: list[tuple[int, ...]] = [(one,) for one in range(self.shape[0])]
+        rows: list[tuple[int, ...]] = [(row,) for row in range(self.shape[0])]
         splits: list[Splits] = []
         for axis, size in enumerate(self.shape[1:], 1):
             lengths = dict.fromkeys(rows, size) if size != RAGGED else _lengths(rows, places, axis, self._given)
             if size == RAGGED:
                 splits.append(np.concatenate([[0], np.cumsum(list(lengths.values()), dtype=np.int64)]).astype(np.int64))
-            rows = [(*row, one) for row in rows for one in range(lengths[row])]
+            rows = [(*row, position) for row in rows for position in range(lengths[row])]
         at = {row: number for number, row in enumerate(rows)}
         return splits, [self._values[place] for place in places], [at[place] for place in places]
 
@@ -240,8 +240,8 @@ class RaggedWriter(Generic[T]):
             raise BoundsError(f"{len(inner)} values for an axis of {size} elements")
         # Noted here, as an empty row has no elements that would.
         given[place] = len(inner)
-        for number, one in enumerate(inner):
-            self._place(one, (*place, number), values, given)
+        for number, item in enumerate(inner):
+            self._place(item, (*place, number), values, given)
 
 
 def ragged(shape: Sequence[int], dtype: DType[S], init: Callable[[RaggedWriter[S]], object]) -> RaggedTensor[S]:
@@ -284,11 +284,11 @@ def checked_ragged(shape: Sequence[int]) -> tuple[int, ...]:
     return lengths
 
 
-def _child(row: int, one: int, level: int | Splits) -> int:
+def _child(row: int, position: int, level: int | Splits) -> int:
     if isinstance(level, int):
-        return row * level + index.position(one, level)
+        return row * level + index.position(position, level)
     start, stop = int(level[row]), int(level[row + 1])
-    return start + index.position(one, stop - start)
+    return start + index.position(position, stop - start)
 
 
 def _lengths(
@@ -296,10 +296,10 @@ def _lengths(
 ) -> dict[tuple[int, ...], int]:
     lengths = {row: given.get(row, 0) for row in rows}
     for place in places:
-        row, one = place[:axis], place[axis]
-        if one > lengths[row]:
-            raise DataError(f"the row {list(row)} has no element {lengths[row]}, but one at {one}; fill the gap")
-        lengths[row] = max(lengths[row], one + 1)
+        row, position = place[:axis], place[axis]
+        if position > lengths[row]:
+            raise DataError(f"the row {list(row)} has no element {lengths[row]}, but one at {position}; fill the gap")
+        lengths[row] = max(lengths[row], position + 1)
     return lengths
 
 

@@ -91,8 +91,8 @@ class SparseTensor(Tensor[T]):
     def default(self) -> T:
         """The value of elements that are not set."""
         default: Any = "" if isinstance(self._values, StringView) else self._numbers().dtype.type(0)
-        found: T = default
-        return found
+        value: T = default
+        return value
 
     def get(self, *indices: int) -> T:
         place = _place(indices, self._shape)
@@ -106,7 +106,7 @@ class SparseTensor(Tensor[T]):
         `WrongTypeError` for other indices: `to_dense` makes a tensor that takes them.
         """
         chosen = selections(indices, self._shape)
-        fixed = [one for one in chosen if isinstance(one, int)]
+        fixed = [choice for choice in chosen if isinstance(choice, int)]
         if len(fixed) < len(chosen):
             raise WrongTypeError("a sparse tensor is sliced by integers; to_dense() makes one that takes other indices")
         inner = self._shape[len(fixed) :]
@@ -123,7 +123,7 @@ class SparseTensor(Tensor[T]):
 
     def elements(self) -> Iterator[SparseTensor[T]]:
         check_rank(self, 1, None, "elements() goes over the first axis of a tensor")
-        return (self.slice(one) for one in range(self._shape[0]))
+        return (self.slice(row) for row in range(self._shape[0]))
 
     def stream(self, *indices: IndexLike) -> Iterator[T]:
         part = self.slice(*indices) if indices else self
@@ -154,8 +154,8 @@ class SparseTensor(Tensor[T]):
             array = np.zeros(self.total_size, self._numbers().dtype)
             array[self._keys - self._first] = self._numbers().copy()
             dense_view = view(array.reshape(self._shape))
-        found: DenseView[T] = dense_view
-        return found
+        tensor: DenseView[T] = dense_view
+        return tensor
 
     def as_data_value(self) -> Any:
         data = tensor_data("sparse", self.shape)
@@ -252,13 +252,13 @@ def sparse_string(
 def _place(indices: Sequence[int], shape: tuple[int, ...]) -> tuple[int, ...]:
     if len(indices) != len(shape):
         raise RankError(f"an element of a tensor of rank {len(shape)} has {len(shape)} indices, not {len(indices)}")
-    return tuple(index.position(one, size) for one, size in zip(indices, shape, strict=True))
+    return tuple(index.position(position, size) for position, size in zip(indices, shape, strict=True))
 
 
 def _key(place: Sequence[int], shape: tuple[int, ...]) -> int:
     key = 0
-    for one, size in zip(place, shape, strict=False):
-        key = key * size + one
+    for position, size in zip(place, shape, strict=False):
+        key = key * size + position
     return key
 
 
@@ -279,5 +279,5 @@ def _reordered(values: DenseView[T], order: Array) -> DenseView[T]:
     else:
         assert isinstance(values, TensorView)
         reordered = view(values.copy()[order])
-    found: DenseView[T] = reordered
-    return found
+    tensor: DenseView[T] = reordered
+    return tensor

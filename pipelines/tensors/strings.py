@@ -33,8 +33,8 @@ class StringView(DenseView[str]):
         """One element as the bytes that it is. Raises as `get` does."""
         where = self._cells.locate(indices)
         codec: Any = self._codec
-        found: bytes = next(iter(codec.raw(self._cells.array[(*where, np.newaxis)])))
-        return found
+        encoded: bytes = next(iter(codec.raw(self._cells.array[(*where, np.newaxis)])))
+        return encoded
 
     def bytes_of_all(self) -> list[bytes]:
         """All elements as bytes, in row-major order."""
@@ -59,7 +59,7 @@ class StringView(DenseView[str]):
         data = tensor_data("string", self.shape)
         encoded = self.bytes_of_all()
         try:
-            listed: list[Any] = [one.decode() for one in encoded]
+            listed: list[Any] = [text.decode() for text in encoded]
         except UnicodeDecodeError:
             listed = encoded
         if listed:
@@ -144,14 +144,14 @@ def read_strings(stream: IO[bytes], form: StringForm = "modified-utf8", *, most:
     `"modified-utf8"`: as Java's `DataOutput.writeUTF` writes them, two bytes of length each. `"lines"`: UTF-8, one a
     line. Raises `WireError` for a stream that ends within a string, is no such text, or holds more than `most` strings.
     """
-    found = read_stream(stream, form, most)
-    return packed(found, (len(found),))
+    encoded = read_stream(stream, form, most)
+    return packed(encoded, (len(encoded),))
 
 
 def packed(encoded: list[bytes], shape: tuple[int, ...]) -> StringView:
     """A tensor of these strings in row-major order."""
     edges = np.zeros(len(encoded) + 1, np.int64)
-    np.cumsum([len(one) for one in encoded], out=edges[1:])
+    np.cumsum([len(text) for text in encoded], out=edges[1:])
     return packed_strings(edges, b"".join(encoded), shape)
 
 

@@ -32,7 +32,7 @@ class Padded:
         """The bytes of each cell, without the padding."""
         return (cell.tobytes().rstrip(self._pad) for cell in cells)
 
-    def one(self, cell: Any) -> str:
+    def element(self, cell: Any) -> str:
         return _decoded(cell.tobytes().rstrip(self._pad))
 
     def many(self, cells: Array) -> Iterator[str]:
@@ -75,7 +75,7 @@ class Packed:
         """The bytes of each cell."""
         return (bytes(self.memory[start:end]) for start, end in cells.tolist())
 
-    def one(self, cell: Any) -> str:
+    def element(self, cell: Any) -> str:
         return _decoded(bytes(self.memory[int(cell["start"]) : int(cell["end"])]))
 
     def many(self, cells: Array) -> Iterator[str]:
@@ -99,16 +99,16 @@ class Collected:
         """The bytes of each cell."""
         return map(_encoded, cells)
 
-    def one(self, cell: Any) -> str:
+    def element(self, cell: Any) -> str:
         return cell if isinstance(cell, str) else _decoded(cell)
 
     def many(self, cells: Array) -> Iterator[str]:
-        return map(self.one, cells)
+        return map(self.element, cells)
 
     def cell(self, value: Any) -> str | bytes:
         _encoded(value)
-        found: str | bytes = value
-        return found
+        cell: str | bytes = value
+        return cell
 
     def cells(self, values: Any, count: int) -> Array:
         listed = string_array(values, count)
@@ -162,7 +162,7 @@ def _shape_of(values: Any) -> tuple[int, ...]:
 
 
 def _leaves(values: Any, depth: int) -> Iterator[Any]:
-    return iter(values) if depth == 1 else itertools.chain.from_iterable(_leaves(one, depth - 1) for one in values)
+    return iter(values) if depth == 1 else itertools.chain.from_iterable(_leaves(item, depth - 1) for item in values)
 
 
 def _encoded(value: Any) -> bytes:

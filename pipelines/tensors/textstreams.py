@@ -15,18 +15,18 @@ _LONGEST = 0xFFFF
 
 def read_stream(stream: IO[bytes], form: StringForm, most: int) -> list[bytes]:
     """The strings up to the end of the stream, in UTF-8. `WireError` if it is broken or holds more than `most`."""
-    found: list[bytes] = []
+    strings: list[bytes] = []
     for encoded in _written_utf(stream) if form == "modified-utf8" else _lines(stream):
-        if len(found) == most:
+        if len(strings) == most:
             raise WireError(f"the stream holds more than {most} strings; raise `most` if that is expected")
-        found.append(encoded)
-    return found
+        strings.append(encoded)
+    return strings
 
 
 def write_stream(stream: IO[bytes], encoded: Iterable[bytes], form: StringForm) -> None:
     """Write strings that are UTF-8. `DataError` for one that the form cannot carry."""
-    for one in encoded:
-        stream.write(_as_utf(one) if form == "modified-utf8" else _as_line(one))
+    for text in encoded:
+        stream.write(_as_utf(text) if form == "modified-utf8" else _as_line(text))
 
 
 def _written_utf(stream: IO[bytes]) -> Iterable[bytes]:
@@ -45,15 +45,15 @@ def _lines(stream: IO[bytes]) -> Iterable[bytes]:
 
 
 def _exactly(stream: IO[bytes], size: int, *, may_end: bool = False) -> bytes:
-    found = b""
-    while len(found) < size:
-        part = stream.read(size - len(found))
+    data = b""
+    while len(data) < size:
+        part = stream.read(size - len(data))
         if not part:
-            if may_end and not found:
+            if may_end and not data:
                 return b""
-            raise WireError(f"the stream ended within a string: {len(found)} of {size} bytes")
-        found += part
-    return found
+            raise WireError(f"the stream ended within a string: {len(data)} of {size} bytes")
+        data += part
+    return data
 
 
 def _from_modified(raw: bytes) -> bytes:

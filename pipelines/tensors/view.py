@@ -100,8 +100,8 @@ class TensorView(TypedAccess, DenseView[S]):
     @property
     def dtype(self) -> np.dtype[S]:
         """The type of the elements."""
-        found: np.dtype[S] = self._cells.array.dtype
-        return found
+        dtype: np.dtype[S] = self._cells.array.dtype
+        return dtype
 
     @property
     def array(self) -> npt.NDArray[S]:

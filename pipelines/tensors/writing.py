@@ -36,13 +36,13 @@ class WritableCursor(Cursor[T]):
         """Write a value of `supply` into each element that is left. Values before an error stay written."""
         while self.has_more:
             count = min(CHUNK, self._count - self._next)
-            found: list[Any] = []
+            values: list[Any] = []
             try:
                 for _ in range(count):
-                    found.append(supply())
+                    values.append(supply())
             finally:
-                self._target.put_part(self._next, found)
-                self._next += len(found)
+                self._target.put_part(self._next, values)
+                self._next += len(values)
 
 
 class WritableElements(Elements[W]):
@@ -124,7 +124,7 @@ class WritableDense(DenseView[T]):
 
     def _put_run(self, values: Any, indices: tuple[IndexLike, ...]) -> None:
         *before, start = selections(indices, self.shape)
-        row = self._cells.sliced([one for one in before if isinstance(one, int)])
+        row = self._cells.sliced([index for index in before if isinstance(index, int)])
         if len(row.shape) != 1 or not isinstance(start, int):
             raise RankError("values that lie one after the other begin at one integer for each axis")
         run = self._codec.cells(values, row.shape[0] + 1)

@@ -42,16 +42,16 @@ def aligned(batches: Sequence[Batch], lineage: Lineage) -> Aligned:
     for place, batch in enumerate(batches):
         for row in np.setdiff1d(everything, batch.rows, assume_unique=True).tolist():
             lacking.setdefault(row, place)
-    return Aligned([_taken(batch, _positions(batch.rows, ids), ids) for batch in batches], lacking)
+    return Aligned([_renumbered(batch, _positions(batch.rows, ids), ids) for batch in batches], lacking)
 
 
 def _positions(rows: Rows, ids: Rows) -> Rows:
     sorter = np.argsort(rows, kind="stable")
-    found: Rows = sorter[np.searchsorted(rows, ids, sorter=sorter)]
-    return found
+    positions: Rows = sorter[np.searchsorted(rows, ids, sorter=sorter)]
+    return positions
 
 
-def _taken(batch: Batch, positions: Rows, ids: Rows) -> Batch:
+def _renumbered(batch: Batch, positions: Rows, ids: Rows) -> Batch:
     whole = len(positions) == batch.size and bool((positions == np.arange(batch.size)).all())
     return (batch if whole else batch.take(positions)).numbered(ids, batch.origin)
 
@@ -66,35 +66,35 @@ def _by_ancestry(batches: Sequence[Batch], lineage: Lineage) -> Aligned:
     index = np.array([positions for _, positions in pairs], np.int64).reshape(len(pairs), len(batches))
     if order is not None:
         ids, index = ids[order], index[order]
-    result.batches = [_taken(batch, index[:, place], ids) for place, batch in enumerate(batches)]
+    result.batches = [_renumbered(batch, index[:, place], ids) for place, batch in enumerate(batches)]
     return result
 
 
 def _joined(
     pairs: list[tuple[int, tuple[int, ...]]], batch: Batch, place: int, lineage: Lineage, result: Aligned
 ) -> list[tuple[int, tuple[int, ...]]]:
-    own = {row: position for position, row in enumerate(batch.rows.tolist())}
+    positions_of = {row: position for position, row in enumerate(batch.rows.tolist())}
     below: dict[int, list[int]] = {}
     there = Answered(lineage)
-    for row in own:
+    for row in positions_of:
         there.add(row)
         for _, ancestor in lineage.chain(row)[:-1]:
             below.setdefault(ancestor, []).append(row)
-    found: list[tuple[int, tuple[int, ...]]] = []
+    joined: list[tuple[int, tuple[int, ...]]] = []
     met: set[int] = set()
     for row, positions in pairs:
-        above = next((one for _, one in lineage.chain(row)[::-1] if one in own), None)
+        above = next((ancestor for _, ancestor in lineage.chain(row)[::-1] if ancestor in positions_of), None)
         partners = [above] if above is not None else below.get(row, [])
         for partner in partners:
             met.add(partner)
             # The aligned row has the id of the descendant.
-            found.append((row if above is not None else partner, (*positions, own[partner])))
+            joined.append((row if above is not None else partner, (*positions, positions_of[partner])))
         if not partners and there.covers(row):
             result.torn[row] = DataError(
                 "several records were made of this one in more than one branch; it is unknown which belong together"
             )
         elif not partners:
             result.lacking[row] = place
-    for row in own.keys() - met:
+    for row in positions_of.keys() - met:
         result.lacking.setdefault(row, 0)
-    return found
+    return joined

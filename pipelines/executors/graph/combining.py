@@ -48,8 +48,8 @@ class CombineJunction(Junction):
         return isinstance(self._combiner, FunctionCombiner)
 
     def run(self, flows: Sequence[Flow], lineage: Lineage) -> Flow:
-        found = aligned([flow.batch for flow in flows], lineage)
-        errors = dict(found.torn)
+        alignment = aligned([flow.batch for flow in flows], lineage)
+        errors = dict(alignment.torn)
         left_out: set[int] = set()
 
         def combined(parts: Sequence[Batch]) -> Batch:
@@ -61,8 +61,8 @@ class CombineJunction(Junction):
             left_out.update(set(parts[0].rows.tolist()) - set(batch.rows.tolist()) - result.failed.keys())
             return lineage.adopted(self.name, batch)
 
-        batches = searched(found.batches, combined, errors) if found.batches[0].size else []
-        flow = flow_of(self, batches, found, errors, flows, lineage)
+        batches = searched(alignment.batches, combined, errors) if alignment.batches[0].size else []
+        flow = flow_of(self, batches, alignment, errors, flows, lineage)
         gone = dict.fromkeys(sorted(lineage.all_roots(left_out)), f"{self.name}: dropped")
         return Flow(flow.batch, flow.failed, {**gone, **flow.dropped})
 
@@ -88,7 +88,7 @@ class EnsembleCombiner:
         self._weights = function.weights
         self._keys = function.field_names
         self._name = context.step
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def __call__(self, inputs: Sequence[Batch]) -> Batch:
         weights = self._weights or (1.0,) * len(inputs)
@@ -100,9 +100,9 @@ class EnsembleCombiner:
             for batch in inputs:
                 if key not in batch:
                     raise ValueNotFoundError(f'Value not found for key "{key}" in every input')
-            own = first.column(key)
-            if isinstance(own, SparseColumn) and self._keys is None:
-                averaged[key] = _rare_average(key, own, inputs, weights, failures, self._left)
+            column = first.column(key)
+            if isinstance(column, SparseColumn) and self._keys is None:
+                averaged[key] = _rare_average(key, column, inputs, weights, failures, self._left)
                 continue
             columns = [batch[key] for batch in inputs]
             averaged[key] = _average(key, columns, weights, failures, None if self._keys is not None else self._left)
@@ -112,20 +112,20 @@ class EnsembleCombiner:
 
     def _common(self, inputs: Sequence[Batch]) -> list[str]:
         """The keys that all inputs have."""
-        found = []
+        keys = []
         for key in dict.fromkeys(key for batch in inputs for key in batch.columns):
             there = [batch for batch in inputs if key in batch]
             if len(there) == len(inputs):
-                found.append(key)
+                keys.append(key)
             elif any(_holds_averaged(batch.column(key)) for batch in there):
                 self._left(key)
-        return found
+        return keys
 
     def _left(self, key: str) -> None:
         """Numbers under this key were not averaged."""
-        if key in self._told:
+        if key in self._warned:
             return
-        self._told.add(key)
+        self._warned.add(key)
         _log.warning(
             '%s: "%s" is not averaged where an input lacks it or has no number there: results have what the first '
             "input has; name the keys to average in fieldNames, and such a record fails",
@@ -175,36 +175,36 @@ class FunctionCombiner:
         failures: dict[int, Exception] = {}
         for row, datas in enumerate(zip(*(batch.to_list() for batch in inputs), strict=True)):
             try:
-                found = self._checked(self._function(list(datas)))
+                data = self._checked(self._function(list(datas)))
             except RAISED as error:  # any exception belongs to that record
                 failures[int(inputs[0].rows[row])] = blamed(error)
                 continue
-            if found is not None:
-                made.append(found)
+            if data is not None:
+                made.append(data)
                 positions.append(row)
         return Result(rebuilt(made, positions, inputs[0]), failures)
 
-    def _checked(self, found: object) -> Data | None:
-        if found is None or isinstance(found, Data):
-            return found
-        raise WrongTypeError(f"{self._label} returned {type(found).__name__}; return a Data, or None (drop)")
+    def _checked(self, value: object) -> Data | None:
+        if value is None or isinstance(value, Data):
+            return value
+        raise WrongTypeError(f"{self._label} returned {type(value).__name__}; return a Data, or None (drop)")
 
 
 def _rare_average(
     key: str,
-    own: SparseColumn,
+    column: SparseColumn,
     inputs: Sequence[Batch],
     weights: Sequence[float],
     failures: dict[int, Exception],
     left: Callable[[str], None],
 ) -> Column:
     # Rows in which the first input has no value get none.
-    rows = np.array(own.rows, np.int64)
+    rows = np.array(column.rows, np.int64)
     wrong: dict[int, Exception] = {}
     columns = [batch.column(key).take(rows).decoded() for batch in inputs]
-    found = _average(key, columns, weights, wrong, left)
-    failures.update({own.rows[place]: error for place, error in wrong.items()})
-    return SparseColumn(len(own), own.rows, found)
+    averages = _average(key, columns, weights, wrong, left)
+    failures.update({column.rows[place]: error for place, error in wrong.items()})
+    return SparseColumn(len(column), column.rows, averages)
 
 
 def _average(
@@ -257,7 +257,7 @@ def _average_of(key: str, given: Sequence[Any], weights: Sequence[float], left: 
             raise ValueNotFoundError(f'Value not found for key "{key}" in every input')
         if value is MISSING or not _averages(value, integers=integers):
             if left is not None:
-                if any(one is not MISSING and _averages(one, integers=False) for one in given):
+                if any(other is not MISSING and _averages(other, integers=False) for other in given):
                     left(key)
                 return given[0]
             kind = value.dtype if isinstance(value, np.ndarray) else type_of(value).name
@@ -266,8 +266,8 @@ def _average_of(key: str, given: Sequence[Any], weights: Sequence[float], left: 
     if len({array.shape for array in arrays}) > 1:
         shapes = " and ".join(str(list(array.shape)) for array in arrays)
         raise DataError(f'the arrays of "{key}" have the shapes {shapes}; equal ones can be averaged')
-    found = _weighted(arrays, weights)
-    return found if any(isinstance(value, np.ndarray) for value in given) else found.item()
+    average = _weighted(arrays, weights)
+    return average if any(isinstance(value, np.ndarray) for value in given) else average.item()
 
 
 def _averages(value: Any, *, integers: bool) -> bool:

@@ -58,7 +58,7 @@ class GraphExecutor(OpenPipeline):
 
     @property
     def reads(self) -> frozenset[str] | None:
-        found: frozenset[str] | None = None
+        keys: frozenset[str] | None = None
         passing = {INPUT}
         for node in self._nodes:
             if not passing.issuperset(node.inputs):
@@ -67,10 +67,10 @@ class GraphExecutor(OpenPipeline):
             passes = work.passes if isinstance(work, Junction) else work.keeps_keys
             if work.reads is None:
                 continue
-            found = work.reads if found is None else found | work.reads
+            keys = work.reads if keys is None else keys | work.reads
             if passes:
                 passing.add(node.name)
-        return found
+        return keys
 
     @property
     def opens_images(self) -> bool:

@@ -68,8 +68,8 @@ class GraphRun:
                 self._observer.step(run)
         result = done.results[0] if len(done.results) == 1 else joined(done.results)
         if isinstance(step.runner, StatefulRunner):
-            for one in done.results:
-                self._held[step.name] = held_after(self._held.get(step.name, set()), one)
+            for part in done.results:
+                self._held[step.name] = held_after(self._held.get(step.name, set()), part)
             failed, dropped = dict(result.failed), dict(result.dropped)
             batch = self._lineage.returned(step.name, result.batch, flow.batch)
         else:
@@ -88,10 +88,10 @@ class GraphRun:
         finally:
             end(token)
         if self._observer is not None:
-            own = (error for error in flow.failed.values() if step_of(error) == junction.name)
-            errors = Counter(type(error.__cause__ or error).__name__ for error in own)
+            failures = (error for error in flow.failed.values() if step_of(error) == junction.name)
+            errors = Counter(type(error.__cause__ or error).__name__ for error in failures)
             seconds, thread = perf_counter() - began, threading.get_native_id()
-            given = [one.batch for one in flows]
+            given = [part.batch for part in flows]
             run = StepRun(junction.name, type(junction).__name__, began, seconds, thread, given, flow.batch, errors)
             run.inside(self._lineage.roots)
             self._observer.step(run)

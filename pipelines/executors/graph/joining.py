@@ -57,7 +57,7 @@ class FirstJunction(Junction):
         batch = _first_of(usable, lineage)
         failed, dropped = gathered(flows)
         if failed:
-            done = lineage.all_roots(row for one in usable for row in one.rows.tolist()) | dropped.keys()
+            done = lineage.all_roots(row for batch in usable for row in batch.rows.tolist()) | dropped.keys()
             failed = {root: error for root, error in failed.items() if root not in done}
         return Flow(batch, failed, dropped)
 
@@ -70,23 +70,23 @@ class MergeJunction(Junction):
         return True
 
     def run(self, flows: Sequence[Flow], lineage: Lineage) -> Flow:
-        found = aligned([flow.batch for flow in flows], lineage)
-        errors = dict(found.torn)
-        merged = searched(found.batches, _merged, errors) if found.batches[0].size else []
-        return flow_of(self, merged, found, errors, flows, lineage)
+        alignment = aligned([flow.batch for flow in flows], lineage)
+        errors = dict(alignment.torn)
+        merged = searched(alignment.batches, _merged, errors) if alignment.batches[0].size else []
+        return flow_of(self, merged, alignment, errors, flows, lineage)
 
 
 def flow_of(
     junction: Junction,
     batches: Sequence[Batch],
-    found: Aligned,
+    alignment: Aligned,
     errors: dict[int, Exception],
     flows: Sequence[Flow],
     lineage: Lineage,
 ) -> Flow:
     """The flow after a junction that aligns rows: `batches`, and the failures and drops of the rows that lack there."""
     failed, dropped = gathered(flows)
-    for row, place in found.lacking.items():
+    for row, place in alignment.lacking.items():
         reason = f'{junction.name}: no such record comes from "{junction.inputs[place]}"'
         for root in lineage.roots(row).tolist():
             dropped.setdefault(root, reason)
@@ -97,17 +97,17 @@ def flow_of(
 def _first_of(batches: Iterable[Batch], lineage: Lineage) -> Batch:
     parts: list[Batch] = []
     answered = Answered(lineage)
-    taken = NO_ROWS.rows
+    known = NO_ROWS.rows
     for batch in batches:
         if lineage.multiplied:
             fresh = np.array([not answered.covers(row) for row in batch.rows.tolist()], np.bool_)
         else:
-            fresh = np.isin(batch.rows, taken, invert=True)
+            fresh = np.isin(batch.rows, known, invert=True)
         part = batch if fresh.all() else batch.take(fresh)
         if not part.size:
             continue
         parts.append(part)
-        taken = np.concatenate([taken, part.rows])
+        known = np.concatenate([known, part.rows])
         if lineage.multiplied:
             for row in part.rows.tolist():
                 answered.add(row)
@@ -164,4 +164,4 @@ def _metadata(parts: Sequence[Batch]) -> list[Data | None] | None:
     listed = [part.metadata for part in parts if part.metadata is not None]
     if not listed:
         return None
-    return [next((one for one in row if one is not None), None) for row in zip(*listed, strict=True)]
+    return [next((metadata for metadata in row if metadata is not None), None) for row in zip(*listed, strict=True)]

@@ -15,7 +15,7 @@ from pipelines.executors.graph.lineage import Lineage
 from pipelines.executors.isolation import isolated_rows
 from pipelines.runners.runner import OpenContext
 
-Found = TypeVar("Found")
+Returned = TypeVar("Returned")
 
 
 @dataclass(slots=True)
@@ -70,12 +70,12 @@ class Junction(ABC):
 
     def failures(self, errors: Mapping[int, Exception], lineage: Lineage) -> dict[int, Exception]:
         """Errors by id as failures by record number, in the name of this step."""
-        found: dict[int, Exception] = {}
+        failures: dict[int, Exception] = {}
         for row, error in errors.items():
             failure = StepError.of(self.name, error)
             for root in lineage.roots(row).tolist():
-                found.setdefault(root, failure)
-        return found
+                failures.setdefault(root, failure)
+        return failures
 
 
 class Router(Protocol):
@@ -111,13 +111,13 @@ def gathered(flows: Iterable[Flow]) -> tuple[dict[int, Exception], dict[int, str
 
 
 def searched(
-    parts: Sequence[Batch], run: Callable[[Sequence[Batch]], Found], failed: dict[int, Exception]
-) -> list[Found]:
+    parts: Sequence[Batch], run: Callable[[Sequence[Batch]], Returned], failed: dict[int, Exception]
+) -> list[Returned]:
     """The results of `run` for batches of the same rows; errors of rows are added to `failed`, by id.
 
     `pipelines.executors.isolation` says how rows are found. There is a result for each call that succeeded, in the
     order of the rows. Raises `ContractError` if `run` does.
     """
-    found, errors = isolated_rows(parts, run)
+    results, errors = isolated_rows(parts, run)
     failed.update({int(parts[0].rows[position]): error for position, error in errors.items()})
-    return found
+    return results

@@ -47,7 +47,7 @@ class Lineage:
     def record(self, row: int) -> RecordContext | None:
         """The context of the first record that the row with this id came from."""
         roots = self.roots(row)
-        return _found(self._origins, int(roots[0])) if len(roots) else None
+        return _record(self._origins, int(roots[0])) if len(roots) else None
 
     def lane(self, row: int) -> Hashable:
         """The lane of the first record that the row with this id came from."""
@@ -93,16 +93,16 @@ class Lineage:
             return batch
         ids, counts = np.unique(batch.rows, return_counts=True)
         several = set(ids[counts > 1].tolist())
-        found = []
+        new_ids = []
         for position in range(batch.size):
             parents = batch.parents(position)
             if len(parents) != 1:
-                found.append(self._window(np.array(sorted(self.all_roots(parents.tolist())), np.int64)))
+                new_ids.append(self._window(np.array(sorted(self.all_roots(parents.tolist())), np.int64)))
             elif int(parents[0]) in several:
-                found.append(self._descendant(int(parents[0]), step))
+                new_ids.append(self._descendant(int(parents[0]), step))
             else:
-                found.append(int(parents[0]))
-        return batch.numbered(np.array(found, np.int64), batch.origin)
+                new_ids.append(int(parents[0]))
+        return batch.numbered(np.array(new_ids, np.int64), batch.origin)
 
     def returned(self, step: str, batch: Batch, given: Batch) -> Batch:
         """The result of a step that was given `outside(given)`, every row under an id of its own.
@@ -118,21 +118,21 @@ class Lineage:
                 known.setdefault(int(roots[0]), []).append(row)
         parents = [batch.parents(position).tolist() for position in range(batch.size)]
         counts: dict[int, int] = {}
-        for one in parents:
-            if len(one) == 1:
-                counts[one[0]] = counts.get(one[0], 0) + 1
-        found = []
-        for one in parents:
-            ids = known.get(one[0], []) if len(one) == 1 else []
-            if ids and len(ids) == counts[one[0]]:
+        for row_parents in parents:
+            if len(row_parents) == 1:
+                counts[row_parents[0]] = counts.get(row_parents[0], 0) + 1
+        new_ids = []
+        for row_parents in parents:
+            ids = known.get(row_parents[0], []) if len(row_parents) == 1 else []
+            if ids and len(ids) == counts[row_parents[0]]:
                 # As many rows as went in: the step emits them in the order in which they went in.
-                found.append(ids[0])
-                known[one[0]] = [*ids[1:], ids[0]]
+                new_ids.append(ids[0])
+                known[row_parents[0]] = [*ids[1:], ids[0]]
             elif len(ids) == 1:
-                found.append(self._descendant(ids[0], step))
+                new_ids.append(self._descendant(ids[0], step))
             else:
-                found.append(self._window(np.array(one, np.int64)))
-        return batch.numbered(np.array(found, np.int64), None if batch.origin is None else self)
+                new_ids.append(self._window(np.array(row_parents, np.int64)))
+        return batch.numbered(np.array(new_ids, np.int64), None if batch.origin is None else self)
 
     def outside(self, batch: Batch) -> Batch:
         """The rows of a batch inside the graph, under the numbers of their records."""
@@ -181,8 +181,8 @@ class Lineage:
         if first in self._windows:
             # After the record that completed the window; first if that record is of an earlier batch.
             last = max((places.get(root, -1) for root in self._windows[first].tolist()), default=-1)
-            return (last + 0.5, first, *(one for _, one in rest))
-        return (first, *(one for _, one in rest))
+            return (last + 0.5, first, *(step for _, step in rest))
+        return (first, *(step for _, step in rest))
 
 
 class Answered:
@@ -223,18 +223,18 @@ class _Origins:
         self._origins = origins
 
     def record(self, row: int) -> RecordContext | None:
-        return _found(self._origins, row)
+        return _record(self._origins, row)
 
     def lane(self, row: int) -> Hashable:
         return _lane(self._origins, row)
 
 
 def _lane(origins: Iterable[Origin], row: int) -> Hashable:
-    return next((found for origin in origins if (found := origin.lane(row)) is not None), None)
+    return next((lane for origin in origins if (lane := origin.lane(row)) is not None), None)
 
 
-def _found(origins: Iterable[Origin], row: int) -> RecordContext | None:
-    return next((found for origin in origins if (found := origin.record(row)) is not None), None)
+def _record(origins: Iterable[Origin], row: int) -> RecordContext | None:
+    return next((record for origin in origins if (record := origin.record(row)) is not None), None)
 
 
 def _unique(rows: Rows) -> bool:

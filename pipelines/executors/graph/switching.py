@@ -62,9 +62,9 @@ class SwitchJunction(Junction):
             errors.update({int(part.rows[position]): error for position, error in failures.items()})
             return part.rows, branches
 
-        found = searched([batch], asked, errors)
-        rows = np.concatenate([batch.rows[:0], *(rows for rows, _ in found)])
-        branches = np.concatenate([batch.rows[:0], *(branches for _, branches in found)])
+        results = searched([batch], asked, errors)
+        rows = np.concatenate([batch.rows[:0], *(rows for rows, _ in results)])
+        branches = np.concatenate([batch.rows[:0], *(branches for _, branches in results)])
         if errors:
             bad = np.fromiter(errors, np.int64)
             batch = batch.take(np.isin(batch.rows, bad, invert=True))
@@ -72,8 +72,8 @@ class SwitchJunction(Junction):
         return Flow(batch, {**self.failures(errors, lineage), **flow.failed}, flow.dropped, branches)
 
     def _asked(self, batch: Batch) -> tuple[Rows, dict[int, Exception]]:
-        found = self._router(batch)
-        given, failures = found if isinstance(found, tuple) else (found, {})
+        answer = self._router(batch)
+        given, failures = answer if isinstance(answer, tuple) else (answer, {})
         branches = np.asarray(given)
         if branches.shape != (batch.size,) or branches.dtype.kind not in "iu":
             raise ContractError(
@@ -165,10 +165,10 @@ class FunctionRouter:
     def __call__(self, batch: Batch) -> Answer:
         return _by_row(batch.to_list(), lambda data: self._number(self._function(data)))
 
-    def _number(self, found: object) -> int:
-        if isinstance(found, (int, np.integer)) and not isinstance(found, (bool, np.bool_)):
-            return int(np.int64(found))
-        raise WrongTypeError(f"{self._label} returned {found!r}; a switch function returns the number of a branch")
+    def _number(self, value: object) -> int:
+        if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)):
+            return int(np.int64(value))
+        raise WrongTypeError(f"{self._label} returned {value!r}; a switch function returns the number of a branch")
 
 
 def _values(batch: Batch, key: str) -> list[Any]:
@@ -186,9 +186,9 @@ def _values(batch: Batch, key: str) -> list[Any]:
 def _by_row(given: Sequence[Any], branch: Callable[[Any], int]) -> Answer:
     branches = np.zeros(len(given), np.int64)
     failures: dict[int, Exception] = {}
-    for row, one in enumerate(given):
+    for row, value in enumerate(given):
         try:
-            branches[row] = branch(one)
+            branches[row] = branch(value)
         except RAISED as error:  # any exception belongs to that record
             failures[row] = blamed(error)
     return branches, failures

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pipelines.errors import RAISED, StreamerError, blamed
 
 Given = TypeVar("Given")
-Found = TypeVar("Found")
+Returned = TypeVar("Returned")
 
 
 class EventLoop:
@@ -28,13 +28,13 @@ class EventLoop:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def wait_for(self, work: Coroutine[Any, Any, Found]) -> Found:
+    def wait_for(self, work: Coroutine[Any, Any, Returned]) -> Returned:
         """The result of a coroutine that runs in the loop, or its exception."""
         return asyncio.run_coroutine_threadsafe(_without_exit(work), self._loop).result()
 
     def map(
-        self, function: Callable[[Given], Awaitable[Found]], given: Sequence[Given], concurrency: int
-    ) -> list[Found | Exception]:
+        self, function: Callable[[Given], Awaitable[Returned]], given: Sequence[Given], concurrency: int
+    ) -> list[Returned | Exception]:
         """The result for each of `given`, in order, or the error that it raised; so many at a time at most."""
         return self.wait_for(_all(function, given, concurrency))
 
@@ -61,7 +61,7 @@ class EventLoop:
             self._loop.close()
 
 
-async def _without_exit(work: Coroutine[Any, Any, Found]) -> Found:
+async def _without_exit(work: Coroutine[Any, Any, Returned]) -> Returned:
     try:
         return await work
     except SystemExit as error:
@@ -69,9 +69,9 @@ async def _without_exit(work: Coroutine[Any, Any, Found]) -> Found:
 
 
 async def _all(
-    function: Callable[[Given], Awaitable[Found]], given: Sequence[Given], concurrency: int
-) -> list[Found | Exception]:
-    found: list[Found | Exception] = [asyncio.InvalidStateError()] * len(given)
+    function: Callable[[Given], Awaitable[Returned]], given: Sequence[Given], concurrency: int
+) -> list[Returned | Exception]:
+    found: list[Returned | Exception] = [asyncio.InvalidStateError()] * len(given)
     left = iter(enumerate(given))
 
     async def work() -> None:
