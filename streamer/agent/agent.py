@@ -60,8 +60,9 @@ class Agent:
         return self.join()
 
     def start(self) -> None:
-        """Open everything and begin. Raises errors of opening: a missing model, an unknown topic, bad credentials."""
-        # Python kills daemon threads when the process ends: wait for this one before.
+        """Open all parts and begin to poll. Raises the errors of opening: a missing model, an unknown topic, bad
+        credentials."""
+        # Python kills daemon threads when the process ends, so the process waits for this one first.
         atexit.register(self._end_with_process)
         self._thread.start()
         while not self._opened.wait(0.1):
@@ -127,7 +128,7 @@ class Agent:
         return self._stands_still()
 
     def _stands_still(self) -> str | None:
-        """What has waited for its outcome for too long, though no sink says that its bus is away."""
+        """What has waited too long for confirmation though no sink is down; `None`: nothing."""
         waiting = self._loop.waiting
         if waiting is None or time.monotonic() - waiting[0] <= self.service.limits.stuck:
             return None
@@ -136,7 +137,7 @@ class Agent:
         return f"{waiting[1]}, for {time.monotonic() - waiting[0]:.0f} s"
 
     def note(self) -> str | None:
-        """What the service waits for that nothing on this machine can change; `None`: nothing."""
+        """What the sources wait for that others have to end, as `Source.waits` says; `None`: nothing."""
         waits = [
             f"source {intake.source.name}: {intake.source.waits}"
             for intake in self._loop.intakes
@@ -149,7 +150,7 @@ class Agent:
         return self._assembly.pages()
 
     def ready(self) -> str | None:
-        """Why the service is not doing its work at present; `None` while it is."""
+        """Why the service is not ready; `None` while it is."""
         if not self._opened.is_set():
             return "starting"
         if self._stopping:
@@ -167,7 +168,7 @@ class Agent:
         try:
             self._open()
             self._began = True
-            self._tell_hot_paths()
+            self._log_hot_paths()
             self._log.info("running", sources=[n for n, _, _ in self._assembly.sources], groups=self.service.groups)
             self._warn_of_circles()
             self._opened.set()
@@ -189,8 +190,8 @@ class Agent:
         self._log.info("ended", **{k: v for k, v in self.summary.to_dict().items() if k != "service"})
 
     def _leave_opening(self) -> None:
-        """Stopped while opening takes long, when nothing is in flight: the thread, a daemon, closes what it has opened
-        as soon as it can, and is not waited for."""
+        """Return from `start` though opening has not ended: nothing is in flight, and the daemon thread closes what it
+        opened as soon as it can."""
         self._left_opening = True
         self.summary = self._summed_up(time.monotonic() - (self._stopped_at or 0.0))
         atexit.unregister(self._end_with_process)
@@ -212,7 +213,7 @@ class Agent:
             if config is not None and (back := circle(config, self.service)) is not None:
                 self._log.warning("the service reads what it writes", sink=config.label, reason=back)
 
-    def _tell_hot_paths(self) -> None:
+    def _log_hot_paths(self) -> None:
         for part, (path, reason) in self._assembly.hot_paths():
             self._log.info("hot path", part=part, path=path, **({"reason": reason} if reason else {}))
 

@@ -49,12 +49,12 @@ class Assembly:
 
     @property
     def transactional(self) -> TransactionalSink | None:
-        """One of the sinks, all of which share its transactions; `None` without transactions."""
+        """The first sink, whose transactions the other sinks share; `None` without transactions."""
         if not guarantee(self.service.delivery).transactional:
             return None
         sink = self.routes[0].sink
         if not isinstance(sink, TransactionalSink):
-            raise DefinitionError(f'delivery: the sink "{self.routes[0].name}" sends in no transactions')
+            raise DefinitionError(f'delivery: the sink "{self.routes[0].name}" cannot send in transactions')
         return sink
 
     def check_transactions(self) -> None:
@@ -80,7 +80,7 @@ class Assembly:
         try:
             self.profiler = self._opened_profiler()
             threads = self.service.limits.threads
-            # Entered first, so that it is left last.
+            # Entered first, so that the pool is closed last.
             pool = self._stack.enter_context(StepPool(threads)) if threads else None
             self._executor = self._stack.enter_context(self._open_pipeline(pool, progress))
             for route in self.all_routes:
@@ -108,38 +108,38 @@ class Assembly:
 
     def hot_paths(self) -> list[PartHotPath]:
         """Which hot path each source, sink and codec takes."""
-        found: list[PartHotPath] = []
+        paths: list[PartHotPath] = []
         for name, _, source in self.sources:
-            found.append(PartHotPath(f"source {name}", source.hot_path))
-            found.append(PartHotPath(f"source {name} codec", self.codecs[name].hot_path))
+            paths.append(PartHotPath(f"source {name}", source.hot_path))
+            paths.append(PartHotPath(f"source {name} codec", self.codecs[name].hot_path))
         for route in self.routes:
-            found.append(PartHotPath(f"sink {route.name}", route.sink.hot_path))
-            found.append(PartHotPath(f"sink {route.name} codec", route.codec.hot_path))
+            paths.append(PartHotPath(f"sink {route.name}", route.sink.hot_path))
+            paths.append(PartHotPath(f"sink {route.name} codec", route.codec.hot_path))
         if self.dead is not None:
-            # It writes payloads as they came, without its codec.
-            found.append(PartHotPath(f"sink {self.dead.name}", self.dead.sink.hot_path))
-        return found
+            # Dead letters hold payloads as they came: the codec is not used.
+            paths.append(PartHotPath(f"sink {self.dead.name}", self.dead.sink.hot_path))
+        return paths
 
     def measured(self) -> list[Measured]:
-        """The sources, their codecs and the sinks, which may have metrics of their own."""
-        found = [Measured(f"source {name}", config.type, source.metrics) for name, config, source in self.sources]
-        found += [
+        """The sources, their codecs and the sinks, each with the function that reads its metrics."""
+        measured = [Measured(f"source {name}", config.type, source.metrics) for name, config, source in self.sources]
+        measured += [
             Measured(f"source {name}", _innermost(config).type, self.codecs[name].metrics)
             for name, config, _ in self.sources
         ]
         configs = [*self.service.sinks, *([] if self.dead is None else [self.service.letter_sink])]
         for route, config in zip(self.all_routes, configs, strict=True):
             if config is not None:
-                found.append(Measured(f"sink {route.name}", config.type, route.sink.metrics))
-        return found
+                measured.append(Measured(f"sink {route.name}", config.type, route.sink.metrics))
+        return measured
 
     def pages(self) -> dict[str, dict[str, Callable[[], Any]]]:
         """The pages of the sources on the control port, by page and source."""
-        found: dict[str, dict[str, Callable[[], Any]]] = {}
+        pages: dict[str, dict[str, Callable[[], Any]]] = {}
         for name, _, source in self.sources:
-            for page, told in source.pages().items():
-                found.setdefault(page, {})[name] = told
-        return found
+            for page, document in source.pages().items():
+                pages.setdefault(page, {})[name] = document
+        return pages
 
     def close(self) -> None:
         """Close everything that is open; idempotent."""
@@ -182,8 +182,8 @@ def build(
 
         by_name = {name: source for name, _, source in built}
         if sinks is None:
-            sinks, own = _sinks(service)
-            dead = dead or own
+            sinks, letters = _sinks(service)
+            dead = dead or letters
         elif dead is None and (letter_sink := service.letter_sink) is not None:
             dead = _sink(letter_sink, service)
         routes = [

@@ -16,8 +16,8 @@ from streamer.agent.messages import ToRunThread
 class BatchQueue:
     """A bounded queue of batches.
 
-    Two of the interpreter's own queues, one of batches and one of free places: `queue.Queue`, which is written in
-    Python, costs several times as much for each batch.
+    Made of two `SimpleQueue`s, for batches and for free places: `queue.Queue`, which is written in Python, costs
+    several times as much for each batch.
     """
 
     def __init__(self, places: int, *, tells_when_wanted: bool = False) -> None:
@@ -69,7 +69,7 @@ class BatchQueue:
 
     @property
     def waiting(self) -> int:
-        """How many batches are there."""
+        """The number of batches in the queue."""
         return self._places - self._free.qsize()
 
 

@@ -62,17 +62,17 @@ class DrainTime:
         return max(self.deadline, self._ran_at + self.last_wait)
 
     def begin(self) -> None:
-        """The service is told to stop; a second call changes nothing. From any thread."""
+        """Start the time to drain; a second call changes nothing. From any thread."""
         if not self.begun:
             self.deadline = time.monotonic() + self._drain
 
     def patience(self) -> float:
-        """Seconds left to wait for a sink. Its caller makes progress by waiting."""
+        """Seconds left to wait for a sink. Counts as progress of the run thread, which waits for good reason."""
         self.progress_at = time.monotonic()
         return self.deadline - self.progress_at
 
     def ran(self) -> None:
-        """The pipeline has just run a batch, or has no batch left to run."""
+        """Note that the pipeline has just run a batch, or has no batch left to run."""
         self._ran_at = time.monotonic()
 
 
@@ -86,20 +86,20 @@ class BatchRuns:
         self.rounds = RoundSizer() if batch.learns_size else None
         self._executor: Executor
         self._whole = batch.type == "hard"
-        """Whether a batch is run whole or not at all, as the model accepts no other number of rows."""
+        """Whether batches are never cut: the model accepts one batch size only."""
         self._drain = drain
         self._debug = debug
         self._log = log
 
     def open(self, executor: Executor) -> None:
-        """The pipeline that batches run through is open."""
+        """Run batches through this pipeline, which is open."""
         self._executor = executor
         self.sizer.any_size = executor.limit(self.sizer.max_records)
 
     def run(self, decoded: DecodedBatch, before: Callable[[float], None]) -> tuple[DecodedBatch, Result] | None:
         """The rows that were run and their result; `None` if there is no time for one row.
 
-        `before` is called first, with about the seconds that running them will take.
+        `before(estimated_seconds)` is called before the rows are run.
         """
         began = time.perf_counter()
         size = decoded.batch.size
@@ -124,7 +124,7 @@ class BatchRuns:
         self._drain.ran()
         if done < size:
             part, self.rest = decoded.cut(done)
-            # The ledger refers to the whole batch, of which only the records may still be needed.
+            # The ledger keeps a reference to the whole batch but needs only its records: free the values.
             decoded.batch = NO_ROWS
         if done:
             self.sizer.ran(done, seconds, last=self.rest is None)

@@ -31,7 +31,7 @@ class Decoding:
     wanted: frozenset[str] | None
     """The keys that the pipeline reads; `None`: all."""
     pixels: int | None
-    """How many pixels one batch may have; `None`: any number."""
+    """Limit of one batch's images in pixels; `None`: no limit."""
     opens_images: bool
     """Whether a step or a sink may look at the pixels of images that arrive undecoded."""
 
@@ -59,16 +59,18 @@ class BlockDecoder:
         `wait` is called while the codec can decode no record at all, for lack of a schema for example.
 
         `None` if the service stopped while the codec waited: the records come again in its next run. Raises
-        `ConnectorError` if waiting is no use.
+        `ConnectorError` if the codec cannot recover by waiting.
         """
         records = closed.records
         count, first = len(records), self._next_row
         self._next_row += count
-        found = self._read(records, first, wait)
-        if found is None:
+        decoding = self._read(records, first, wait)
+        if decoding is None:
             return None
-        batch = put_metadata(found.batch, self._into) if self._into else found.batch
-        failed = {row: StepError.of("decode", error) for row, error in found.failed.items()} if found.failed else {}
+        batch = put_metadata(decoding.batch, self._into) if self._into else decoding.batch
+        failed = (
+            {row: StepError.of("decode", error) for row, error in decoding.failed.items()} if decoding.failed else {}
+        )
         tombstones: list[int] = []
         if batch.size + len(failed) < count or batch.row_range is None:
             # A codec may make several rows of one record.
@@ -80,7 +82,7 @@ class BlockDecoder:
         return deque(in_parts(decoded, pixels, undecoded=self._decoding.opens_images))
 
     def publish_requests(self, source: Source) -> None:
-        """Publish what the codec wants from those who send its records (another birth certificate, for example)."""
+        """Publish the codec's requests to the senders of the records (for another birth certificate, for example)."""
         for request in self.codec.requests():
             if source.publish(request.topic, request.payload) or self._has_warned:
                 continue
@@ -95,7 +97,7 @@ class BlockDecoder:
         tries = 0
         while True:
             try:
-                found = self.codec.decode(records, self._decoding.wanted, first)
+                decoding = self.codec.decode(records, self._decoding.wanted, first)
             except ConnectorError as error:
                 if not error.retriable:
                     raise
@@ -107,7 +109,7 @@ class BlockDecoder:
                 continue
             if tries:
                 self._log.info("records are decoded again", source=self._source)
-            return found
+            return decoding
 
     def _stamps(self, closed: Closed) -> Ints | None:
         self._blocks += 1

@@ -27,8 +27,8 @@ _NO: Final = frozenset({"", "0", "false", "no", "off"})
 def debugged(executor: Executor, decoded: DecodedBatch, debug: bool | Literal["records"], log: Any) -> Result:
     """`executor.run_batch(decoded.batch)`, with a trace in the metadata of the results whose records get one.
 
-    With `debug` "records" these are the records that ask for it; if none does, it is just run. The traces of the
-    first ones are logged; of all of them if `debug` is true, that of the first.
+    With `debug` "records" these are the records that ask for it, and up to `LOGGED` of their traces are logged. With
+    `debug` true these are all records, and the first one's trace is logged.
     """
     numbers = list(_asking(decoded)) if debug == "records" else decoded.batch.rows.tolist()
     if not numbers:
@@ -61,8 +61,8 @@ def _asking(decoded: DecodedBatch) -> Iterator[int]:
 
 
 def _in_headers(headers: Any) -> bool:
-    found = next((value for name, value in reversed(headers) if name == FLAG), b"")
-    return _means_yes((found or b"").decode(errors="replace"))
+    flag = next((value for name, value in reversed(headers) if name == FLAG), b"")
+    return _means_yes((flag or b"").decode(errors="replace"))
 
 
 def _means_yes(value: object) -> bool:
@@ -72,13 +72,13 @@ def _means_yes(value: object) -> bool:
 def _carrying(batch: Batch, traces: Mapping[int, Trace]) -> Batch:
     metadata: list[Data | None] = list(batch.metadata or [None] * batch.size)
     for position in range(batch.size):
-        trace = next((traces[one] for one in batch.parents(position).tolist() if one in traces), None)
+        trace = next((traces[row] for row in batch.parents(position).tolist() if row in traces), None)
         if trace is not None:
-            own = metadata[position]
+            entry = metadata[position]
             # A copy: the metadata may be shared with the input.
-            own = Data() if own is None else own.copy()
-            own[TRACE] = trace.to_data()
-            metadata[position] = own
+            entry = Data() if entry is None else entry.copy()
+            entry[TRACE] = trace.to_data()
+            metadata[position] = entry
     return Batch(
         batch.columns, batch.size, rows=batch.rows, splits=batch.splits, metadata=metadata, origin=batch.origin
     )
@@ -87,13 +87,13 @@ def _carrying(batch: Batch, traces: Mapping[int, Trace]) -> Batch:
 def _log(log: Any, decoded: DecodedBatch, number: int, trace: Trace) -> None:
     record = decoded.records.context(number - decoded.first)
     at = f"{record.topic}[{record.partition}]@{record.offset}"
-    for one in trace.steps:
+    for step in trace.steps:
         log.info(
             "trace",
             at=at,
-            step=one.step,
-            milliseconds=round(one.seconds * 1000, 3),
-            rows=one.rows,
-            given="; ".join(one.given),
-            made="; ".join(one.made) or "no row",
+            step=step.step,
+            milliseconds=round(step.seconds * 1000, 3),
+            rows=step.rows,
+            given="; ".join(step.given),
+            made="; ".join(step.made) or "no row",
         )

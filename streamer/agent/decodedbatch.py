@@ -61,8 +61,8 @@ class DecodedBatch:
     def keep(self, rows: Ints) -> None:
         """Remove all rows but these."""
         kept = set(rows.tolist())
-        own = as_array(self.rows)
-        self.rows = own[np.isin(own, rows)]
+        numbers = as_array(self.rows)
+        self.rows = numbers[np.isin(numbers, rows)]
         self.batch = self.batch.take(np.isin(self.batch.rows, rows))
         self.failed = {row: error for row, error in self.failed.items() if row in kept}
         self.tombstones = [row for row in self.tombstones if row in kept]

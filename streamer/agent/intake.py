@@ -51,11 +51,11 @@ class Intake:
         self.marked_at = time.monotonic()
         self.state.messages.put(Acknowledge(marks))
         if self.state.starved or self.source.replays is Replays.SESSION:
-            # It may be in the middle of a poll that ends only when this is acknowledged.
+            # The source may be in the middle of a poll that ends only when these positions are acknowledged.
             self.source.wake()
 
-    def own(self, marks: Mapping[Lane, int]) -> dict[Lane, int]:
-        """Those of these positions that are of its source's lanes."""
+    def of_its_lanes(self, marks: Mapping[Lane, int]) -> dict[Lane, int]:
+        """The positions of this source's lanes among `marks`."""
         return {lane: position for lane, position in marks.items() if lane.source == self.source.name}
 
     def rewind(self, lanes: Iterable[Lane]) -> None:
@@ -71,8 +71,9 @@ class Intake:
         self.stop()
 
     def stuck(self) -> str | None:
-        """Why the process should be restarted: no record has come for long, though there are some; `None` while that is
-        not so. From any thread.
+        """Why the process should be restarted: the source has records but has delivered none for long; else `None`.
+
+        From any thread.
         """
         return self.watch.stuck() if self.state.stage > Stage.WAIT and self._thread.is_alive() else None
 

@@ -56,7 +56,7 @@ class IntakeLoop:
         self._rewound = 0
 
     def run(self) -> None:
-        """Until the stage is `LEAVE`. Errors are sent to the run thread, which decides whether the service stops."""
+        """Run until the stage is `LEAVE`. Errors go to the run thread, which decides whether the service stops."""
         try:
             self._open()
             self.state.wait_for(Stage.READ)
@@ -126,7 +126,7 @@ class IntakeLoop:
     def _may_poll(self) -> bool:
         return self.state.stage < Stage.FINISH and not self.watch.has_ended
 
-    # Methods of their own, so that no variable refers to records that are handed over: frames of cameras are large.
+    # Separate methods, so that no local variable keeps records alive that were handed over: camera frames are large.
 
     def _gather(self) -> None:
         for records in self._batcher.gather(self.source):
@@ -139,10 +139,7 @@ class IntakeLoop:
             self._hand_over(closed)
 
     def _is_time_to_poll(self) -> bool:
-        """Perishable records are polled when they can be run at once: the last batch is done, and the run thread waits.
-
-        Waits for that a little while.
-        """
+        """Whether records would be run at once: only then are perishable ones polled. Waits for that up to `WAIT`."""
         if not self.source.perishable or self._batcher.holds_any:
             return True
         wanted = self._inbox.batches.wanted(WAIT) and self.state.all_processed
@@ -195,7 +192,7 @@ class IntakeLoop:
         self.state.acknowledged.update((lane, position) for lane, position in marks.items() if lane in self.watch.lanes)
 
     def _look_around(self) -> None:
-        """Handle the source's events, and look whether it is stuck."""
+        """Handle the source's events, and check whether the source is stuck."""
         gone, left = self.watch.ended_lanes()
         for lane in gone + left:
             self.state.acknowledged.pop(lane, None)
@@ -237,11 +234,11 @@ class IntakeLoop:
         if first and not self._acknowledged(first):
             return
         while parts:
-            # No variable here refers to a batch that was handed over, so that its images are freed once it was run.
+            # No local variable keeps a batch that was handed over alive: its images are freed once it was run.
             self._put(parts.popleft())
 
     def _wait_for_codec(self, seconds: float, reason: str) -> bool:
-        """Do not poll for so long, as the codec cannot decode any record; `False` if the service stops meanwhile."""
+        """Pause polling for `seconds`, as the codec cannot decode; `False` if the service stops meanwhile."""
         self.watch.codec_waits = reason
         again = time.monotonic() + seconds
         while time.monotonic() < again:

@@ -15,20 +15,20 @@ from streamer.delivery.ledger import Ledger
 
 
 class Intakes:
-    """The `Upstream` of delivery. Owned by the run thread."""
+    """All intakes, which are also the `Upstream` of delivery. Methods are for the run thread, unless they say more."""
 
     def __init__(self, control: deque[ToRunThread], drain: DrainTime, on_ended: Callable[[Ended], None]) -> None:
         """`control` has the messages of the intake threads; `on_ended` is called with those about ended lanes."""
         self.all: list[Intake] = []
-        """One for each source, once they are open."""
+        """The intake of each source, once the sources are open."""
         self.by_source: dict[str, Intake] = {}
-        """The same, by the name of their source."""
+        """The same intakes by the name of their source."""
         self.error: BaseException | None = None
-        """The error of the first that failed."""
+        """The error of the intake that failed first."""
         self.control = control
         self.forgettable: list[Forgettable] = []
         self.revokes: list[RevokeRequest] = []
-        """Requests that are not answered yet."""
+        """Revoke requests that are not answered yet."""
         self._drain = drain
         self._on_ended = on_ended
         self._finished: set[IntakeState] = set()
@@ -87,48 +87,48 @@ class Intakes:
     def finished_lanes(self, ledger: Ledger) -> list[Lane]:
         """The forgettable lanes whose last records are finished, each once."""
         done = [
-            one
-            for one in self.forgettable
-            if one.intake.processed >= one.handed_over and not any(map(ledger.has_open, one.lanes))
+            message
+            for message in self.forgettable
+            if message.intake.processed >= message.handed_over and not any(map(ledger.has_open, message.lanes))
         ]
-        self.forgettable = [one for one in self.forgettable if one not in done]
-        return [lane for one in done for lane in one.lanes]
+        self.forgettable = [message for message in self.forgettable if message not in done]
+        return [lane for message in done for lane in message.lanes]
 
     def due_revokes(self) -> list[RevokeRequest]:
         """The requests, each once, whose source has no batch left in the queue, or whose time is nearly over."""
         now = time.monotonic()
-        due = [one for one in self.revokes if one.intake.all_processed or now >= one.due]
+        due = [request for request in self.revokes if request.intake.all_processed or now >= request.due]
         if due:
-            self.revokes = [one for one in self.revokes if one not in due]
+            self.revokes = [request for request in self.revokes if request not in due]
         return due
 
     def acknowledge(self, marks: Mapping[Lane, int]) -> None:
         """Have the sources acknowledge these positions."""
         for intake in self.all:
-            own = intake.own(marks)
-            if own:
-                intake.acknowledge(own)
+            positions = intake.of_its_lanes(marks)
+            if positions:
+                intake.acknowledge(positions)
 
     def close(self, marks: Mapping[Lane, int]) -> None:
         """Have the sources acknowledge these last positions, and close."""
         for intake in self.all:
-            intake.close(intake.own(marks))
+            intake.close(intake.of_its_lanes(marks))
 
     def rewind(self, lanes: Iterable[Lane], marks: Mapping[Lane, int]) -> None:
-        """As `Upstream`."""
+        """Have these lanes delivered again, from `marks`, the positions of their complete records."""
         for intake in self.all:
-            own = [lane for lane in lanes if lane.source == intake.source.name]
-            if own:
+            source_lanes = [lane for lane in lanes if lane.source == intake.source.name]
+            if source_lanes:
                 # In this order, so that only incomplete records come again.
-                intake.acknowledge({lane: marks[lane] for lane in own if lane in marks})
-                intake.rewind(own)
+                intake.acknowledge({lane: marks[lane] for lane in source_lanes if lane in marks})
+                intake.rewind(source_lanes)
                 if intake.state not in self._failed:
                     self._finished.discard(intake.state)
 
     def token(self) -> TransactionToken | None:
-        """As `Upstream`. Transactions have one source."""
+        """The newest transaction token of the source: a service with transactions has one source."""
         return self.all[0].state.token
 
     def patience(self) -> float:
-        """As `Upstream`."""
+        """Seconds left to wait for a sink."""
         return self._drain.patience()

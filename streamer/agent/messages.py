@@ -13,7 +13,7 @@ from connectors.source import TransactionToken
 
 
 class Stage(IntEnum):
-    """What an intake thread does. The stage of an intake only rises; some may be skipped."""
+    """The stages in the life of an intake, which only rise; some may be skipped."""
 
     WAIT = 0
     """It opens its source, and waits until all sources of the service are open."""
@@ -53,13 +53,13 @@ class IntakeState:
         return self.processed >= self.handed_over
 
     def rise(self, stage: Stage) -> None:
-        """Be at this stage at least. From any thread."""
+        """Go to this stage, unless the intake is further. From any thread."""
         with self._risen:
             self.stage = max(self.stage, stage)
             self._risen.notify_all()
 
     def wait_for(self, stage: Stage, timeout: float | None = None) -> bool:
-        """Wait until it is at this stage at least; whether it is, after `timeout` seconds."""
+        """Wait up to `timeout` seconds until the intake has reached this stage; whether it has."""
         with self._risen:
             return self._risen.wait_for(lambda: self.stage >= stage, timeout)
 
@@ -109,7 +109,7 @@ class Forgettable:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The intake hands over no more batches unless it is told to rewind; `error` if that is because it failed."""
+    """The intake hands over no more batches unless it gets a `Rewind`; `error` if that is because it failed."""
 
     intake: IntakeState
     rewinds: int

@@ -25,7 +25,8 @@ from streamer.routing.sinkroute import Sinks
 
 
 def opened_delivery(assembly: Assembly, inbox: RunInbox, upstream: Upstream, meters: RunMeters, log: Any) -> Delivery:
-    """The delivery of a service whose sinks are open. Raises `DefinitionError` for steps that it is not for."""
+    """The delivery of a service whose sinks are open. Raises `DefinitionError` if its steps do not fit the
+    delivery guarantee."""
     service, sinks = assembly.service, Sinks(assembly.routes, assembly.dead)
     ledger = Ledger(inbox.budget.release)
     confirming: Confirming

@@ -58,10 +58,10 @@ class RunLoop:
         self._batch = service.batch.for_sources(perishable=all(perishable), in_flight=service.limits.in_flight)
         self._runs = BatchRuns(self._batch, self._drain, service.debug, log)
         self._sessions = frozenset(name for name, _, source in assembly.sources if source.replays is Replays.SESSION)
-        """Names of the sources that replay a session: they acknowledge in each round, as their bus lets only a few
-        records be in flight."""
+        """Names of the sources that replay a session: they acknowledge in each round, because their bus allows few
+        records in flight."""
         self._never_waits = any(source.replays is Replays.NONE for _, _, source in assembly.sources)
-        """Whether a source cannot deliver records again: they would be lost while the run thread waits for sinks."""
+        """Whether a source cannot deliver records again, so that waiting for sinks would lose records."""
         self._stateful = False
         self._idle_since: float | None = None
         self._delivery: Delivery | None = None
@@ -75,7 +75,7 @@ class RunLoop:
 
     @property
     def intakes(self) -> list[Intake]:
-        """One for each source, once they are open."""
+        """The intake of each source, once the sources are open."""
         return self._intakes.all
 
     def stop(self) -> None:
@@ -141,7 +141,7 @@ class RunLoop:
 
     @property
     def waiting(self) -> tuple[float, str] | None:
-        """See `Confirming.waiting`. From any thread."""
+        """What waits for confirmation and since when, as `Confirming.waiting` gives it. From any thread."""
         return None if self._delivery is None else self._delivery.confirming.waiting
 
     def end(self, failed: bool) -> None:
@@ -234,16 +234,16 @@ class RunLoop:
             return
         self._open_delivery.confirming.hurry()
         try:
-            # A little earlier, so that the answer comes in time.
+            # A tenth of the time is kept for the answer, so that it comes before the deadline.
             self._open_delivery.wait_for_confirmations(
-                min(one.deadline - 0.1 * (one.deadline - one.due) for one in ready)
+                min(request.deadline - 0.1 * (request.deadline - request.due) for request in ready)
             )
         except ConnectorError as error:
             self._log.warning("not all results were confirmed before lanes were taken away", error=str(error))
         finally:
-            # In any case, as their intake threads wait for it.
-            for one in ready:
-                one.answer(self._marks_of(one.lanes))
+            # Also after an error: the intake threads wait for an answer.
+            for request in ready:
+                request.answer(self._marks_of(request.lanes))
 
     def _marks_of(self, lanes: Iterable[Lane]) -> Mapping[Lane, int]:
         if self._open_delivery.withholds:
@@ -270,10 +270,10 @@ class RunLoop:
         If no batch was run since a commit with everything confirmed, steps hold the source's records; such an intake is
         returned only when there is no other work.
         """
-        found = [one for one in self.intakes if one.state.starved and one.state.all_processed]
-        if found and not (self._runs.rest is None and self._inbox.batches.empty()):
-            found = [one for one in found if one.state.processed != one.processed_at_commit]
-        return found
+        starved = [intake for intake in self.intakes if intake.state.starved and intake.state.all_processed]
+        if starved and not (self._runs.rest is None and self._inbox.batches.empty()):
+            starved = [intake for intake in starved if intake.state.processed != intake.processed_at_commit]
+        return starved
 
     def _commit_for(self, intakes: Sequence[Intake]) -> None:
         """Wait until all sent messages are confirmed, and acknowledge: these intakes get no records before that."""
@@ -368,14 +368,14 @@ class RunLoop:
         now = time.monotonic()
         longest = min(now + LEAVE_WAIT, max(self._drain.deadline, now + LAST_WAIT))
         for intake in self.intakes:
-            # Positions that it was told long ago are acknowledged.
+            # Positions that were sent to the intake long ago are acknowledged by now.
             is_idle = now - intake.marked_at > LEAVE_WAIT / 3 and not self._open_delivery.ledger.has_open_rows
             deadline = min(longest, now + IDLE_LEAVE_WAIT) if is_idle else longest
             while not intake.join(0.05):
                 # Its source may be in the middle of a rebalance.
                 self._intakes.serve()
-                for one in self._intakes.revokes:
-                    one.answer(self._marks_of(one.lanes))
+                for request in self._intakes.revokes:
+                    request.answer(self._marks_of(request.lanes))
                 self._intakes.revokes = []
                 if time.monotonic() >= deadline:
                     tell = self._log.info if is_idle else self._log.error

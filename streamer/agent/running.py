@@ -36,7 +36,7 @@ def forget(agent: Agent) -> None:
 
 
 def run(service: Service, start_from: str | None = None) -> Summary:
-    """`Service.run`."""
+    """Run the service until it ends or a signal stops it."""
     agent = begin(service, start_from=start_from)
     try:
         with stopped_by_signals(agent.stop):
@@ -56,7 +56,7 @@ def start(service: Service) -> None:
 
 
 def stop(service: Service) -> None:
-    """`Service.stop`; nothing if no agent runs the service."""
+    """Ask the service to stop; does nothing if no agent runs it."""
     if (agent := agent_of(service)) is not None:
         agent.stop()
 

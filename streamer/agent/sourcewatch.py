@@ -13,7 +13,7 @@ STANDING_STILL = 1.0
 """Seconds without a poll after which `Source.standing_still` is called."""
 SIGN_OF_LIFE = 0.1
 """Seconds between two of these calls."""
-LANES_TOLD = 60.0
+LANES_LOG_INTERVAL = 60.0
 """Seconds between two lines of the log about lanes that ended."""
 LOOK_AFTER = 0.5
 """Seconds between two calls of `Source.lag`."""
@@ -23,11 +23,11 @@ Partition = tuple[str, int]
 
 
 class SourceWatch:
-    """What an intake thread notices about its source besides records. Times are seconds on `time.monotonic`.
+    """The lanes and the health of one source. Times are seconds on `time.monotonic`.
 
-    Partitions that have records to deliver and deliver none, though the source is polled, count as stalled: whether a
-    client library does not fetch or a connection hangs, a restart is likely to mend it; and no other sign shows it: the
-    consumer group is stable, and the service waits. The intake thread writes, any thread may read.
+    A partition that has records but delivers none while the source is polled is stalled: a client library has stopped
+    fetching, or a connection hangs. A restart is likely to mend that, and nothing else shows it: the consumer group is
+    stable, and the service waits. The intake thread writes, any thread may read.
     """
 
     def __init__(self, source: Source, stuck_after: float, log: Any) -> None:
@@ -67,14 +67,17 @@ class SourceWatch:
                 self._stalled_since.pop(partition, None)
 
     def polls(self) -> None:
-        """Called before each poll."""
+        """Note that the source is about to be polled."""
         self._sign_at = time.monotonic() + STANDING_STILL
         if self._still:
             self._still = False
             self.source.standing_still(False)
 
     def stands_still(self) -> bool:
-        """Called repeatedly while polling has stopped, so that the source can serve its bus; whether it now did."""
+        """Call `Source.standing_still` if that is due, so that the source serves its bus; whether it was called.
+
+        To be called repeatedly while polling has stopped.
+        """
         now = time.monotonic()
         if now < self._sign_at:
             return False
@@ -84,8 +87,8 @@ class SourceWatch:
         return True
 
     def ended_lanes(self) -> tuple[list[Lane], list[Lane]]:
-        """Handle the source's events. Returns the lanes that ended and belong to others now, or come again; and those
-        whose records come to nobody again, of which the records that were polled are finished."""
+        """Handle the source's events. Returns the ended lanes: first those that belong to other consumers now, or come
+        again; then those whose records no consumer gets again, so that the polled ones are finished."""
         gone: list[Lane] = []
         left: list[Lane] = []
         for event in self.source.events():
@@ -104,7 +107,8 @@ class SourceWatch:
         return gone, left
 
     def look(self, *, starved: bool) -> None:
-        """Look now and then for stalled partitions. If the source waits for acknowledgements (`starved`), none is."""
+        """Check for stalled partitions, every `LOOK_AFTER` seconds at most. While the source waits for acknowledgements
+        (`starved`), no partition counts as stalled."""
         now = time.monotonic()
         if self._lanes_unlogged and now >= self._log_lanes_at:
             # Usual for sources that never deliver again: a film begins anew, a camera is connected to again. Once a
@@ -115,7 +119,7 @@ class SourceWatch:
                 source=self.source.name,
                 lanes=self._lanes_unlogged,
             )
-            self._lanes_unlogged, self._log_lanes_at = 0, now + LANES_TOLD
+            self._lanes_unlogged, self._log_lanes_at = 0, now + LANES_LOG_INTERVAL
         if now < self._look_at:
             return
         self._look_at = now + LOOK_AFTER

@@ -26,7 +26,7 @@ class StepPool(Executor):
             thread.start()
 
     def submit(self, call: Callable[..., Returned], /, *args: Any, **kwargs: Any) -> Future[Returned]:
-        """As `Executor.submit`."""
+        """Run `call` on a thread of the pool; the future has what it returns or raises."""
         future: Future[Returned] = Future()
 
         def run() -> None:
@@ -50,5 +50,5 @@ class StepPool(Executor):
     def _run(self) -> None:
         while (run := self._work.get()) is not None:
             run()
-            # Until the next work comes, nothing refers to the batch of this one.
+            # So that the batch is freed while the thread waits for the next call.
             del run

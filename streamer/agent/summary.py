@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The counts of a run of a service. They are of records; one delivered again counts again."""
+    """The result of a run of a service: counts of records, where a record delivered again counts again."""
 
     service: str
     ok: int
@@ -23,10 +23,10 @@ class Summary:
     reason: Literal["stopped", "ended", "failed"]
     """`ended`: all sources came to their end."""
     error: str | None = None
-    """Why it failed."""
+    """Why the run failed."""
     waits: str | None = None
     """What it waited for at its end, and the next run waits for: the rest of a record at the end of a file."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """The fields as a dictionary of plain values, for JSON."""
         return asdict(self)
