@@ -44,17 +44,17 @@ def closure(wanted: Mapping[str, Iterable[str]]) -> list[Pin]:
         key = _key(name)
         if key in names and given <= extras[key]:
             continue
-        found = _installed(name, by)
-        names[key] = found
+        installed = _installed(name, by)
+        names[key] = installed
         extras.setdefault(key, set()).update(given)
-        for requirement in _requirements(found, extras[key]):
-            waiting.append((requirement.name, frozenset(requirement.extras), found.metadata["Name"]))
-    pins = [Pin(one.metadata["Name"], one.version, tuple(sorted(extras[key]))) for key, one in names.items()]
+        for requirement in _requirements(installed, extras[key]):
+            waiting.append((requirement.name, frozenset(requirement.extras), installed.metadata["Name"]))
+    pins = [Pin(installed.metadata["Name"], installed.version, tuple(sorted(extras[key]))) for key, installed in names.items()]
     return sorted(pins, key=lambda pin: (_key(pin.name) != _key(DISTRIBUTION), _key(pin.name)))
 
 
 def extra_installed(extra: str) -> bool:
-    """Whether all packages of an extra of ours are installed."""
+    """Whether all packages of one of this distribution's extras are installed."""
     ours = distribution(DISTRIBUTION)
     if extra not in (ours.metadata.get_all("Provides-Extra") or ()):
         return False
@@ -67,18 +67,18 @@ def extra_installed(extra: str) -> bool:
 
 
 def distributions_of(module: str) -> list[str]:
-    """The installed distributions that have this module, `google.protobuf` for example; of none `[]`."""
+    """The installed distributions that contain this module, `google.protobuf` for example."""
     top = module.partition(".")[0]
-    found = sorted(set(_owners().get(top, ())))
-    if len(found) < 2:
-        return found
-    # Several share a namespace: those that have the longest part of the module's path count.
+    owners = sorted(set(_owners().get(top, ())))
+    if len(owners) < 2:
+        return owners
+    # In a namespace package: the distributions that contain the longest prefix of the module's path.
     parts = module.split(".")
     for length in range(len(parts), 1, -1):
         path = PurePosixPath(*parts[:length])
-        if having := [name for name in found if _has(name, path)]:
+        if having := [name for name in owners if _has(name, path)]:
             return having
-    return found
+    return owners
 
 
 @cache
@@ -91,14 +91,14 @@ def _has(name: str, path: PurePosixPath) -> bool:
     return any(path in file.parents or file == path.with_suffix(".py") for file in files)
 
 
-def _requirements(found: Distribution, extras: Iterable[str]) -> list[Requirement]:
+def _requirements(installed: Distribution, extras: Iterable[str]) -> list[Requirement]:
     from packaging.requirements import Requirement
 
-    every = [Requirement(text) for text in found.requires or ()]
+    every = [Requirement(text) for text in installed.requires or ()]
     return [
-        one
-        for one in every
-        if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+        requirement
+        for requirement in every
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras))
     ]
 
 

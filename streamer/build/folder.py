@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines.definitions.document import (Document)
-from pipelines.definitions.documents import (read_documents)
+from pipelines.definitions.document import Document
+from pipelines.definitions.documents import read_documents
 from pipelines.errors import DISTRIBUTION, StreamerError
 from streamer.build.closure import Pin, closure, distributions_of, extra_installed
 from streamer.build.layout import Layout, copied, laid_out
@@ -53,7 +53,7 @@ def build(
     folders: Iterable[Path] = (),
     progress: Callable[[str], None] = lambda text: None,
 ) -> Built:
-    """Write all that the services of a file need into the folder `out`, which may only hold an earlier result.
+    """Write all that the services of a file need into the folder `out`, which must be empty or hold an earlier result.
 
     `also` names distributions that the definition does not show; with `wheelhouse` a wheel of every distribution is
     put beside them, as it is installed here; modules are looked for in `folders` after the file's own. Raises
@@ -65,7 +65,7 @@ def build(
     modules = _modules(uses, [file.absolute().parent, *folders])
     why, wanted = _wanted(uses, modules, also)
     pins = closure(wanted)
-    used = [one for use in uses for one in use.files]
+    used = [file for use in uses for file in use.files]
     used += [FileUsed("pipeline", name, file.absolute().parent) for name in _definitions(documents)]
     layout = laid_out(file, used, modules.local)
     _cleared(out)
@@ -92,12 +92,12 @@ def build(
 
 def _modules(uses: Iterable[Uses], folders: list[Path]) -> Modules:
     wanted = [(module, part) for use in uses for module, part in use.modules.items()]
-    code = [one for use in uses for one in use.code]
+    code = [item for use in uses for item in use.code]
     for use in uses:
-        for one in use.files:
-            path = one.base / one.name
+        for file in use.files:
+            path = file.base / file.name
             if path.suffix == ".py" and path.is_file():
-                code.append((one.part, path.read_text(encoding="utf-8", errors="replace")))
+                code.append((file.part, path.read_text(encoding="utf-8", errors="replace")))
     return followed(wanted, code, folders)
 
 
@@ -152,8 +152,8 @@ def _surroundings(
     documents: Iterable[Document], services: Iterable[Service], layout: Layout, modules: Modules
 ) -> tuple[list[str], list[str]]:
     """Environment variables that are read, and notes."""
-    connectors = [one for service in services for one in (*service.sources, *service.sinks, service.dead_letter)]
-    variables = {name for one in connectors if one is not None for name in one.variables}
+    connectors = [config for service in services for config in (*service.sources, *service.sinks, service.dead_letter)]
+    variables = {name for config in connectors if config is not None for name in config.variables}
     secrets: set[str] = set()
     for document in documents:
         for text in _texts({key: value for key, value in document.data.items() if key != "pipeline"}):

@@ -37,31 +37,31 @@ def laid_out(service_file: Path, used: Iterable[FileUsed], modules: Mapping[str,
     Raises `DefinitionError` for a file that is not there.
     """
     layout = Layout(_normal(service_file))
-    found = [layout.service_file]
-    for one in used:
-        if is_remote(one.name):
-            layout.notes.append(f"{one.part}: {one.name} is fetched when the service starts")
+    paths = [layout.service_file]
+    for file in used:
+        if is_remote(file.name):
+            layout.notes.append(f"{file.part}: {file.name} is fetched when the service starts")
             continue
-        name = one.name.removeprefix("file://").removeprefix("file:")
+        name = file.name.removeprefix("file://").removeprefix("file:")
         if Path(name).expanduser().is_absolute():
-            layout.notes.append(f"{one.part}: {name} is an absolute path and is not copied; mount it there")
+            layout.notes.append(f"{file.part}: {name} is an absolute path and is not copied; mount it there")
             continue
-        path = _normal(one.base / name)
+        path = _normal(file.base / name)
         if not path.exists():
-            raise DefinitionError(f"{one.part}: {path} is not there; it has to be, to be taken along")
-        found += [path, *_weights(path)]
-    root = Path(os.path.commonpath([path.parent for path in found]))
+            raise DefinitionError(f"{file.part}: {path} is not there, so it cannot be copied")
+        paths += [path, *_weights(path)]
+    root = Path(os.path.commonpath([path.parent for path in paths]))
     if root == layout.service_file.parent and default_name(layout.service_file) != layout.service_file.stem:
-        # The service has its name, and so its consumer group, from the folder.
+        # The service's name, and so its consumer group, comes from its folder: keep that folder.
         root = root.parent
-    layout.files.update((path, PurePosixPath(path.relative_to(root).as_posix())) for path in found)
+    layout.files.update((path, PurePosixPath(path.relative_to(root).as_posix())) for path in paths)
     for place in modules.values():
         layout.files[_normal(place)] = layout.folder / place.name
     return layout
 
 
 def copied(layout: Layout, target: Path) -> list[str]:
-    """Copy all of it into `target`; the paths of all files below it, sorted."""
+    """Copy the files of the layout into `target`. Returns the paths of all files below it, sorted."""
     for source, place in layout.files.items():
         goal = target / place
         goal.parent.mkdir(parents=True, exist_ok=True)

@@ -29,11 +29,11 @@ class Modules:
 def followed(wanted: Iterable[tuple[str, str]], code: Iterable[tuple[str, str]], folders: Sequence[Path]) -> Modules:
     """The origin of modules and of the modules that code imports, and of all that these import.
 
-    `wanted` are modules, each with the part of the service that names it; `code` are parts with code of their own. As
+    `wanted` are modules, each with the part of the service that names it; `code` are parts with their code. As
     when a service runs, installed modules come before those in the folders. Imports are read from the source, those
     inside functions too; nothing is imported.
     """
-    found = Modules()
+    modules = Modules()
     waiting = [*wanted, *((name, part) for part, text in code for name in _imported(text))]
     seen: set[str] = set()
     while waiting:
@@ -45,18 +45,18 @@ def followed(wanted: Iterable[tuple[str, str]], code: Iterable[tuple[str, str]],
         if owners := distributions_of(module):
             for owner in owners:
                 if owner != DISTRIBUTION:
-                    found.distributions.setdefault(owner, by)
+                    modules.distributions.setdefault(owner, by)
             continue
-        if top in found.local:
+        if top in modules.local:
             continue
         place = _place(top, folders)
         if place is None:
-            found.unknown.setdefault(top, by)
+            modules.unknown.setdefault(top, by)
             continue
-        found.local[top] = place
+        modules.local[top] = place
         for file in [place] if place.is_file() else sorted(place.rglob("*.py")):
             waiting += [(name, f"the module {top}") for name in _imported(file.read_bytes())]
-    return found
+    return modules
 
 
 def _place(top: str, folders: Sequence[Path]) -> Path | None:

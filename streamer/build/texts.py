@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from streamer.build.closure import Pin
 
 MARK = "# Written by `streamer build`"
-"""First line of the written files, by which a later build recognises its own folder."""
+"""First line of the written files, by which a later build recognises the folder of an earlier one."""
 WHEELS = "wheels"
 SERVICE = "service"
 

@@ -28,9 +28,9 @@ class FileUsed:
 
     part: str
     name: str
-    """As the definition names it."""
+    """The path as the definition has it."""
     base: Path
-    """Where relative names start."""
+    """The folder that a relative path starts from."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Uses:
             self.packages.setdefault(package, part)
 
     def come_from(self, part: str, distribution: str) -> None:
-        """Add the distribution of a part, unless that is ours."""
+        """Add the distribution of a plug-in's part; parts of streamer itself need none."""
         if distribution != OURS:
             self.distributions.setdefault(distribution, part)
 
@@ -92,8 +92,8 @@ def _connectors(service: Service) -> Iterator[tuple[str, ConnectorConfig]]:
 def _add_connector(uses: Uses, part: str, config: ConnectorConfig) -> None:
     catalog: Catalog[Any] = SOURCES if isinstance(config, SourceConfig) else SINKS
     uses.need(part, config.requires)
-    if (found := catalog.find(config.type)) is not None:
-        uses.come_from(part, found.distribution)
+    if (entry := catalog.find(config.type)) is not None:
+        uses.come_from(part, entry.distribution)
     codec: CodecConfig | None = codec_config(config.codec)
     while codec is not None:
         uses.need(f"{part}, codec {codec.type}", codec.needs)

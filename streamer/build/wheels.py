@@ -45,35 +45,35 @@ def put_wheel(name: str, folder: Path) -> Path:
     A distribution that is installed from a checkout is built from it (ours is put together from its files). Raises
     `StreamerError` if that fails, or there is no list of the files that were installed.
     """
-    found = distribution(name)
-    editable = _editable(found)
+    installed = distribution(name)
+    editable = _editable(installed)
     if editable is None:
-        return _repacked(found, folder)
-    return _of_checkout(found, folder) if found.metadata["Name"] == DISTRIBUTION else _built(editable, folder)
+        return _repacked(installed, folder)
+    return _of_checkout(installed, folder) if installed.metadata["Name"] == DISTRIBUTION else _built(editable, folder)
 
 
-def _editable(found: Distribution) -> Path | None:
-    text = found.read_text("direct_url.json")
+def _editable(installed: Distribution) -> Path | None:
+    text = installed.read_text("direct_url.json")
     origin: dict[str, Any] = json.loads(text) if text else {}
     if not origin.get("dir_info", {}).get("editable"):
         return None
     return Path(url2pathname(urlsplit(origin["url"]).path))
 
 
-def _repacked(found: Distribution, folder: Path) -> Path:
-    name = found.metadata["Name"]
-    if found.files is None or (wheel := found.read_text("WHEEL")) is None:
+def _repacked(installed: Distribution, folder: Path) -> Path:
+    name = installed.metadata["Name"]
+    if installed.files is None or (wheel := installed.read_text("WHEEL")) is None:
         raise StreamerError(f"{name} was not installed from a wheel; install it with pip")
     tags = [line.partition(":")[2].strip() for line in wheel.splitlines() if line.startswith("Tag:")]
-    contents = {place: Path(str(file)) for place, file in _files(found)}
-    return _written(folder, found, _compressed(tags), contents)
+    contents = {place: Path(str(file)) for place, file in _files(installed)}
+    return _written(folder, installed, _compressed(tags), contents)
 
 
-def _files(found: Distribution) -> Iterator[tuple[str, os.PathLike[str]]]:
-    scripts = {point.name for point in found.entry_points if point.group in ("console_scripts", "gui_scripts")}
+def _files(installed: Distribution) -> Iterator[tuple[str, os.PathLike[str]]]:
+    scripts = {point.name for point in installed.entry_points if point.group in ("console_scripts", "gui_scripts")}
     prefix, bin_folder = Path(sys.prefix).resolve(), Path(sysconfig.get_path("scripts")).resolve()
-    stem = _stem(found)
-    for file in found.files or ():
+    stem = _stem(installed)
+    for file in installed.files or ():
         place = Path(str(file.locate()))
         if file.suffix == ".pyc" or (file.name in _OF_INSTALLERS and file.parent.suffix == ".dist-info"):
             continue
@@ -92,7 +92,7 @@ _CARRIED = frozenset({".yaml", ".onnx", ".npz", ".md", ".jpg", ".txt", ".py"})
 _OF_INSTALLERS = frozenset({"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"})
 
 
-def _of_checkout(found: Distribution, folder: Path) -> Path:
+def _of_checkout(installed: Distribution, folder: Path) -> Path:
     from streamer.demo import examples
 
     contents: dict[str, Path] = {}
@@ -103,13 +103,13 @@ def _of_checkout(found: Distribution, folder: Path) -> Path:
     for name in examples.NAMES:
         demo = [file for file in examples.folder(name).iterdir() if file.suffix in _CARRIED]
         contents |= {f"streamer/demo/{name}/{file.name}": file for file in demo}
-    info = f"{_stem(found)}.dist-info"
-    for file in found.files or ():
+    info = f"{_stem(installed)}.dist-info"
+    for file in installed.files or ():
         if file.parts[0].endswith(".dist-info") and file.name not in {*_OF_INSTALLERS, "WHEEL"}:
             contents[f"{info}/{Path(*file.parts[1:]).as_posix()}"] = Path(str(file.locate()))
     compiled = _compiled()
     contents |= {f"streamer_native/{file.name}": file for file in compiled}
-    return _written(folder, found, _tag() if compiled else "py3-none-any", contents)
+    return _written(folder, installed, _tag() if compiled else "py3-none-any", contents)
 
 
 def _compiled() -> list[Path]:
@@ -128,7 +128,7 @@ def _tag() -> str:
 def _built(source: Path, folder: Path) -> Path:
     before = set(folder.glob("*.whl"))
     with tempfile.TemporaryDirectory() as scratch:
-        # A folder for setuptools's intermediate files, which else go into the checkout.
+        # Setuptools would put its intermediate files into the checkout.
         config = Path(scratch, "build.cfg")
         config.write_text(f"[build]\nbuild_base={scratch}/build\n[egg_info]\negg_base={scratch}\n")
         environment = {**os.environ, "DIST_EXTRA_CONFIG": str(config)}
@@ -145,8 +145,8 @@ def _built(source: Path, folder: Path) -> Path:
     raise StreamerError(f"no wheel can be built of {source}: {reason}")
 
 
-def _written(folder: Path, found: Distribution, tag: str, contents: dict[str, Path]) -> Path:
-    stem = _stem(found)
+def _written(folder: Path, installed: Distribution, tag: str, contents: dict[str, Path]) -> Path:
+    stem = _stem(installed)
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{stem}-{tag}.whl"
     record = io.StringIO()
@@ -154,7 +154,7 @@ def _written(folder: Path, found: Distribution, tag: str, contents: dict[str, Pa
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as wheel:
 
         def put(place: str, content: bytes, mode: int = 0o644) -> None:
-            # With a fixed time, so that the same files make the same wheel.
+            # A fixed time, so that the same files make the same wheel.
             entry = zipfile.ZipInfo(place, (1980, 1, 1, 0, 0, 0))
             entry.external_attr = mode << 16
             wheel.writestr(entry, content, zipfile.ZIP_DEFLATED)
@@ -173,12 +173,12 @@ def _written(folder: Path, found: Distribution, tag: str, contents: dict[str, Pa
 
 
 def _compressed(tags: list[str]) -> str:
-    """`cp311-cp311-manylinux_2_17_x86_64` and so on as the one tag of a file's name."""
+    """The wheel's tags, such as `cp311-cp311-manylinux_2_17_x86_64`, as the compressed tag of its file name."""
     columns = zip(*(tag.split("-") for tag in tags), strict=True)
     return "-".join(".".join(sorted(set(column))) for column in columns)
 
 
-def _stem(found: Distribution) -> str:
+def _stem(installed: Distribution) -> str:
     """`name-version` as the folder of its metadata spells them."""
-    infos = {file.parts[0] for file in found.files or () if file.parts[0].endswith(".dist-info")}
+    infos = {file.parts[0] for file in installed.files or () if file.parts[0].endswith(".dist-info")}
     return infos.pop().removesuffix(".dist-info")

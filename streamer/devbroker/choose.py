@@ -37,7 +37,7 @@ def open_broker(purpose: str, allow_mock: bool = False, progress: Progress | Non
 
     Tried in this order: `KAFKA_BOOTSTRAP_SERVERS` (when it is set nothing else is tried, and it is never stopped), a
     container if the Docker engine answers within 2 s, Apache Kafka's jars, and with `allow_mock` librdkafka's mock
-    cluster, whose `description` says that it is no real Kafka. `progress` is called before work that takes long.
+    cluster, whose `description` says that it is not a real Kafka. `progress` is called before work that takes long.
 
     Raises `MissingPackageError` (extra `broker`) when only missing packages are in the way, else `BrokerError`,
     with a line for each way tried and why it failed.

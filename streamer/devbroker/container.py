@@ -40,7 +40,7 @@ def kafka_container(progress: Progress | None = None) -> Iterator[str]:
 def container_environment(bootstrap: str) -> dict[str, str]:
     """Environment of a one-node container that clients reach as `bootstrap`.
 
-    The image has defaults of its own only while no `KAFKA_` variable is set, so all that it needs is here.
+    The image drops its defaults as soon as a `KAFKA_` variable is set, so all settings that it needs are here.
     """
     return {
         "CLUSTER_ID": new_uuid(),

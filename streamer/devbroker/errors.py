@@ -6,4 +6,4 @@ from pipelines.errors import StreamerError
 
 
 class BrokerError(StreamerError):
-    """A broker could not be had, did not come up, or ended by itself. The message carries the tail of its log."""
+    """A broker is not available, did not start, or ended by itself. The message carries the tail of its log."""

@@ -14,7 +14,7 @@ from streamer.devbroker import guard
 class Guard:
     """A process that ends the listed processes when this process is gone, and then removes `folder`, if one is given.
 
-    `files`: descriptors that it shares until it ends, such as the one that holds a folder's lock.
+    `files`: file descriptors that it keeps open until it ends, such as that of a folder's lock.
     """
 
     def __init__(self, folder: Path | None = None, files: Sequence[int] = ()) -> None:
@@ -25,21 +25,21 @@ class Guard:
         )
 
     def add(self, pid: int) -> None:
-        """This process is to end with ours."""
-        self._tell(f"+{pid}")
+        """End this process when ours ends."""
+        self._send(f"+{pid}")
 
     def remove(self, pid: int) -> None:
-        """This process has ended."""
-        self._tell(f"-{pid}")
+        """Take a process that has ended off the list."""
+        self._send(f"-{pid}")
 
     def close(self) -> None:
-        """All processes have ended: the guard must not signal their ids, which may belong to other processes by now."""
+        """End the guard without signalling anything: the ids of ended processes may belong to others by now."""
         self._process.kill()
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait()
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if self._process.stdin is None or self._process.stdin.closed:
             return
         with contextlib.suppress(BrokenPipeError):

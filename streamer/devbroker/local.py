@@ -46,7 +46,7 @@ class LocalKafka(Started):
             producer = Producer({"bootstrap.servers": kafka.bootstrap})
 
     The processes end with `stop()`, with the `with` block, and at the latest seconds after this process is gone,
-    however it went (see `streamer.devbroker.guard`). They are in sessions of their own: Ctrl-C does not reach them.
+    however it went (see `streamer.devbroker.guard`). They are in new sessions: Ctrl-C does not reach them.
 
     Raises `BrokerError` (with the end of the broker's log) or `MissingPackageError` (extra `broker`) from `start()`.
     """
@@ -118,8 +118,8 @@ class LocalKafka(Started):
             except BaseException as error:
                 self.stop()
                 # Only possible where ports cannot be held (see ReservedPorts): another program was quicker.
-                taken = self._port is None and "Address already in use" in str(error)
-                if not taken or attempt == _ATTEMPTS:
+                in_use = self._port is None and "Address already in use" in str(error)
+                if not in_use or attempt == _ATTEMPTS:
                     raise
         raise AssertionError("unreachable")
 
@@ -198,13 +198,13 @@ class LocalKafka(Started):
 
     def _is_formatted(self) -> bool:
         assert self._folder is not None
-        found = len(list(self._folder.glob("node-*/data/meta.properties")))
-        if found and found != self.nodes:
+        count = len(list(self._folder.glob("node-*/data/meta.properties")))
+        if count and count != self.nodes:
             raise BrokerError(
-                f"{self._folder} holds the data of {found} nodes, not {self.nodes}: "
-                f"start it with nodes={found} or choose another folder"
+                f"{self._folder} holds the data of {count} nodes, not {self.nodes}: "
+                f"start it with nodes={count} or choose another folder"
             )
-        return bool(found)
+        return bool(count)
 
     def _format(self) -> None:
         if self._java(1, "kafka.tools.StorageTool", "format", "-t", new_uuid(), "-c").wait():

@@ -19,15 +19,15 @@ LOG_TAIL = 3000
 
 
 class Started(ABC):
-    """Runs from `start()` to `stop()`, or as long as a `with` block."""
+    """A server that runs from `start()` to `stop()`, or as long as a `with` block."""
 
     @abstractmethod
     def start(self) -> Self:
-        """Start it; returns when it answers."""
+        """Start the server; returns when it answers."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End it. Does nothing if it does not run."""
+        """End the server. Does nothing if it does not run."""
 
     @abstractmethod
     def describe(self) -> str:
@@ -46,7 +46,7 @@ class Started(ABC):
 
 
 class Program:
-    """A process in a session of its own, so that Ctrl-C does not reach it. Its output is added to the file `log`.
+    """A process in a new session, so that Ctrl-C does not reach it. Its output is appended to the file `log`.
 
     It ends by `end` or `kill`, or by the guard when this process is gone.
     """
@@ -77,12 +77,12 @@ class Program:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._process.pid
 
     @property
     def exit_code(self) -> int | None:
-        """`None` while it runs."""
+        """The exit code; `None` while the process runs."""
         return self._process.poll()
 
     def freeze(self) -> None:
@@ -105,13 +105,13 @@ class Program:
         self.wait()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit code, when it has ended by itself. Raises `subprocess.TimeoutExpired` after `timeout` seconds."""
+        """Wait for the process to end; its exit code. Raises `subprocess.TimeoutExpired` after `timeout` seconds."""
         code = self._process.wait(timeout)
         self._guard.remove(self.pid)
         return code
 
     def terminate(self) -> None:
-        """Ask it to end (SIGTERM)."""
+        """Ask the process to end (SIGTERM)."""
         self.thaw()
         self._process.terminate()
 
@@ -129,7 +129,7 @@ def end(programs: Sequence[Program], grace: float) -> None:
 
 
 def log_tail(log: Path) -> str:
-    """The end of a log, with its name, without the lines of Java's stack traces; empty if there is none."""
+    """The end of a log, with its name, without the lines of Java's stack traces; empty if there is no log."""
     if not log.exists():
         return ""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -179,13 +179,13 @@ def _archive() -> Path:
     try:
         context = MavenContext(repo_cache=GlobalSettings.load().repo_cache, timeout=_READ_TIMEOUT)
         component = context.project(_GROUP, _ARTIFACT).at_version(REGISTRY_VERSION)
-        found: Path = component.artifact(classifier="all", packaging="tar.gz").resolve()
+        archive: Path = component.artifact(classifier="all", packaging="tar.gz").resolve()
     except Exception as error:
         raise BrokerError(
             f"Apicurio Registry {REGISTRY_VERSION} ({_GROUP}:{_ARTIFACT}, tar.gz) could not be fetched: {error}; check "
             "the network, or name a registry that runs already in SCHEMA_REGISTRY_URL"
         ) from error
-    return found
+    return archive
 
 
 def _java() -> Path:

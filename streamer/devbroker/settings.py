@@ -35,8 +35,7 @@ QUICK_LOSS = {
 """Settings of nodes that are there to be killed."""
 
 SLOW_LOSS = {"broker.session.timeout.ms": "30000"}
-"""Settings of a node that is not killed in tests: on a machine that stands still for seconds it goes on leading its
-topics."""
+"""Settings of a node that is not killed in tests: it keeps leading its topics on a machine that hangs for seconds."""
 
 
 def server_properties(
@@ -85,7 +84,7 @@ def as_environment(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def renumber(path: Path, node: int) -> None:
-    """Make a copied `meta.properties`, which names its node and its folder's id, that of node `node`."""
+    """Give a copied `meta.properties` the number of node `node` and a new id of the folder."""
     changed = {"node.id": str(node), "directory.id": new_uuid()}
     lines = path.read_text(encoding="utf-8").splitlines()
     pairs = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))

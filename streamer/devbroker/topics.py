@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 _MOCK = "mockCluster"
-"""How the cluster id of librdkafka's mock cluster begins, which has no controller to create topics."""
+"""The beginning of the cluster id of librdkafka's mock cluster, which has no controller to create topics."""
 
 
 def create_topics(
@@ -26,8 +26,8 @@ def create_topics(
 ) -> None:
     """Create each topic of `topics` (name to number of partitions) and wait until every partition is led.
 
-    A topic that exists already stays as it is, also with another number of partitions. On librdkafka's mock cluster,
-    where topics appear on first use, asking for them is the use; they have four partitions.
+    A topic that exists already stays as it is, also with another number of partitions. On librdkafka's mock cluster
+    topics appear on first use, which waiting for them is; they have four partitions.
     `config` holds topic settings such as `{"max.message.bytes": "2000000"}`, `timeout` is in seconds.
 
     Raises `BrokerError` when the broker refuses a topic or does not show it in time, `MissingPackageError` without
@@ -53,12 +53,12 @@ def _cluster_id(admin: AdminClient, bootstrap: str, deadline: float) -> str:
 
     while True:
         try:
-            found = admin.list_topics(timeout=max(0.1, deadline - time.monotonic()))
+            metadata = admin.list_topics(timeout=max(0.1, deadline - time.monotonic()))
         except KafkaException as error:
             raise BrokerError(f"no Kafka answers on {bootstrap} ({error.args[0]}): is the broker running?") from error
         # A client that gets no controller, as from a broker that was away, waits for one and does not query again.
-        if found.controller_id >= 0:
-            return str(found.cluster_id)
+        if metadata.controller_id >= 0:
+            return str(metadata.cluster_id)
         if time.monotonic() > deadline:
             raise BrokerError(f"the Kafka on {bootstrap} has no controller, which creates topics")
         time.sleep(0.02)
@@ -94,8 +94,8 @@ def _is_led(admin: AdminClient, name: str) -> bool:
         # The leaders are queried, too: a broker is listed as leader a moment before it begins to lead.
         end = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         wanted = {TopicPartition(name, number): end for number in topic.partitions}
-        for found in admin.list_offsets(wanted, request_timeout=5.0).values():
-            found.result()
+        for offset in admin.list_offsets(wanted, request_timeout=5.0).values():
+            offset.result()
     except KafkaException:
         return False
     return True

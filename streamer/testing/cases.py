@@ -62,18 +62,18 @@ class Case(Settings):
     """Where files that it names are looked for."""
 
     def records(self) -> list[Data | bytes]:
-        """The records as values or payloads. Raises `DefinitionError` for values that there are not."""
+        """The records as values or payloads. Raises `DefinitionError` for invalid values and missing files."""
         if isinstance(self.input, str):
             return [self.input.encode()]
         given = self.input if isinstance(self.input, list) else [self.input]
-        return [Data({key: self.value(value) for key, value in one.items()}) for one in given]
+        return [Data({key: self.value(value) for key, value in values.items()}) for values in given]
 
     def input_schema(self) -> Schema | None:
-        """The schema of the records, its files with their folder."""
+        """The schema of the records, with its file names made paths."""
         return self._placed(self.schema_)
 
     def result_schema(self) -> Schema | None:
-        """The schema of the results, its files with their folder."""
+        """The schema of the results, with its file names made paths."""
         return self._placed(self.sink_schema)
 
     def _placed(self, schema: str | dict[str, Any] | None) -> Schema | None:
@@ -100,7 +100,7 @@ class Case(Settings):
 def cases_of(service_file: Path, given: list[Path]) -> list[Case]:
     """The cases in these files and folders; without any, in the folder `cases` beside the service file.
 
-    Raises `DefinitionError` for an entry that is no case, two cases of one name, and a file without cases.
+    Raises `DefinitionError` for an entry that is not a case, two cases of one name, and a file without cases.
     """
     places = given or [service_file.parent / FOLDER]
     if not given and not places[0].is_dir():
@@ -108,15 +108,15 @@ def cases_of(service_file: Path, given: list[Path]) -> list[Case]:
             f"{service_file}: there are no cases; write some into {places[0]}, or name their files. One is a YAML file "
             "with input and expect"
         )
-    found: dict[str, Case] = {}
+    cases: dict[str, Case] = {}
     for place in places:
         for case in _in(place):
-            if case.name in found:
-                raise DefinitionError(f'{place}: two cases have the name "{case.name}"; give each one of its own')
-            found[case.name] = case
-    if not found:
+            if case.name in cases:
+                raise DefinitionError(f'{place}: two cases have the name "{case.name}"; give each its own name')
+            cases[case.name] = case
+    if not cases:
         raise DefinitionError(f"{', '.join(map(str, places))}: there are no cases; one is a YAML file with an input")
-    return list(found.values())
+    return list(cases.values())
 
 
 def _in(place: Path) -> Iterator[Case]:
@@ -145,15 +145,15 @@ def _written(file: Path) -> Iterator[Case]:
 
 
 def _lines(file: Path) -> list[Document]:
-    found = []
+    documents = []
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DefinitionError(f"{file}: cannot be read: {error}") from error
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            found += parse_documents(line, f"{file}:{number}")
-    return found
+            documents += parse_documents(line, f"{file}:{number}")
+    return documents
 
 
 def _content(file: Path) -> Any:

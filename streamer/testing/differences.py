@@ -17,26 +17,26 @@ MOST: Final = 120
 """Characters of a value that are shown."""
 
 Read = Callable[[object], Any]
-"""Makes a value of the plain data of a file."""
+"""Converts plain data of a case's file to a value."""
 
 
 def differences(
     expected: Mapping[str, Any], got: Data, read: Read, *, tolerance: float, exact: bool = False
 ) -> list[str]:
-    """The differences of a result, a line for each value; none if it is right.
+    """The differences between the expected values and a result, a line for each value.
 
     Values that are not expected may be there unless `exact`. Numbers, also those in arrays, boxes and lists, may be off
     by `tolerance`, relative or absolute. A list may stand for an array.
     """
-    found: list[str] = []
+    lines: list[str] = []
     for key, value in expected.items():
         if key in got:
-            found += _different(key, value, got[key], read, tolerance)
+            lines += _different(key, value, got[key], read, tolerance)
         else:
-            found.append(f"{key}: is missing; there are {', '.join(got) or 'no values'}")
+            lines.append(f"{key}: is missing; there are {', '.join(got) or 'no values'}")
     if exact:
-        found += [f"{key}: is there, {_shown(got[key])}, and is not expected" for key in got if key not in expected]
-    return found
+        lines += [f"{key}: is there, {_shown(got[key])}, and is not expected" for key in got if key not in expected]
+    return lines
 
 
 def _different(where: str, plain: Any, got: Any, read: Read, tolerance: float) -> Iterator[str] | list[str]:
@@ -65,7 +65,7 @@ def _different_arrays(where: str, expected: Any, got: np.ndarray[Any, Any], tole
     off = ~np.isclose(other, wide, rtol=tolerance, atol=tolerance, equal_nan=True)
     if not off.any():
         return []
-    first = tuple(int(one) for one in np.argwhere(off)[0])
+    first = tuple(int(index) for index in np.argwhere(off)[0])
     place = f"[{', '.join(map(str, first))}]" if first else ""
     return [
         f"{where}: {int(off.sum()):,} of {got.size:,} elements differ, the first at {where}{place}: "
@@ -95,9 +95,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (BoundingBox, Point)):
         return value_to_plain(value)
     if isinstance(value, Data):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value
 
 

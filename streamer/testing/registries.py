@@ -28,10 +28,10 @@ _MOCK = "mock:"
 
 @contextmanager
 def registries_in_memory(service: Service, schemas: Mapping[str, Schema]) -> Iterator[Service]:
-    """The service with registries in memory in place of its own, for the time of the `with` block.
+    """The service with schema registries in memory in place of the real ones, for the time of the `with` block.
 
     A registry whose address is `mock://NAME` is in memory already, and stays. `schemas` has schemas by the names of
-    sinks. A sink without one has that of its codec; where only its registry has one, results are not held against it.
+    sinks. A sink without one has that of its codec; where only its registry has one, results are not checked by it.
     """
     url = f"mock://streamer.testing.{uuid.uuid4()}"
     sources = [_changed(config, url, {}) for config in service.sources]
@@ -62,7 +62,7 @@ def input_codec(config: SourceConfig, schema: Schema | None) -> Codec:
 
 
 def _topic(config: ConnectorConfig) -> str:
-    """The topic by which subjects are named."""
+    """The topic that subjects in the registry are named after."""
     if isinstance(config, SinkConfig):
         return "" if config.addressing is None else config.addressing.topic
     names = config.topic_names if isinstance(config, SourceConfig) else ()
@@ -77,23 +77,23 @@ def _in_memory(setting: str | Mapping[str, Any], url: str | None, schema: Mappin
     """The same codec with a registry in memory, at `url` unless it is in memory already, and this schema."""
     if isinstance(setting, str):
         return setting
-    found = dict(setting)
+    changed = dict(setting)
     registry = _registry(codec_config(setting))
     if registry is not None:
         address = registry.url if url is None or registry.url.startswith(_MOCK) else url
         kept = {name: getattr(registry, name) for name in ("framing", "strategy", "subject")}
-        return {**found, "registry": {**kept, "url": address, "auto_register": True}, **schema}
-    if "codec" in found:
-        found["codec"] = _in_memory(found["codec"], url, schema)
-    return found
+        return {**changed, "registry": {**kept, "url": address, "auto_register": True}, **schema}
+    if "codec" in changed:
+        changed["codec"] = _in_memory(changed["codec"], url, schema)
+    return changed
 
 
 def _given(config: ConnectorConfig, schema: Schema | None) -> dict[str, Any]:
     """The fields of the codec that hold this schema; without one, for Avro, those of the schema that it reads as."""
     codec = _with_registry(config)
     if schema is None:
-        own = codec is not None and codec.type == "avro" and getattr(codec, "schema_", None) is None
-        read_as = getattr(codec, "reader_schema", None) if own and isinstance(config, SourceConfig) else None
+        schemaless = codec is not None and codec.type == "avro" and getattr(codec, "schema_", None) is None
+        read_as = getattr(codec, "reader_schema", None) if schemaless and isinstance(config, SourceConfig) else None
         return {} if read_as is None else {"schema": read_as}
     if codec is None:
         raise DefinitionError(f"{config.label}: a schema is only given to a codec with a schema registry")
@@ -114,7 +114,7 @@ def _derives(config: SinkConfig) -> bool:
 def _has_schema(config: ConnectorConfig) -> bool:
     """Whether results or records of this connector can be written: no registry has to be asked, or there is a schema.
 
-    JSON needs one for its id only, and is given one that takes anything.
+    JSON needs a schema for its id only, so a schema that accepts everything is registered.
     """
     codec = _with_registry(config)
     registry = _registry(codec)
@@ -148,5 +148,5 @@ def _with_registry(config: ConnectorConfig) -> CodecConfig | None:
 
 
 def _registry(codec: CodecConfig | None) -> RegistryConfig | None:
-    found = getattr(codec, "registry", None)
-    return found if isinstance(found, RegistryConfig) else None
+    registry = getattr(codec, "registry", None)
+    return registry if isinstance(registry, RegistryConfig) else None

@@ -49,9 +49,9 @@ class Report:
     sinks: Mapping[str, list[Message]]
     """The messages that each sink got, by its name, in order; with their topics where those are made from values."""
     decoded: Mapping[str, list[Data | None]]
-    """The same, decoded; `None` for a message without a payload, and for one that cannot be read back."""
+    """The decoded messages of each sink; `None` for a message without a payload or that cannot be read back."""
     unreadable: Mapping[str, Mapping[int, Exception]]
-    """By the sink's name the errors of messages that its codec writes and does not read, by their place."""
+    """The errors of messages that a sink's codec wrote but cannot read, by the sink's name and the message's index."""
     dead: list[DeadLetter]
     """The dead letters, in order."""
     acknowledged: int
@@ -166,18 +166,18 @@ def _messages(config: SourceConfig, given: list[Given], schema: Schema | None) -
     Those that are not payloads yet are encoded together, so that a schema that is derived from them has all their
     values.
     """
-    values = [one.value if isinstance(one, Message) else one for one in given]
+    values = [record.value if isinstance(record, Message) else record for record in given]
     records = [value for value in values if isinstance(value, Mapping)]
     made = iter(_encoded(records, input_codec(config, schema)) if records else ())
-    found: list[Message | bytes | None] = []
-    for one, value in zip(given, values, strict=True):
-        message = one if isinstance(one, Message) else None
+    messages: list[Message | bytes | None] = []
+    for record, value in zip(given, values, strict=True):
+        message = record if isinstance(record, Message) else None
         if isinstance(value, Mapping):
             written, headers = next(made)
             message = Message(written) if message is None else message._replace(value=written)
             message = message._replace(headers=(*headers, *message.headers))
-        found.append(_from_topic(message, config) if message is not None else one)  # type: ignore[arg-type]
-    return found
+        messages.append(_from_topic(message, config) if message is not None else record)  # type: ignore[arg-type]
+    return messages
 
 
 def _encoded(records: list[Mapping[str, Any]], codec: Codec) -> list[tuple[Any, tuple[Header, ...]]]:
@@ -197,12 +197,12 @@ def _from_topic(record: Message, config: SourceConfig) -> Message:
 
 
 def _decoded(messages: list[Message], codec: Codec) -> tuple[list[Data | None], Mapping[int, Exception]]:
-    """What is in these messages, and the errors of those that the codec does not read."""
+    """The values of these messages, and the errors of those that the codec cannot read, by index."""
     if not messages:
         return [], {}
-    found = codec.decode(records_of(messages, "report"), None)
-    rows = dict(zip(found.batch.rows.tolist(), found.batch.to_list(), strict=True))
-    return [rows.get(row) for row in range(len(messages))], found.failed
+    decoded = codec.decode(records_of(messages, "report"), None)
+    rows = dict(zip(decoded.batch.rows.tolist(), decoded.batch.to_list(), strict=True))
+    return [rows.get(row) for row in range(len(messages))], decoded.failed
 
 
 def _dead_letter(message: Message) -> DeadLetter:

@@ -33,7 +33,7 @@ class Tried:
 
     @property
     def ok(self) -> bool:
-        """Whether all is as expected."""
+        """Whether the results are as expected."""
         return not self.problems
 
 
@@ -44,7 +44,7 @@ def tried(service: Service, case: Case, *, timeout: float = 60.0) -> Tried:
     go to a dead letter in memory. Raises `DefinitionError` for a source or sink that the service does not have, and
     the errors of opening the pipeline, and `DefinitionError` for a service that may run no code and would.
     """
-    # Before records are encoded, for which a codec may ask its registry.
+    # First, because encoding records may access a schema registry.
     check_code(service, connected=False)
     source = _named(case, "source", case.source, [config.label for config in service.sources])
     sink = _named(case, "sink", case.sink, [config.label for config in service.sinks])
@@ -52,7 +52,7 @@ def tried(service: Service, case: Case, *, timeout: float = 60.0) -> Tried:
     try:
         report = run(
             _alone(service),
-            {source: _messages(case, next(one for one in service.sources if one.label == source))},
+            {source: _messages(case, next(config for config in service.sources if config.label == source))},
             timeout=timeout,
             check=False,
             schemas={source: schema} if (schema := case.input_schema()) is not None else None,
@@ -116,12 +116,12 @@ def _of_results(case: Case, results: list[Data | None]) -> list[str]:
     problems = []
     if len(expected) != len(results):
         problems.append(f"expected {len(expected)} results, got {len(results)}")
-    for number, (one, result) in enumerate(zip(expected, results, strict=False)):
+    for number, (values, result) in enumerate(zip(expected, results, strict=False)):
         if result is None:
             problems.append(f"result {number} has no payload")
             continue
-        found = differences(one, result, case.value, tolerance=case.tolerance, exact=case.exact)
-        problems += [f"result {number}: {line}" for line in found] if len(expected) > 1 else found
+        lines = differences(values, result, case.value, tolerance=case.tolerance, exact=case.exact)
+        problems += [f"result {number}: {line}" for line in lines] if len(expected) > 1 else lines
     return problems
 
 

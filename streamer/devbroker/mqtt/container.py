@@ -16,7 +16,7 @@ IMAGE = "eclipse-mosquitto:2.0.21"
 """The image that is started; docker-compose.yml uses the same one."""
 
 _START_TIMEOUT = 30.0
-# The configuration that comes with the image for a start without a configuration of one's own.
+# The configuration in the image that lets every client in.
 _CONFIGURATION = "/mosquitto-no-auth.conf"
 
 

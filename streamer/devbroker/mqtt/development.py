@@ -102,7 +102,7 @@ class DevelopmentBroker(Started):
 
 
 class _Unread:
-    """What amqtt reads a connection by: bytes that were read already, then those of the stream."""
+    """The reader of a connection for amqtt: bytes that were read already come first, then those of the stream."""
 
     def __init__(self, first: bytes, reader: asyncio.StreamReader) -> None:
         self._first = first
@@ -114,13 +114,13 @@ class _Unread:
         return first + await self._reader.readexactly(n - len(first))
 
     def feed_eof(self) -> None:
-        """No more bytes come."""
+        """Mark the end of the stream."""
         self._reader.feed_eof()
 
 
 async def _connected(broker: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Serve one client. One of MQTT 5 is refused as the standard of 3.1.1 has it: amqtt takes its properties for a
-    client id and waits for more."""
+    """Serve one client. A client of MQTT 5 is refused as a broker of 3.1.1 does: amqtt would take its properties for a
+    client id and wait for more."""
     from amqtt.adapters import StreamWriterAdapter
 
     try:

@@ -17,7 +17,7 @@ from streamer.devbroker.ports import HOST, ReservedPorts
 from streamer.devbroker.program import LOG_TAIL, Program, Started, end
 
 _SYSTEM_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin")
-"""Where packages put it that are not on every user's PATH."""
+"""Folders where packages install mosquitto and that are not on every user's PATH."""
 _START_TIMEOUT = 30.0
 
 DEVELOPMENT: Mapping[str, str] = {
@@ -51,7 +51,7 @@ class LocalMosquitto(Started):
             client.connect(broker.host, broker.port)
 
     The process ends with `stop()`, with the `with` block, and at the latest seconds after this process is gone. It is
-    in a session of its own: Ctrl-C does not reach it.
+    in a new session: Ctrl-C does not reach it.
 
     Raises `BrokerError` from `start()` where mosquitto is not installed or does not come up (with the end of its log).
     """
@@ -181,7 +181,7 @@ class LocalMosquitto(Started):
             common["user"] = "root"
         lines = [f"listener {self.port} {HOST}", "log_dest stderr"]
         for key, value in {**common, **self._settings}.items():
-            lines += [f"{key} {one}" for one in ([value] if isinstance(value, str) else value)]
+            lines += [f"{key} {item}" for item in ([value] if isinstance(value, str) else value)]
         (folder / "mosquitto.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def _spawn(self) -> None:
