@@ -1,1 +1,1 @@
-"""A service as it is written and as it is checked: the service file, its settings, where values come from."""
+"""Service definitions: the model of a service, reading and checking service files, and the files of a new service."""

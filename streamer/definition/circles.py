@@ -7,7 +7,7 @@ from streamer.definition.service import Service
 
 
 def circle(config: SinkConfig, service: Service) -> str | None:
-    """What comes back to the service from this sink of it, and by which source; `None`: nothing, as far as known."""
+    """Which source of the service reads what this sink writes, and what follows; `None`: none, as far as known."""
     if config.addressing is None:
         return None
     topics = config.addressing.topics if "{" in config.addressing.topic else (config.addressing.topic,)

@@ -17,8 +17,8 @@ class PartHotPath(NamedTuple):
 
 
 def in_words(parts: Iterable[PartHotPath]) -> str:
-    """Their hot paths in one line: `native`, or the parts that use it, and why the others do not."""
-    native = [one.part for one in parts if one.report.path == "native"]
+    """The parts' hot paths in one line: `native`, or the parts that take it, and why the others do not."""
+    native = [part.part for part in parts if part.report.path == "native"]
     plain: dict[str, list[str]] = {}
     for part, report in parts:
         if report.path == "python":

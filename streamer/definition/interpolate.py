@@ -52,7 +52,7 @@ def interpolate(
     `secret` is called with every text that must not be shown: texts of files, and values of keys and variables whose
     names mark them as secrets (`streamer.observe.shown.names_a_secret`). `refused` says why a file may not be read.
 
-    Raises `InterpolationError` for the first that cannot be replaced, and after it the `others`.
+    Raises `InterpolationError` for the first reference that cannot be replaced; its `others` are those of the rest.
     """
     known = os.environ if environment is None else environment
     replacing = _Replacing(base, known, untouched, secret, refused)
@@ -85,16 +85,16 @@ class _Replacing:
         if self.untouched(path):
             return node
         if isinstance(node, list):
-            return [self.replaced(one, (*path, index)) for index, one in enumerate(node)]
-        return {key: self.replaced(one, (*path, key)) for key, one in node.items()}
+            return [self.replaced(item, (*path, index)) for index, item in enumerate(node)]
+        return {key: self.replaced(value, (*path, key)) for key, value in node.items()}
 
     def _text(self, text: str, path: KeyPath) -> str:
-        def value(found: re.Match[str]) -> str:
-            if found[0] == "$$":
+        def value(match: re.Match[str]) -> str:
+            if match[0] == "$$":
                 return "$"
-            if not found[2]:
-                raise InterpolationError(f'"{found[0]}" has no closing brace; write $$ for a dollar', path)
-            return self._value(found[1], path)
+            if not match[2]:
+                raise InterpolationError(f'"{match[0]}" has no closing brace; write $$ for a dollar', path)
+            return self._value(match[1], path)
 
         replaced = _REFERENCE.sub(value, text) if "$" in text else text
         self._note(replaced, path)
@@ -125,14 +125,14 @@ class _Replacing:
 
 
 def _variable(reference: str, path: KeyPath, environment: Mapping[str, str]) -> tuple[str, str]:
-    found = _VARIABLE.fullmatch(reference)
-    if found is None or "${" in reference:
+    match = _VARIABLE.fullmatch(reference)
+    if match is None or "${" in reference:
         raise InterpolationError(
             f'"${{{reference}}}" is not a reference; write ${{VAR}}, ${{VAR:-default}} or ${{file:PATH}}, '
             "and $$ for a dollar",
             path,
         )
-    name, default = found[1], found[2]
+    name, default = match[1], match[2]
     if default is not None:
         return name, environment.get(name) or default
     if name not in environment:

@@ -84,23 +84,23 @@ class InferenceConfiguration(Config):
 
 
 def is_konduit(data: object) -> bool:
-    """Whether this plain data is an `InferenceConfiguration` rather than a service of ours."""
+    """Whether this plain data is an `InferenceConfiguration` rather than a service file of streamer."""
     if not isinstance(data, Mapping) or {"source", "sink"} & data.keys():
         return False
     return bool(data.keys() & konduit_keys())
 
 
 def konduit_keys() -> frozenset[str]:
-    """The keys by which an `InferenceConfiguration` is known: a service of ours has none of them."""
+    """The keys by which an `InferenceConfiguration` is recognised: a service file of streamer has none of them."""
     return frozenset(InferenceConfiguration.keys().keys() - {"pipeline"})
 
 
 def from_konduit(document: Document, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The equivalent service file as data, without the pipeline, which is the document's own.
+    """The equivalent service file as data, without the pipeline, which stays in the document.
 
     Environment variables override the configuration, as in Konduit Serving. Warns with `KonduitWarning` of differences
     from it, and of its unsafe defaults. Raises `DefinitionError` for protocols other than KAFKA and MQTT, and for
-    classes of keys and values that are none of Konduit's.
+    unknown classes of keys and values.
     """
     config = validated(InferenceConfiguration, document)
     if config.protocol not in ("KAFKA", "MQTT"):
@@ -118,7 +118,7 @@ def from_konduit(document: Document, environment: Mapping[str, str] | None = Non
 
 
 def _mqtt(config: InferenceConfiguration, environment: Mapping[str, str], document: Document) -> dict[str, Any]:
-    # There the process is the server, and each client gets its answers.
+    # In Konduit Serving the process is the MQTT broker, and each client gets the answers to its records.
     json = {"type": "konduit-json", "byte_order": "little"}
     source: dict[str, Any] = {
         "type": "mqtt_endpoint",
@@ -139,7 +139,7 @@ def _mqtt(config: InferenceConfiguration, environment: Mapping[str, str], docume
         "source": source,
         "sink": {"type": "mqtt_endpoint", "qos": 2, "codec": {**json, "pretty": True, "images": "png"}},
         "dead_letter": {"type": "mqtt_endpoint", "qos": 2},
-        # Any client can send records that fail: none may stop the service for the others.
+        # Any client can send records that fail; they must not stop the service for other clients.
         "errors": {"stop_ratio": 1},
     }
 
@@ -175,10 +175,10 @@ def _kafka(config: InferenceConfiguration, environment: Mapping[str, str], docum
 
 def _overridden(kafka: KafkaConfiguration, environment: Mapping[str, str], document: Document) -> KafkaConfiguration:
     # An empty variable counts as not set.
-    found = {field: text for field, name in _VARIABLES.items() if (text := _variable(environment, name, document))}
-    if not found:
+    overrides = {field: text for field, name in _VARIABLES.items() if (text := _variable(environment, name, document))}
+    if not overrides:
         return kafka
-    data = {**kafka.model_dump(), **found}
+    data = {**kafka.model_dump(), **overrides}
     return validated(KafkaConfiguration, Document(data, f"{document.file}, with KONDUIT_ environment variables"))
 
 
@@ -225,8 +225,8 @@ def _place(document: Document, side: str) -> KeyPath:
     for kafka in ("kafkaConfiguration", "kafka_configuration"):
         for key in (f"{side}Value", f"{side}_value"):
             inner = document.data.get(kafka) or {}
-            if found := next((name for name in inner if name.startswith(key)), None):
-                return (kafka, found)
+            if field := next((name for name in inner if name.startswith(key)), None):
+                return (kafka, field)
     return ()
 
 

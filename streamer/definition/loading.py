@@ -43,7 +43,7 @@ def load(
     code, and uses no variables and files but those that are listed there (`streamer.NoCode`). The environment variable
     STREAMER_NO_CODE does the same for all services.
 
-    Raises `DefinitionError` if the file is wrong, or defines no service or several (see `load_all`).
+    Raises `DefinitionError` if the file is invalid, or defines no service or several (see `load_all`).
     """
     given = _Given.of(Path(path).parent, environment, no_code)
     return _service(only(read_documents(path), str(path)), default_name(Path(path)), given)
@@ -80,7 +80,7 @@ def loads(
     environment: Mapping[str, str] | None = None,
     no_code: NoCode | None = None,
 ) -> Service:
-    """The service that a text defines; relative paths in it start at `base`. Otherwise as `load`."""
+    """The service that a text defines; relative paths in it start at `base`. All else is as in `load`."""
     return _service(only(parse_documents(text), TEXT), "service", _Given.of(Path(base), environment, no_code))
 
 
@@ -102,20 +102,20 @@ class _Given:
         if no_code is not None:
             no_code = replace(no_code, folder=base.absolute())
         # Variables that the caller passes were chosen by the caller: all of them may be used.
-        own = os.environ if no_code is None else no_code.environment()
+        allowed = os.environ if no_code is None else no_code.environment()
         return cls(
             base,
-            own if environment is None else environment,
+            allowed if environment is None else environment,
             no_code,
             os.environ if environment is None else environment,
         )
 
     def refused(self, file: Path) -> str | None:
-        """Why a file whose content becomes values may not be read."""
+        """Why a file whose content becomes values may not be read; `None` if it may."""
         return None if self.no_code is None else self.no_code.refusal(file)
 
     def refused_outside(self, file: Path) -> str | None:
-        """Why a definition may not be read."""
+        """Why a file with a definition may not be read; `None` if it may."""
         return None if self.no_code is None else self.no_code.refusal_outside(file)
 
 
@@ -124,9 +124,9 @@ def _service(document: Document, name: str, given: _Given) -> Service:
         service = _read_service(document, name, given)
         return service if given.no_code is None else service.without_code(given.no_code)
     except DefinitionError as error:
-        # The wrong value may be quoted and a secret, here and in the validation error that is the cause.
-        error.args = tuple(masked(str(one)) for one in error.args)
-        error.problems = tuple(masked(one) for one in error.problems)
+        # The error, and the validation error that caused it, may quote an invalid value that is a secret.
+        error.args = tuple(masked(str(text)) for text in error.args)
+        error.problems = tuple(masked(problem) for problem in error.problems)
         cause = str(error.__cause__)
         if cause != masked(cause):
             raise error from None
@@ -159,7 +159,9 @@ def _interpolated(document: Document, given: _Given) -> Document:
             refused=given.refused,
         )
     except InterpolationError as error:
-        raise DefinitionError(*(document.where(one.path) + str(one) for one in (error, *error.others))) from None
+        raise DefinitionError(
+            *(document.where(failed.path) + str(failed) for failed in (error, *error.others))
+        ) from None
     return Document(data, document.file, document.place)
 
 
@@ -174,7 +176,7 @@ def _named(document: Document, name: str) -> Document:
 
 
 def _validated(document: Document, given: _Given, ready: dict[str, Any]) -> Service:
-    """The service of a document. `ready` are fields that are read already."""
+    """The service of a document. `ready` holds fields that were read before."""
     problems = Problems()
     fields = dict(ready)
     readers: dict[str, Callable[[], Any]] = {
@@ -187,11 +189,11 @@ def _validated(document: Document, given: _Given, ready: dict[str, Any]) -> Serv
     for key, reader in readers.items():
         if key not in document.data:
             continue
-        found = problems.tried(reader)
-        if found is None:
+        value = problems.tried(reader)
+        if value is None:
             wrong.add(key)
         else:
-            fields[key] = found
+            fields[key] = value
     read = {key: value for key, value in {**document.data, **fields}.items() if key not in wrong}
     service = problems.tried(lambda: _of_model(Service, read, document, given, apart=wrong))
     problems.check()
@@ -220,12 +222,12 @@ def _connectors(
     if not isinstance(value, list):
         return [_connector(catalog, document.at(key), given, sources)]
     problems = Problems()
-    found = [
+    configs = [
         problems.tried(partial(_connector, catalog, document.at(key, index), given, sources))
         for index in range(len(value))
     ]
     problems.check()
-    return [one for one in found if one is not None]
+    return [config for config in configs if config is not None]
 
 
 def _connector(
@@ -237,14 +239,14 @@ def _connector(
     if isinstance(codec, dict):
         problems.tried(lambda: _read(CODECS, document.at("codec"), given))
     elif isinstance(codec, str) and config is None:
-        # Otherwise it is among the checks.
+        # With a configuration, `checks` checks the codec.
         problems.tried(lambda: _checked(document, "codec", lambda: CODECS.get(codec)))
     problems.check()
     assert config is not None
     if isinstance(config.codec, dict):
         config = config.model_copy(update={"codec": anchored(config.codec, base.absolute())})
         for key, file in config.file_keys.items():
-            # A codec reads its files whenever it is looked at, and tells what is wrong in them.
+            # A codec reads its files when it is checked, and its errors quote them: so they are refused before.
             if key.startswith(CODEC) and (why := given.refused(file)) is not None:
                 problems.add(document.error(tuple(key.split(".")), why))
         problems.check()

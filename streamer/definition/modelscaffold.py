@@ -30,24 +30,24 @@ class _Input:
     name: str
     type: str
     shape: tuple[int, ...]
-    """Of one record, without the dimension of the batch."""
+    """The shape for one record, without the dimension of the batch."""
     fields: tuple[str, ...]
-    """The keys that are stacked into it; empty: one key, its name, holds all of it."""
+    """The keys whose values are stacked into this input; empty: the key of its name holds the whole input."""
 
 
 def files_for_model(model: Path) -> dict[str, str | bytes]:
     """The model, the pipeline that runs it, records to try it with, and cases, by their paths in the service's folder.
 
-    The cases expect the model's present results for these records. Raises `DefinitionError` for a file that is no ONNX
-    model, `MissingPackageError` without onnxruntime, and `StreamerError` if the model cannot be run on records that
-    fit its inputs.
+    The cases expect the model's present results for these records. Raises `DefinitionError` for a file that is not an
+    ONNX model, `MissingPackageError` without onnxruntime, and `StreamerError` if the model cannot be run on records
+    that fit its inputs.
     """
     inputs = _inputs(model)
     step: dict[str, Any] = {"@type": "ONNX", "name": MODEL_STEP, "modelUri": model.name}
-    stacked = {one.name: list(one.fields) for one in inputs if one.fields}
+    stacked = {tensor.name: list(tensor.fields) for tensor in inputs if tensor.fields}
     if stacked:
-        step["inputs"] = {one.name: stacked.get(one.name, one.name) for one in inputs}
-    chance = random.Random(7)  # noqa: S311 - samples, no secrets
+        step["inputs"] = {tensor.name: stacked.get(tensor.name, tensor.name) for tensor in inputs}
+    chance = random.Random(7)  # noqa: S311 - samples, not secrets
     samples = [{"id": number, **_sample(inputs, chance)} for number in range(1, _SAMPLES + 1)]
     results = _run(model, step, samples)
     lines = '  - "@type": ONNX\n' + "".join(
@@ -82,11 +82,11 @@ def _inputs(model: Path) -> list[_Input]:
     except Exception as error:
         raise DefinitionError(f"{model}: it cannot be loaded: {why_not_loaded(error, model)}") from error
     given = session.get_inputs()
-    if any(one.name == "id" for one in given):
+    if any(tensor.name == "id" for tensor in given):
         raise DefinitionError(
             f'{model}: the model has an input "id", the key that identifies records here; write the service by hand'
         )
-    return [_input(one.name, one.type, one.shape, alone=len(given) == 1) for one in given]
+    return [_input(tensor.name, tensor.type, tensor.shape, alone=len(given) == 1) for tensor in given]
 
 
 def _input(name: str, kind: str, shape: Sequence[Any], *, alone: bool) -> _Input:
@@ -104,13 +104,13 @@ def _input(name: str, kind: str, shape: Sequence[Any], *, alone: bool) -> _Input
 
 
 def _sample(inputs: Sequence[_Input], chance: random.Random) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for one in inputs:
-        if one.fields:
-            found |= {field: _value(one.type, chance) for field in one.fields}
+    sample: dict[str, Any] = {}
+    for tensor in inputs:
+        if tensor.fields:
+            sample |= {field: _value(tensor.type, chance) for field in tensor.fields}
         else:
-            found[one.name] = _filled(one.type, one.shape, chance)
-    return found
+            sample[tensor.name] = _filled(tensor.type, tensor.shape, chance)
+    return sample
 
 
 def _filled(kind: str, shape: Sequence[int], chance: random.Random) -> Any:
@@ -131,7 +131,7 @@ def _run(model: Path, step: dict[str, Any], samples: Sequence[dict[str, Any]]) -
     from connectors.codecs.registry import codec_of
     from pipelines.data.batch import Batch
 
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     with pipelines.loads(json.dumps({"steps": [step]}), base=model.absolute().parent).open() as executor:
         for outcome in executor.run_many(samples):
             if not isinstance(outcome, Data):
@@ -141,5 +141,5 @@ def _run(model: Path, step: dict[str, Any], samples: Sequence[dict[str, Any]]) -
             encoded = codec_of("json").encode(Batch.of([outcome]))
             for error in encoded.failed.values():
                 raise error
-            found.append(json.loads(encoded.values[0] or b"{}"))
-    return found
+            results.append(json.loads(encoded.values[0] or b"{}"))
+    return results

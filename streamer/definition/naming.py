@@ -13,9 +13,8 @@ _OF_ANY: Final = frozenset({"app", "config", "main", "pipeline", "service", "ser
 def default_name(file: Path) -> str:
     """The file's name without its ending: `digits` for `digits.yaml`.
 
-    For a file that is called as any service's could be, such as `service.yaml`, it is the name of its folder, because
-    the name is also the default consumer group, and services that share a group take each other's records. Links are
-    not followed.
+    For a file with a general name, such as `service.yaml`, it is the name of its folder, because the name is also the
+    default consumer group, and services that share a group take each other's records. Links are not followed.
     """
     if file.stem.lower() not in _OF_ANY:
         return file.stem

@@ -32,7 +32,7 @@ FILES_VARIABLE: Final = "STREAMER_NO_CODE_FILES"
 REFUSED: Final = f"--no-code ({VARIABLE}) refuses code that files hold or name"
 
 CODEC: Final = "codec."
-"""What the keys of a codec begin with."""
+"""The prefix of a codec's keys."""
 
 _OFF: Final = ("", "0", "false", "no", "off")
 
@@ -58,18 +58,21 @@ class NoCode:
 
     @classmethod
     def of(cls, env: Iterable[str] = (), files: Iterable[str | Path] = ()) -> NoCode:
-        """With these, and with those that the environment of the process lists. Relative paths start here and now."""
+        """Allow these variables and files, and those that the process's environment lists.
+
+        Relative paths are resolved against the current folder.
+        """
         more = os.environ.get(ENV_VARIABLE, "").split(",")
         also = os.environ.get(FILES_VARIABLE, "").split(os.pathsep)
-        places = (Path(one).expanduser().absolute() for one in (*files, *also) if str(one).strip())
+        places = (Path(file).expanduser().absolute() for file in (*files, *also) if str(file).strip())
         return cls(frozenset(name.strip() for name in (*env, *more) if name.strip()), tuple(places))
 
     def with_files(self, *files: Path) -> NoCode:
-        """The same, and these files and folders."""
+        """A copy that also allows these files and folders."""
         return replace(self, files=(*self.files, *(file.absolute() for file in files)))
 
     def environment(self) -> Mapping[str, str]:
-        """The process's environment; to read a variable that is not listed raises `NotListed`."""
+        """The process's environment, where reading a variable that is not listed raises `NotListed`."""
         return _Environment(self.env)
 
     def refusal(self, file: Path) -> str | None:
@@ -79,12 +82,12 @@ class NoCode:
         return f"{file} is not listed, and --no-code ({VARIABLE}) allows no other file; --files {file} lists it"
 
     def refusal_outside(self, file: Path) -> str | None:
-        """The same for a definition or a model, which may also lie in the folder of the service's file."""
+        """Why this definition or model may not be used; `None` if it is listed, or lies in the service's folder."""
         return None if self.folder is not None and _is_in(file, self.folder) else self.refusal(file)
 
 
 class NotListed(DefinitionError):
-    """A service that may run no code uses an environment variable that is not listed."""
+    """A service that may not run code uses an environment variable that is not listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ class _Environment(Mapping[str, str]):
 
 
 def _is_in(file: Path, place: Path) -> bool:
-    """Whether it is this place or below it, wherever links lead."""
+    """Whether `file` is `place` or lies below it, after links are resolved."""
     try:
         return file.expanduser().resolve().is_relative_to(place.resolve())
     except (OSError, RuntimeError, ValueError):

@@ -32,7 +32,7 @@ GROUPS: Final[tuple[str, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """One entry point of an installed distribution that is not ours."""
+    """An entry point of an installed distribution other than streamer."""
 
     group: str
     name: str
@@ -53,17 +53,18 @@ def listed() -> list[Plugin]:
 
 
 def problems() -> list[str]:
-    """Problems of the plug-ins, one line each. All plug-ins are imported.
+    """Import all plug-ins and return their problems, a line each.
 
-    Entry points that cannot be imported, names that exist twice, unknown groups.
+    Problems are entry points that cannot be imported, names that exist twice, and unknown groups.
     """
     return list(dict.fromkeys(_problems()))
 
 
 def _problems() -> Iterator[str]:
-    for one in listed():
-        if one.group not in GROUPS:
-            yield f"plug-in {one.name} of {one.distribution}: there is no group {one.group}{nearest(one.group, GROUPS)}"
+    for plugin in listed():
+        if plugin.group not in GROUPS:
+            hint = nearest(plugin.group, GROUPS)
+            yield f"plug-in {plugin.name} of {plugin.distribution}: there is no group {plugin.group}{hint}"
     registry = default_registry()
     # Listing loads the plug-ins.
     registry.listing()

@@ -29,7 +29,7 @@ class Refusal:
     part: str
     """`step 0:PYTHON`, `sink kafka`, `profile`."""
     why: str
-    """It begins with the key."""
+    """The reason, which begins with the key."""
     where: str = ""
     """File and line, `theirs.yaml:12: `, as far as known."""
 
@@ -37,37 +37,38 @@ class Refusal:
 def refused(service: Service, *, connected: bool = True) -> list[Refusal]:
     """Why parts of the service are refused; empty if none are, or the service may run code.
 
-    Files and options of sources and sinks do not count unless they are to be `connected`, but for those of codecs.
-    Raises `DefinitionError` for a pipeline in a file that is refused, or wrong.
+    Files and options of sources and sinks do not count unless they are to be `connected`; those of codecs always do.
+    Raises `DefinitionError` for a pipeline in a file that is refused or invalid.
     """
     no_code = service.no_code
     if no_code is None:
         return []
     pipeline = service.sequence()
-    # Of a service that was read before, or made in Python, only the pipeline's folder is known.
+    # A service that was loaded with code allowed, or made in Python, knows only its pipeline's folder.
     no_code = no_code if no_code.folder else replace(no_code, folder=pipeline.base or Path.cwd())
     written = service.written
-    found = []
+    refusals = []
     if pipeline.base is not None and (why := no_code.refusal_outside(pipeline.base)):
-        found.append(Refusal("pipeline", why, _place(written, "pipeline")))
+        refusals.append(Refusal("pipeline", why, _place(written, "pipeline")))
     for part in walk(pipeline, refused=no_code.refusal_outside):
         where = _place(written, "pipeline", part.name)
-        found += [Refusal(f"step {part.name}", why, where) for why in _of_step(part, no_code)]
-    for one in _connectors(service):
-        for key, why in _of_connector(one.config, no_code, connected=connected).items():
-            found.append(Refusal(one.part, f"{key}{why}", _place(written, *one.path, key)))
+        refusals += [Refusal(f"step {part.name}", why, where) for why in _of_step(part, no_code)]
+    for connector in _connectors(service):
+        for key, why in _of_connector(connector.config, no_code, connected=connected).items():
+            refusals.append(Refusal(connector.part, f"{key}{why}", _place(written, *connector.path, key)))
     if service.profile is not None and (why := no_code.refusal(service.profile.file)):
-        found.append(Refusal("profile", f"file: {why}", _place(written, "profile", "file")))
-    return found
+        refusals.append(Refusal("profile", f"file: {why}", _place(written, "profile", "file")))
+    return refusals
 
 
 def check_code(service: Service, *, connected: bool = True) -> None:
     """Raise `DefinitionError`, naming part and key, if a part of the service is refused (`refused`)."""
-    found = [
-        f"{one.where}service {service.name}: {one.part}: {one.why}" for one in refused(service, connected=connected)
+    errors = [
+        f"{refusal.where}service {service.name}: {refusal.part}: {refusal.why}"
+        for refusal in refused(service, connected=connected)
     ]
-    if found:
-        raise DefinitionError(*found)
+    if errors:
+        raise DefinitionError(*errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class _Connector:
     part: str
     config: ConnectorConfig
     path: KeyPath
-    """Its path in the service file."""
+    """The path of its configuration in the service file."""
 
 
 def _connectors(service: Service) -> Iterator[_Connector]:
@@ -87,32 +88,36 @@ def _connectors(service: Service) -> Iterator[_Connector]:
 
 
 def _of_step(part: Part, no_code: NoCode) -> Iterator[str]:
-    """Its models and definitions may lie in the service's folder; files that it reads values from have to be listed."""
+    """Why a step is refused. Models and definitions may lie in the service's folder; data files have to be listed."""
     if part.what.code_keys:
         yield f"{', '.join(part.what.code_keys)} runs code, and {REFUSED}; remove it or its step"
     yield from (f"{key} {why}; {_REMOVE}" for key, why in part.what.option_keys.items())
     context = OpenContext(base=part.base)
-    taken = part.what.data_files
+    data_files = part.what.data_files
     inner = [getattr(part.what, name) for name, kind in part.what.parts.items() if kind == "pipeline"]
-    made_of = [*part.what.files, *(one for one in inner if isinstance(one, str))]
-    whys = [no_code.refusal_outside(context.path(one)) for one in made_of if one not in taken and not is_remote(one)]
-    whys += [no_code.refusal(context.path(one)) for one in taken]
+    made_of = [*part.what.files, *(name for name in inner if isinstance(name, str))]
+    whys = [
+        no_code.refusal_outside(context.path(name))
+        for name in made_of
+        if name not in data_files and not is_remote(name)
+    ]
+    whys += [no_code.refusal(context.path(name)) for name in data_files]
     yield from filter(None, whys)
 
 
 def _of_connector(config: ConnectorConfig, no_code: NoCode, *, connected: bool) -> dict[str, str]:
-    """Why its keys are refused, with what stands between key and reason; of several reasons for a key the first."""
-    found = dict.fromkeys(config.code_keys, f" runs code, and {REFUSED}; remove it")
+    """By key the first reason why it is refused, with the text that joins key and reason."""
+    reasons = dict.fromkeys(config.code_keys, f" runs code, and {REFUSED}; remove it")
     if connected:
         for key in config.identity_keys:
-            found.setdefault(key, f" logs in as this machine, and --no-code ({VARIABLE}) refuses that; remove it")
+            reasons.setdefault(key, f" logs in as this machine, and --no-code ({VARIABLE}) refuses that; remove it")
     for key, file in config.file_keys.items():
         if (connected or key.startswith(CODEC)) and (why := no_code.refusal(file)):
-            found.setdefault(key, f": {why}")
+            reasons.setdefault(key, f": {why}")
     for key, why in config.option_keys.items():
         if connected or key.startswith(CODEC):
-            found.setdefault(key, f" {why}; {_REMOVE}")
-    return found
+            reasons.setdefault(key, f" {why}; {_REMOVE}")
+    return reasons
 
 
 def _place(written: Document | None, *parts: str | int) -> str:
@@ -126,13 +131,14 @@ def _place(written: Document | None, *parts: str | int) -> str:
     path: KeyPath = ()
     place = written.place
     for part in parts:
-        below, place = _found(place, part)
+        below, place = _step_into(place, part)
         path = (*path, *below)
     line = written.line(path)
     return "" if written.file is None or line is None else f"{written.file}:{line}: "
 
 
-def _found(place: Place | None, part: str | int) -> tuple[KeyPath, Place | None]:
+def _step_into(place: Place | None, part: str | int) -> tuple[KeyPath, Place | None]:
+    """The path from `place` to this part of it, and the part's place; the empty path if there is no such part."""
     if place is None:
         return (), None
     if part in place.inside:
@@ -140,7 +146,7 @@ def _found(place: Place | None, part: str | int) -> tuple[KeyPath, Place | None]
     if isinstance(part, str):
         for key, inner in place.inside.items():
             if part.startswith(f"{key}."):
-                below, last = _found(inner, part.removeprefix(f"{key}."))
+                below, last = _step_into(inner, part.removeprefix(f"{key}."))
                 return (key, *below), last
         step = re.match(r"\d+", part)
         steps = place.inside.get("steps")
@@ -149,5 +155,5 @@ def _found(place: Place | None, part: str | int) -> tuple[KeyPath, Place | None]
             return (*before, int(step[0])), inside.inside[int(step[0])]
         if steps is not None and part in steps.inside:
             return ("steps", part), steps.inside[part]
-    # A single source stands there without a list around it.
+    # A single source or sink is not in a list.
     return (), place

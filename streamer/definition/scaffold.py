@@ -1,4 +1,4 @@
-"""The files of a new service: small, complete, and right as they are."""
+"""The files of a new service: small, complete, and ready to run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pipelines.data.data import Data
 from pipelines.errors import DefinitionError, MissingPackageError, StreamerError
 
 Kind = Literal["kafka", "mqtt", "file", "memory"]
-"""Where records come from, or results go."""
+"""The type of a new service's sink."""
 SourceKind = Literal["kafka", "mqtt", "file", "memory", "camera"]
-"""Where records come from."""
+"""The type of a new service's source."""
 
 _WITHOUT_CODEC: Final = ("file", "camera")
-"""Sources and sinks whose payloads have a format of their own, without a codec."""
+"""Types of sources and sinks that have no codec, because their payloads have a fixed format."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,99}")
 
 _SOURCES: Final[Mapping[SourceKind, str]] = {
@@ -212,7 +212,7 @@ def files_of(
 ) -> dict[str, str | bytes]:
     """The files of a new service by their paths in its folder.
 
-    `codec` is that of the payloads, on buses; `model` an ONNX model that is copied and run instead of a step in Python.
+    `codec` is the codec of payloads on a bus; `model` an ONNX model that is copied and run instead of a step in Python.
     Raises `DefinitionError` for a name that is not letters, digits, `-` and `_`, a letter first, and for a codec that
     is unknown, or cannot write the sample records; also the errors of `files_for_model`.
     """
@@ -253,13 +253,13 @@ def _around_a_model(
         raise DefinitionError(
             "--model is for records of values; for cameras begin without it and add the model's steps"
         )
-    found = files_for_model(model)
+    files = files_for_model(model)
     parts = {**parts, "code": f"| `{model.name}` | the model |\n"}
     return {
         f"{name}.yaml": Template(_SERVICE).substitute(words, **parts),
-        f"{name}.pipeline.yaml": found.pop("pipeline"),
+        f"{name}.pipeline.yaml": files.pop("pipeline"),
         "README.md": Template(_README).substitute(words, **parts),
-        **found,
+        **files,
     }
 
 
@@ -297,8 +297,8 @@ def _check_codec(codec: str | None, source: SourceKind, records: str) -> None:
         decoded = used.decode(records_of([Message(encoded.values[0])], "new"), None)
         for error in [*encoded.failed.values(), *decoded.failed.values()]:
             raise error
-        (found,) = decoded.batch.to_list()
-        if any(found.get(key) != value for key, value in record.items() if not isinstance(value, list)):
+        (values,) = decoded.batch.to_list()
+        if any(values.get(key) != value for key, value in record.items() if not isinstance(value, list)):
             raise DefinitionError(f"of {json.dumps(record)[:200]} it makes other values")
     except MissingPackageError:
         raise

@@ -30,28 +30,28 @@ def service_schema() -> dict[str, Any]:
     Titles and descriptions are those of the models' fields. Where a number, boolean or fixed word stands, a text with
     a `${VAR}` may stand too.
     """
-    own = Service.model_json_schema(ref_template=_DEFS)
+    service = Service.model_json_schema(ref_template=_DEFS)
     defs: dict[str, Any] = {
         "reference": {"type": "string", "pattern": r"\$\{[^}]+\}", "description": "A text with a ${VAR} in it."},
-        **{name: _with_references(model) for name, model in own.pop("$defs").items()},
+        **{name: _with_references(model) for name, model in service.pop("$defs").items()},
     }
     source, sink, codec = (_one_of(catalog, defs) for catalog in (SOURCES, SINKS, CODECS))
     named = {"enum": sorted(CODECS.load_all())}
     for key, model in defs.items():
         if key.startswith(("source-", "sink-", "codec-")) and "codec" in model["properties"]:
-            described = {name: one for name, one in model["properties"]["codec"].items() if name != "anyOf"}
+            described = {name: note for name, note in model["properties"]["codec"].items() if name != "anyOf"}
             model["properties"]["codec"] = {**described, "anyOf": [named, codec, _REFERENCE]}
     properties = {
         key: value if key in ("source", "pipeline", "sink", "dead_letter") else _with_reference(value)
-        for key, value in own["properties"].items()
+        for key, value in service["properties"].items()
     }
-    properties["source"] |= _one_or_several(source)
+    properties["source"] |= _or_list_of(source)
     properties["pipeline"] |= _pipeline(defs)
-    properties["sink"] |= _one_or_several(sink)
+    properties["sink"] |= _or_list_of(sink)
     properties["dead_letter"] |= {"anyOf": [sink, {"type": "null"}]}
-    for key in properties.keys() - set(own["required"]):
-        # A key whose section is commented out has null, which is left out. With anyOf editors would not tell the place
-        # of a mistake inside.
+    for key in properties.keys() - set(service["required"]):
+        # A key whose section is commented out has the value null, which is ignored. This is not written with anyOf, for
+        # which editors do not show the place of a mistake inside.
         notes, kept = _apart(properties[key])
         properties[key] = {**notes, "if": {"not": {"type": "null"}}, "then": kept}
     konduit = InferenceConfiguration.model_json_schema(ref_template=_DEFS)
@@ -62,7 +62,7 @@ def service_schema() -> dict[str, Any]:
         "$schema": _DIALECT,
         "$id": SCHEMA_ID,
         "title": "Service",
-        "description": own["description"].partition("\n\n")[0],
+        "description": service["description"].partition("\n\n")[0],
         "type": "object",
         "properties": properties,
         "if": {
@@ -71,7 +71,7 @@ def service_schema() -> dict[str, Any]:
         },
         "then": {"$ref": "#/$defs/konduit"},
         "else": {
-            "required": own["required"],
+            "required": service["required"],
             "properties": dict.fromkeys(properties, True),
             "additionalProperties": False,
         },
@@ -80,7 +80,7 @@ def service_schema() -> dict[str, Any]:
 
 
 def _one_of(catalog: Catalog[Any], defs: dict[str, Any]) -> dict[str, Any]:
-    """The connectors or codecs of one kind, told apart by `type`; their models go into `defs`."""
+    """The schema of the connectors or codecs of one kind, with `type` as discriminator; their models go into `defs`."""
     references = []
     for name, model in catalog.load_all().items():
         key = f"{catalog.kind}-{name}"
@@ -92,7 +92,7 @@ def _one_of(catalog: Catalog[Any], defs: dict[str, Any]) -> dict[str, Any]:
 
 def _connector(model: type[BaseModel], name: str, defs: dict[str, Any]) -> dict[str, Any]:
     schema = model.model_json_schema(ref_template=_DEFS)
-    defs.update({inner: _with_references(one) for inner, one in schema.pop("$defs", {}).items()})
+    defs.update({inner: _with_references(inner_schema) for inner, inner_schema in schema.pop("$defs", {}).items()})
     schema = _with_references(schema)
     described = schema["properties"]["type"].get("description", f"Which {name} this is.")
     schema["properties"]["type"] = {"const": name, "description": described}
@@ -102,15 +102,15 @@ def _connector(model: type[BaseModel], name: str, defs: dict[str, Any]) -> dict[
 
 def _pipeline(defs: dict[str, Any]) -> dict[str, Any]:
     schema = pipelines.pipeline_schema()
-    # Steps are no place for references, so that these models stay as they are.
+    # `${VAR}` is not replaced within steps, so these models get no references.
     defs.update(schema.pop("$defs"))
     defs["pipeline"] = schema
     steps = {"$ref": "#/$defs/sequence/properties/steps"}
     return {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/pipeline"}, steps]}
 
 
-def _one_or_several(one: Mapping[str, Any]) -> dict[str, Any]:
-    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+def _or_list_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "array", "items": schema, "minItems": 1}]}
 
 
 def _with_references(schema: dict[str, Any]) -> dict[str, Any]:
@@ -120,8 +120,8 @@ def _with_references(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_reference(schema: dict[str, Any]) -> dict[str, Any]:
-    """The field's schema, or a text with a reference where the field would not take a text."""
-    if any(_takes_any_text(one) for one in (schema, *schema.get("anyOf", ()))):
+    """The field's schema, which also accepts a text with a reference where the field would not accept any text."""
+    if any(_takes_any_text(choice) for choice in (schema, *schema.get("anyOf", ()))):
         return schema
     notes, kept = _apart(schema)
     if kept.get("type") in ("array", "object") or not kept or "$ref" in str(kept):
@@ -131,9 +131,9 @@ def _with_reference(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _apart(schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a schema says for people, and what it says of values."""
-    notes = {key: one for key, one in schema.items() if key in _NOTES}
-    return notes, {key: one for key, one in schema.items() if key not in notes}
+    """The annotations of a schema, for people, and its constraints on values."""
+    notes = {key: value for key, value in schema.items() if key in _NOTES}
+    return notes, {key: value for key, value in schema.items() if key not in notes}
 
 
 def _takes_any_text(schema: Mapping[str, Any]) -> bool:

@@ -61,14 +61,14 @@ _stop: Final[Callable[[Service], None]] = late("streamer.agent.running:stop")
 _end: Final[Callable[..., None]] = late("streamer.agent.running:end")
 
 _SOURCES_OF_SERVICE = "sources of the service"
-"""In a validation's context."""
+"""Key in a validation's context."""
 
 
 def config_class(catalog: Catalog[type[Registered]], data: object) -> type[Registered]:
     """The model that reads this mapping of a service file, by its `type`: a connector's or a codec's.
 
     Raises:
-        DefinitionError: It is no mapping, has no `type`, or its type is unknown.
+        DefinitionError: `data` is not a mapping, has no `type`, or its type is unknown.
     """
     if isinstance(data, Mapping) and isinstance(kind := data.get("type"), str):
         return catalog.get(kind)
@@ -85,21 +85,21 @@ def _configured(catalog: Catalog[type[Config]], value: object, info: ValidationI
 
 
 def checks(config: ConnectorConfig, sources: Sequence[SourceConfig] | None = None) -> dict[str, Callable[[], object]]:
-    """Checks that a connector's own model cannot make, by field; each raises `StreamerError` if the field is wrong.
+    """Checks by field that a connector's model cannot make; each raises `StreamerError` if the field is invalid.
 
-    `sources` are those of the service, whose records a sink's topic may be made from; `None`: not known.
+    `sources` are the service's sources, whose records a sink's topic may be made from; `None`: not known.
     """
-    found: dict[str, Callable[[], object]] = {"codec": config.check_codec}
+    field_checks: dict[str, Callable[[], object]] = {"codec": config.check_codec}
     if isinstance(config, SourceConfig):
-        found["into"] = lambda: _check_into(config)
+        field_checks["into"] = lambda: _check_into(config)
     if isinstance(config, SinkConfig):
-        found["outbox"] = config.check_outbox
-        found["when"] = lambda: check_condition(config.when)
+        field_checks["outbox"] = config.check_outbox
+        field_checks["when"] = lambda: check_condition(config.when)
         names = None if sources is None else _record_names(sources)
         if sources is not None:
-            found["sources"] = lambda: config.check_sources([source.label for source in sources])
-        found["topic"] = lambda: check_topics(config, names)
-    return found
+            field_checks["sources"] = lambda: config.check_sources([source.label for source in sources])
+        field_checks["topic"] = lambda: check_topics(config, names)
+    return field_checks
 
 
 def _record_names(sources: Sequence[SourceConfig]) -> list[str]:
@@ -157,7 +157,7 @@ def _listed(value: object) -> object:
 
 
 def _named(configs: list[Config], what: str) -> list[Config]:
-    """Each with a name of its own: the one it has, else its type, or `type-0`, `type-1`, ... among several."""
+    """The configurations with unique names: the given name, else the type, or `type-0`, `type-1`, ... among several."""
     types = [config.type for config in configs]
     named = []
     for place, config in enumerate(configs):
@@ -203,7 +203,7 @@ def _pipeline(value: object, info: ValidationInfo) -> pipelines.Pipeline:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Written:
-    """Where a service was written, which makes no difference between equal services."""
+    """The document that a service was read from, which does not count when services are compared."""
 
     document: Document | None = dataclasses.field(default=None, compare=False)
 
@@ -273,22 +273,22 @@ class Service(Settings):
         """Where failed records go: `dead_letter`, else back to their clients if a sink answers; `None`: nowhere."""
         if self.dead_letter is not None or self.on_error == "drop":
             return self.dead_letter
-        return next((found for sink in self.sinks if (found := sink.for_failures()) is not None), None)
+        return next((letters for sink in self.sinks if (letters := sink.for_failures()) is not None), None)
 
     @property
     def transactions(self) -> TransactionSettings:
-        """How long transactions last, if it has any."""
+        """How long transactions last, with `delivery: exactly_once`."""
         return self.transaction or TransactionSettings()
 
     @property
     def groups(self) -> dict[str, str]:
-        """The consumer groups, by the names of the sources that are in one."""
-        found = {config.label: config.group_name for config in self.sources}
-        return {label: group for label, group in found.items() if group}
+        """The consumer groups of the sources that have one, by the source's name."""
+        groups = {config.label: config.group_name for config in self.sources}
+        return {label: group for label, group in groups.items() if group}
 
     @property
     def record_names(self) -> list[str]:
-        """Names of metadata that records of its sources have besides those of all records: topics may use them."""
+        """Names of metadata that the sources declare besides those of all records; topics may use them."""
         return _record_names(self.sources)
 
     def sequence(self) -> pipelines.Pipeline:
@@ -296,7 +296,7 @@ class Service(Settings):
         return overridden(self.pipeline, self.set)
 
     def with_runners(self, runners: Mapping[str, str]) -> Service:
-        """The same service with these runners for these types of steps. Raises `DefinitionError` for unknown ones."""
+        """A copy with these runners for these types of steps. Raises `DefinitionError` for unknown runners or types."""
         pipelines.default_registry().check_runners(runners)
         return self.model_copy(update={"runners": {**self.runners, **runners}})
 
@@ -378,7 +378,7 @@ class Service(Settings):
     @classmethod
     def _fits_the_pipeline(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         if "pipeline" in info.data:
-            # Raises for a step or field that there is not.
+            # Raises for an unknown step or field.
             overridden(info.data["pipeline"], given)
         return given
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Settings(BaseModel):
-    """Base of the parts: immutable, an unknown field is an error, numbers may be written as text (`${VAR}`)."""
+    """Base of these models: immutable, an unknown field is an error, numbers may be written as text (`${VAR}`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
@@ -44,7 +44,7 @@ class BatchSettings(Settings):
         return max_age
 
     def for_sources(self, *, perishable: bool, in_flight: int) -> BatchSettings:
-        """These settings, with defaults for sources that are all `perishable`, or not, in the fields that were not set.
+        """These settings with other defaults in fields that were not set, if all sources are `perishable`.
 
         `in_flight`: as in `Limits`.
         """
@@ -127,13 +127,13 @@ class FailureSettings(Settings):
 
     @property
     def first_records(self) -> int:
-        """`first`, or 0 if only `stop_ratio: 1` was written: whoever wants no stop says so once."""
+        """`first`, or 0 where only `stop_ratio: 1` is set, which turns off this stop too."""
         return 0 if self.stop_ratio == 1 and "first" not in self.model_fields_set else self.first
 
 
 def _host_and_port(listen: str) -> str:
-    found = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):(\d{1,5})", listen)
-    if found is None or int(found[1]) > 65535:
+    match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):(\d{1,5})", listen)
+    if match is None or int(match[1]) > 65535:
         raise ValueError(f'host:port is needed, like 127.0.0.1:9464 or 0.0.0.0:9464, not "{listen}"')
     return listen
 
@@ -155,7 +155,7 @@ class Control(Settings):
 
     @property
     def note(self) -> str:
-        """What others can read there, for `streamer check`; empty if that is nothing."""
+        """A warning for `streamer check` if other machines can read metrics; else empty."""
         host = self.listen.rpartition(":")[0].strip("[]")
         if self.token is not None or is_loopback(host):
             return ""
