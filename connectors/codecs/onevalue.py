@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipelines.data.batch import Batch
-from pipelines.data.columns import Column, DenseColumn
-from pipelines.values import ValueType
-
 
 def only_element(value: Any) -> Any:
     """The number, text or boolean in a list, nested or not, that has no other; any other value as it is.
@@ -18,24 +14,6 @@ def only_element(value: Any) -> Any:
     while isinstance(found, list) and len(found) == 1:
         (found,) = found
     return value if isinstance(found, (list, dict)) else found
-
-
-def with_scalars(batch: Batch, names: frozenset[str]) -> Batch:
-    """The batch with numbers in place of arrays of one number, under these keys, where all rows have them."""
-    flat = {key: made for key, column in batch.columns.items() if key in names and (made := _scalars(column))}
-    return batch.with_columns(flat) if flat else batch
-
-
-def _scalars(column: Column) -> Column | None:
-    if not isinstance(column, DenseColumn) or column.type is not ValueType.NDARRAY:
-        return None
-    array = column.storage
-    of = ValueType.BOOLEAN if array.dtype.kind == "b" else ValueType.DOUBLE if array.dtype.kind == "f" else None
-    if array.dtype.kind in "iu" and array.dtype.name != "uint64":
-        of = ValueType.INT64
-    if of is None or set(array.shape[1:]) - {1}:
-        return None
-    return DenseColumn(array.reshape(len(array)), of, column.mask)
 
 
 def told(value: Any) -> str:

@@ -15,7 +15,6 @@ import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -166,19 +165,6 @@ def read_rows(rows: Sequence[Mapping[str, object]], wanted: frozenset[str], rule
             for row, value in pairs:
                 values[row] = value
         put_column(columns, failed, key, values, None if key in wanted else decoder, rules)
-    return ReadRows(columns, failed)
-
-
-def read_rows_alike(
-    rows: Sequence[Mapping[str, object]], names: Sequence[str], wanted: frozenset[str], rules: PlainRules = RULES
-) -> ReadRows:
-    """As `read_rows`, of rows that all have these keys: there is nothing to be counted, and no key is rare."""
-    columns: dict[str, Column] = {}
-    failed: dict[int, WireError] = {}
-    decoder = PlainDecoder(rules)
-    for name in names:
-        values = list(map(itemgetter(name), rows))
-        put_column(columns, failed, name, values, None if name in wanted else decoder, rules)
     return ReadRows(columns, failed)
 
 

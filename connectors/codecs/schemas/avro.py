@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import json
 import logging
-import secrets
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import chain
 from types import ModuleType
 from typing import Any, ClassVar, Final, Literal
 
@@ -17,18 +17,17 @@ from pydantic import Field, model_validator
 
 from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import CodecConfig, PayloadFields
-from connectors.codecs.onevalue import with_scalars
-from connectors.codecs.plainrows import AS_OBJECTS, alike_rows, decoded_columns, decoded_rows, read_rows_of
+from connectors.codecs.plainrows import AS_OBJECTS, decoded_columns
 from connectors.codecs.rows import payload_bytes
 from connectors.codecs.schemas import avroschema
-from connectors.codecs.schemas.avroschema import GUARD, GUARD_SIZE, AvroSchema, PayloadSchema
+from connectors.codecs.schemas.avroschema import AvroSchema, PayloadSchema
 from connectors.codecs.schemas.avrotypes import why_not_read
-from connectors.codecs.schemas.avrovalues import AvroValues
+from connectors.codecs.schemas.avrovalues import AvroValues, unwritable
 from connectors.codecs.schemas.compiledavro import AvroPart, CompiledAvroReader, joined_parts
 from connectors.codecs.schemas.compiledavrowriter import CompiledAvroWriter
 from connectors.codecs.schemas.config import REGISTRY_PACKAGES, RegistryConfig
 from connectors.codecs.schemas.derived import derived_schema
-from connectors.codecs.schemas.framing import ID_SIZE, Frame, framed, schema_headers, without_schemas
+from connectors.codecs.schemas.framing import Frame, framed, schema_headers, without_schemas
 from connectors.codecs.schemas.registry import Registered, SchemaRegistry
 from connectors.codecs.schemas.schemafile import schema_text
 from connectors.localpath import LocalPath
@@ -39,13 +38,11 @@ from pipelines.data.rowrange import RowNumbers, row_range
 from pipelines.errors import ConnectorError, DefinitionError, MissingPackageError, WireError
 from pipelines.hotpath import HotPathReport, choose
 from pipelines.plugins.requirements import Package, Requires, all_of
-from pipelines.wire.plainvalues import RULES, plain_rows
+from pipelines.wire.plainvalues import plain_rows, read_rows
 
 _log = logging.getLogger(__name__)
 
 _AVRO: Final = Package("fastavro", "avro")
-_MANY: Final = 8
-"""Records from which on they are read together."""
 
 
 class AvroConfig(CodecConfig):
@@ -176,156 +173,77 @@ class Avro(Codec):
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """A row for each record, with its fields that are not null."""
+        wanted = wanted or frozenset()
         headers = None if self._registry is None else schema_headers(records)
-        decoded = self._decode_compiled(records, wanted or frozenset(), first, headers)
-        if decoded is None:
-            decoded = self._decode_plain(records, wanted, first, headers)
-        return decoded if self._registry is None else without_schemas(decoded, records, first)
-
-    def _decode_plain(
-        self,
-        records: Records,
-        wanted: frozenset[str] | None,
-        first: int,
-        headers: Sequence[bytes | None] | None,
-    ) -> Decoded:
-        payloads = _Payloads(self._config.max_bytes, {}, headers)
-        alike = self._read_together(records.values, payloads)
-        if alike is not None:
-            rows, schema = alike
-            numbers = list(range(first, first + len(rows)))
-            return decoded_rows(records, first, wanted, rows, numbers, {}, names=self._names(schema))
-        rows, places, wrong = self._read_each(enumerate(records.values), payloads)
-        numbers, failed = [first + row for row in places], {first + row: error for row, error in wrong.items()}
-        names = self._names_of(rows)
-        return decoded_rows(records, first, wanted, rows, numbers, failed, names=names)
-
-    def _decode_compiled(
-        self, records: Records, wanted: frozenset[str], first: int, headers: Sequence[bytes | None] | None
-    ) -> Decoded | None:
-        """As `_decode_plain`, read by the extension; `None` if it reads none of these records."""
-        if self._compiled is None:
-            return None
-        parts, left = self._compiled.read(records.values, headers, wanted, self._schema_of)
-        if not parts:
-            return None
-        failed: dict[int, Exception] = {}
-        if left:
-            payloads = _Payloads(self._config.max_bytes, {}, headers)
-            rows, places, wrong = self._read_each(((row, records.values[row]) for row in left), payloads)
-            failed = {first + row: error for row, error in wrong.items()}
-            if rows:
-                names = self._names_of(rows)
-                found = read_rows_of(rows, wanted, RULES, names)
-                keys = names or list(dict.fromkeys(key for row in rows for key in row))
-                parts.append(AvroPart(found, np.array(places, np.int64), keys))
+        parts: list[AvroPart] = []
+        left: Iterable[int] = range(len(records))
+        if self._compiled is not None:
+            parts, left = self._compiled.read(records.values, headers, wanted, self._schema_of)
+        rows, wrong = self._read_each(records.values, left, headers)
+        if rows or not parts:
+            names = list(dict.fromkeys(chain.from_iterable(rows.values()))) if parts else []
+            found = read_rows(list(rows.values()), wanted)
+            parts.append(AvroPart(found, np.fromiter(rows, np.int64, len(rows)), names))
         part = joined_parts(parts, wanted)
-        count = len(part.positions)
-        whole = count == len(records)
-        numbers: RowNumbers = row_range(first, count) if whole else part.positions + first
-        return decoded_columns(records, first, part.found, numbers, failed)
+        whole = len(part.positions) == len(records)
+        numbers: RowNumbers = row_range(first, len(records)) if whole else part.positions + first
+        failed: dict[int, Exception] = {first + row: error for row, error in wrong.items()}
+        decoded = decoded_columns(records, first, part.found, numbers, failed)
+        return decoded if self._registry is None else without_schemas(decoded, records, first)
 
     def encode(self, batch: Batch) -> Encoded:
         """A record for each row, by the schema of the results."""
         failed: dict[int, Exception] = {}
-        together = None if self._writer is None else self._writer.together(batch)
-        if self._writer is not None and together is not None:
-            return Encoded(together, failed, self._writer.frame.headers(batch.size))
-        rows = plain_rows(batch, AS_OBJECTS, failed)
-        if not rows:
+        if not batch.size:
             return Encoded([], failed)
-        writer = self._writer_for(rows, failed)
-        if writer is None:
-            return Encoded([None] * len(rows), failed)
-        headers = writer.frame.headers(len(rows))
-        values: list[bytes | None] = [None] * len(rows)
-        for at, row in enumerate(rows):
-            if at in failed:
-                continue
-            try:
-                values[at] = writer.written(row)
-            except WireError as error:
-                failed[at] = error
-        return Encoded(values, failed, headers)
-
-    def _read_together(
-        self, values: Sequence[Any], payloads: _Payloads
-    ) -> tuple[list[dict[str, Any]], AvroSchema] | None:
-        """The records of all payloads, if they are good and follow one schema; `None` if that is not so.
-
-        They are read in one call, each followed by a guard: random bytes made after the payloads were received. If
-        every guard is found in its place, every record ended where its payload does.
-        """
-        if len(values) < _MANY or set(map(type, values)) != {bytes} or max(map(len, values)) > payloads.most:
-            return None
-        if payloads.headers is not None and payloads.headers.count(None) < len(values):
-            return None
-        try:
-            schema, begin = self._schema_of(values[0], None)
-        except WireError:
-            return None
-        before = values[0][:begin]
-        if schema is None or not all(value.startswith(before) for value in values):
-            return None
-        guard = secrets.token_bytes(GUARD_SIZE)
-        bodies = [value[begin:] for value in values] if begin else values
-        joined = b"".join([_long(len(values)), guard.join(bodies), guard, b"\0"])
-        try:
-            text = io.BytesIO(joined)
-            rows = self._read_one(text, schema.many, None if self._reader is None else self._reader.many)
-        except Exception:  # noqa: BLE001 - one of them is no record: each is read by itself
-            return None
-        if len(rows) != len(values) or text.tell() != len(joined):
-            return None
-        if [row.pop(GUARD) for row in rows].count(guard) != len(rows):
-            return None
-        if self._config.type_key is not None:
-            for row in rows:
-                row[self._config.type_key] = schema.name
-        return rows, schema
+        self._writer = self._writer or self._made_writer(batch, failed)
+        if self._writer is None:
+            return Encoded([None] * batch.size, failed)
+        values = self._writer.written(batch, failed)
+        return Encoded(values, failed, self._writer.frame.headers(batch.size))
 
     def _read_each(
-        self, values: Iterable[tuple[int, Any]], payloads: _Payloads
-    ) -> tuple[list[dict[str, Any]], list[int], dict[int, Exception]]:
-        """The records of these payloads, the rows of the records, and the errors of other payloads by row."""
-        rows: list[dict[str, Any]] = []
-        numbers: list[int] = []
-        failed: dict[int, Exception] = {}
-        for row, payload in values:
+        self, payloads: Sequence[Any], rows: Iterable[int], headers: Sequence[bytes | None] | None
+    ) -> tuple[dict[int, dict[str, Any]], dict[int, WireError]]:
+        """The records of the payloads at these positions, and the errors of others, by position."""
+        found: dict[int, dict[str, Any]] = {}
+        failed: dict[int, WireError] = {}
+        for row in rows:
+            payload = payloads[row]
             if payload is None:
                 continue
             try:
-                rows.append(self._read(payload, row, payloads))
+                found[row] = self._read(payload, None if headers is None else headers[row])
             except WireError as error:
                 failed[row] = error
-            else:
-                numbers.append(row)
-        return rows, numbers, failed
+        return found, failed
 
-    def _read(self, payload: Any, row: int, payloads: _Payloads) -> dict[str, Any]:
+    def _read(self, payload: Any, header: bytes | None) -> dict[str, Any]:
         """The record, which is empty for null. Raises `WireError`."""
         raw = payload_bytes(payload, "avro")
-        size = len(raw)
-        if size > payloads.most:
-            raise _too_large(size, payloads.most)
-        header = None if payloads.headers is None else payloads.headers[row]
-        known = payloads.schemas.get(raw[:ID_SIZE]) if header is None and self._registry is not None else None
-        schema, begin = (known, ID_SIZE) if known is not None else self._schema_of(raw, header)
-        if begin == ID_SIZE and schema is not None and header is None and self._registry is not None:
-            payloads.schemas[raw[:ID_SIZE]] = schema
-        text = io.BytesIO(raw)
-        text.seek(begin)
-        found: dict[str, Any] = {}
-        if schema is not None:
-            try:
-                found = self._read_one(text, schema.one, None if self._reader is None else self._reader.one)
-            except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for bytes that are no record
-                raise _no_record(error, schema, self._reader) from None
-        if text.tell() != size:
-            raise WireError(f"{size - text.tell()} bytes follow the record: it has another schema")
+        if len(raw) > self._config.max_bytes:
+            raise _too_large(len(raw), self._config.max_bytes)
+        schema, begin = self._schema_of(raw, header)
+        text = io.BytesIO(raw[begin:])
+        found: dict[str, Any] = {} if schema is None else self._record(text, schema)
+        left = len(raw) - begin - text.tell()
+        if left:
+            raise WireError(f"{left} bytes follow the record: it has another schema")
         if self._config.type_key is not None:
             found[self._config.type_key] = "null" if schema is None else schema.name
         return found
+
+    def _record(self, text: io.BytesIO, schema: AvroSchema) -> dict[str, Any]:
+        reader = self._reader
+        try:
+            if reader is None:
+                record: dict[str, Any] = self._read_one(text, schema.parsed)
+                return record
+            found = self._read_one(text, schema.parsed, reader.parsed)
+        except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for bytes that are no record
+            raise _no_record(error, schema, reader) from None
+        # In the order of the reader's fields; fastavro has that of the payload.
+        return {key: found[key] for key in reader.names}
 
     def _schema_of(self, raw: bytes, header: bytes | None) -> tuple[AvroSchema | None, int]:
         """The schema of a payload with this header or none, and where its record begins; no schema is null."""
@@ -345,18 +263,6 @@ class Avro(Codec):
                 raise WireError(f'the record {one.name} has a field "{key}", which type_key takes; choose another key')
         return schema
 
-    def _names(self, schema: AvroSchema) -> tuple[str, ...]:
-        """The keys of each record of this schema."""
-        names = (self._reader or schema).names
-        return names if self._config.type_key is None else (*names, self._config.type_key)
-
-    def _names_of(self, rows: Sequence[dict[str, Any]]) -> tuple[str, ...] | None:
-        """The keys of each of these records, if all have the same for certain."""
-        if self._reader is None:
-            return None
-        names = self._names(self._reader)
-        return names if all(len(row) == len(names) for row in rows) else None
-
     def _result_schema(self, text: str) -> AvroSchema | WireError:
         """The schema of results; the error of a schema that only payloads can have."""
         try:
@@ -366,14 +272,9 @@ class Avro(Codec):
             return error
         return schema
 
-    def _writer_for(self, rows: Sequence[dict[str, Any]], failed: Container[int]) -> _Writer | None:
-        """The writer of results, made when the first results are known. `None` if none of these can be written."""
-        if self._writer is None:
-            good = [row for at, row in enumerate(rows) if at not in failed]
-            self._writer = self._made_writer(good) if good else None
-        return self._writer
-
-    def _made_writer(self, rows: list[dict[str, Any]]) -> _Writer:
+    def _made_writer(self, batch: Batch, failed: dict[int, Exception]) -> _Writer | None:
+        """The writer of results, made when the first of them are known. `None` if a schema has to be derived from
+        them, and none of them can be written; `failed` gets the errors."""
         schema, text = self._results, self._text
         if isinstance(schema, WireError):
             raise ConnectorError(f"results cannot be written by the schema of the codec: {schema}")
@@ -398,26 +299,18 @@ class Avro(Codec):
                 f"the schema registry {self._registry.config.url} has no subject {subject}: register a schema for the "
                 "results, or give the codec one (schema: FILE) or auto_register: true"
             )
+        rows = plain_rows(batch, AS_OBJECTS, failed)
+        good = [row for at, row in enumerate(rows) if at not in failed]
+        if not good:
+            return None
         try:
-            text = derived_schema(rows, self._config.record_name)
+            text = derived_schema(good, self._config.record_name)
         except WireError as error:
             raise ConnectorError(str(error)) from None
         _log.info("the schema of results, as the first ones are, is registered as %s: %s", subject, _compact(text))
         registered = self._registry.written(subject, "AVRO", _compact(text))
         schema = avroschema.record_schema(text, {}, self._config.decimals)
         return _Writer(schema, self._registry.frame(registered), self._native)
-
-
-@dataclass(slots=True)
-class _Payloads:
-    """The payloads of a block: limits, schemas and headers."""
-
-    most: int
-    """The largest size."""
-    schemas: dict[bytes, AvroSchema]
-    """Schemas by the bytes that begin payloads: nearly all payloads of a block begin with the id of the same schema."""
-    headers: Sequence[bytes | None] | None
-    """The headers that name schemas; `None` without a registry."""
 
 
 class _Writer:
@@ -430,60 +323,27 @@ class _Writer:
         self._write: Callable[..., None] = fastavro.schemaless_writer
         self._schema = schema.bare()
         self._values = AvroValues(schema)
-        self._names = frozenset(schema.names)
         self._compiled = None if native is None else CompiledAvroWriter(native, schema, frame.prefix)
 
-    def together(self, batch: Batch) -> Sequence[bytes | None] | None:
-        """The payloads of all rows, by the extension or in one call of fastavro; `None` if neither can do that."""
-        batch = with_scalars(batch, self._values.scalars)
-        written = None if self._compiled is None else self._compiled.written(batch)
-        return self._in_one_call(batch) if written is None and batch.size >= _MANY else written
-
-    def _in_one_call(self, batch: Batch) -> list[bytes] | None:
-        """The payloads with a guard between them; `None` if a row lacks a value that others have, or if one cannot be
-        written.
-        """
-        if not self._names.issuperset(batch.columns):
-            return None
-        lacking = self._values.lacking(batch.columns)
-        guard, prefix = secrets.token_bytes(GUARD_SIZE), self.frame.prefix
-        alike = None if lacking is None else alike_rows(batch, {**lacking, GUARD: guard})
-        if alike is None:
-            return None
-        names, rows = alike
-        for name in names:
-            given = [row[name] for row in rows]
-            values = self._values.column(name, given)
-            if values is None:
-                return None
-            if values is not given:
-                for row, value in zip(rows, values, strict=True):
-                    row[name] = value
-        buffer = io.BytesIO()
-        try:
-            self._write(buffer, self._schema.many, rows)
-        except Exception:  # noqa: BLE001 - the caller then writes each row by itself, and finds the row
-            return None
-        parts = buffer.getvalue().split(guard)
-        if len(parts) != len(rows) + 1:
-            return None
-        parts[0] = parts[0].removeprefix(_long(len(rows)))
-        del parts[-1]
-        return [prefix + part for part in parts] if prefix else parts
-
-    def written(self, row: Mapping[str, Any]) -> bytes:
-        """The payload of a row. Raises `WireError` for one that the schema cannot hold."""
-        buffer = io.BytesIO()
-        buffer.write(self.frame.prefix)
-        try:
-            self._write(buffer, self._schema.one, self._values.row(row))
-        except WireError as error:
-            raise WireError(f"the values do not follow the schema of the results: {error}") from None
-        except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for values that are none of the schema
-            raise WireError(
-                f"the values do not follow the schema of the results: {type(error).__name__}: {error}"
-            ) from None
-        return buffer.getvalue()
+    def written(self, batch: Batch, failed: dict[int, Exception]) -> Sequence[bytes | None]:
+        """The payload of each row. `failed` gets the errors of the rows that the schema cannot hold."""
+        spans = None if self._compiled is None else self._compiled.written(batch)
+        if spans is not None:
+            return spans
+        rows = self._values.rows(batch, failed)
+        values: list[bytes | None] = [None] * len(rows)
+        for at, row in enumerate(rows):
+            if at in failed:
+                continue
+            buffer = io.BytesIO()
+            buffer.write(self.frame.prefix)
+            try:
+                self._write(buffer, self._schema, row)
+            except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for values that are none of the schema
+                failed[at] = unwritable(f"{type(error).__name__}: {error}")
+            else:
+                values[at] = buffer.getvalue()
+        return values
 
 
 _CODECS: Final[Mapping[str, str]] = {"JSON": "json-schema", "PROTOBUF": "protobuf"}
@@ -513,15 +373,6 @@ def _record_name(text: str) -> str:
 
 def _compact(text: str) -> str:
     return json.dumps(json.loads(text), separators=(",", ":"))
-
-
-def _long(number: int) -> bytes:
-    """A number from 0 as Avro writes it."""
-    made, rest = bytearray(), number << 1
-    while rest > 0x7F:
-        made.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return bytes([*made, rest])
 
 
 def _no_record(error: Exception, schema: AvroSchema, reader: AvroSchema | None) -> WireError:

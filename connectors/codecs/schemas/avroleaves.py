@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, DecimalException, localcontext
 from typing import Any, Final
@@ -36,15 +36,11 @@ class Leaf:
     """Its name in errors."""
     put: Callable[[Any], Written | None]
     """The value as the type has it; `None` for a value that it cannot hold."""
-    classes: frozenset[type] = frozenset()
-    """Python's types of values that it may hold."""
-    plain: frozenset[type] = frozenset()
-    """Those of which it holds every value, as it is; fastavro itself refuses integers of more than 64 bits and texts
-    that are no UTF-8."""
-    all_fit: Callable[[Sequence[Any]], bool] = lambda values: False
-    """Whether it holds all these values of one of `classes`, as they are. It may say no although it does."""
     hint: Callable[[Any], str | None] = lambda value: None
     """What the type holds, for the error of a value that it cannot hold; `None` if that is of no help."""
+    holds_all: Callable[[list[Any]], bool] = lambda values: False
+    """Whether it holds all these values, as they are: a long list of numbers costs little then. It may say no although
+    it does."""
 
 
 def leaf(schema: Any) -> Leaf:
@@ -58,66 +54,60 @@ def leaf(schema: Any) -> Leaf:
         return _decimal(kind, options)
     if logical == "uuid":
         return _uuid(kind, options)
-    if kind in INTEGERS:
-        return _integer(kind)
     if kind == "enum":
-        symbols = frozenset(options["symbols"])
-        said = f"one of {', '.join(options['symbols'][:10])}"
-        return Leaf(
-            options["name"],
-            said,
-            lambda value: (value, True) if isinstance(value, str) and value in symbols else None,
-            _TEXTS,
-        )
+        symbols = options["symbols"]
+        return Leaf(options["name"], f"one of {', '.join(symbols[:10])}", _held(lambda value: value in symbols, str))
     if kind == "fixed":
         size = options["size"]
-        said = f"{size} bytes"
-        return Leaf(
-            options["name"],
-            said,
-            lambda value: (value, True) if isinstance(value, bytes) and len(value) == size else None,
-            _BYTES,
-        )
+        return Leaf(options["name"], f"{size} bytes", _held(lambda value: len(value) == size, bytes))
     return _PLAIN[kind]
 
 
 def is_utf8(text: str) -> bool:
     """Whether the text can be written: one with half of a surrogate pair cannot."""
     try:
-        text.encode()
+        return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:
         return False
-    return True
 
 
-def _own(value: Any, kind: type) -> Written | None:
-    return (value, True) if isinstance(value, kind) else None
+def _held(fits: Callable[[Any], bool], kind: type) -> Callable[[Any], Written | None]:
+    return lambda value: (value, True) if isinstance(value, kind) and fits(value) else None
 
 
 def _integer(kind: str) -> Leaf:
-    own = INTEGERS[kind]
+    least, most = INTEGERS[kind][0], INTEGERS[kind][-1]
+
+    def holds_all(values: list[Any]) -> bool:
+        return set(map(type, values)) == {int} and least <= min(values) and max(values) <= most
+
     return Leaf(
         kind,
         kind,
-        lambda value: (value, True) if type(value) is int and value in own else None,
-        _INTS,
-        _INTS if kind == "long" else frozenset(),
-        lambda values: min(values) in own and max(values) in own,
-        lambda value: f"{kind} holds {own[0]} to {own[-1]}" if _is_whole(value) else None,
+        lambda value: (value, True) if type(value) is int and least <= value <= most else None,
+        lambda value: f"{kind} holds {least} to {most}" if _is_whole(value) else None,
+        holds_all,
     )
 
 
 def _float(value: Any) -> Written | None:
-    if type(value) is not int and not (type(value) is float and float32.fits(value)):
+    if type(value) is not int and type(value) is not float:
         return None
-    (short,) = _FLOAT.unpack(_FLOAT.pack(value))
+    try:
+        (short,) = _FLOAT.unpack(_FLOAT.pack(value))
+    except OverflowError:
+        return None
     return value, short == value or value != value
 
 
+def _floats(values: list[Any]) -> bool:
+    return set(map(type, values)) <= {int, float} and float32.all_fit(values)
+
+
 def _double(value: Any) -> Written | None:
-    if type(value) is int:
-        return value, int(float(value)) == value
-    return _own(value, float)
+    if type(value) is float:
+        return value, True
+    return (value, int(float(value)) == value) if type(value) is int else None
 
 
 def _time(kind: str, logical: str, schema: Mapping[str, Any]) -> Leaf:
@@ -132,21 +122,12 @@ def _time(kind: str, logical: str, schema: Mapping[str, Any]) -> Leaf:
             return None
         return value * up // down, not value % down
 
-    as_it_is = up == down == 1
     return Leaf(
-        kind,
-        said,
-        put,
-        _INTS,
-        all_fit=lambda values: as_it_is and least <= min(values) and max(values) <= most,
-        hint=lambda value: f"{said} holds {least} to {most} milliseconds" if _is_whole(value) else None,
+        kind, said, put, lambda value: f"{said} holds {least} to {most} milliseconds" if _is_whole(value) else None
     )
 
 
 def _uuid(kind: str, schema: Mapping[str, Any]) -> Leaf:
-    def text(value: Any) -> Written | None:
-        return (value, True) if isinstance(value, str) and UUID_TEXT.fullmatch(value) else None
-
     def raw(value: Any) -> Written | None:
         if isinstance(value, bytes):
             # They are read as a text.
@@ -160,8 +141,8 @@ def _uuid(kind: str, schema: Mapping[str, Any]) -> Leaf:
         return "a UUID is 32 hexadecimal digits, 8-4-4-4-12" if isinstance(value, str) else None
 
     if kind == "fixed":
-        return Leaf(schema["name"], "fixed (uuid)", raw, _TEXTS | _BYTES, hint=hint)
-    return Leaf(kind, f"{kind} (uuid)", text, _TEXTS, all_fit=lambda values: all(map(text, values)), hint=hint)
+        return Leaf(schema["name"], "fixed (uuid)", raw, hint)
+    return Leaf(kind, f"{kind} (uuid)", _held(lambda value: UUID_TEXT.fullmatch(value) is not None, str), hint)
 
 
 def _decimal(kind: str, schema: Mapping[str, Any]) -> Leaf:
@@ -199,7 +180,7 @@ def _decimal(kind: str, schema: Mapping[str, Any]) -> Leaf:
         within = "" if size is None else f" within {size} bytes"
         return f"the decimal holds {digits}, {scale} of them behind the point{within}"
 
-    return Leaf(name, f"{kind} (decimal)", put, frozenset({int, float, str, bytes}), hint=hint)
+    return Leaf(name, f"{kind} (decimal)", put, hint)
 
 
 def _number(value: Any) -> Decimal | None:
@@ -217,13 +198,6 @@ def _is_whole(value: Any) -> bool:
     return type(value) is int or (type(value) is float and value.is_integer())
 
 
-_Types = frozenset[type]
-_NULLS: Final[_Types] = frozenset({type(None)})
-_BOOLEANS: Final[_Types] = frozenset({bool})
-_INTS: Final[_Types] = frozenset({int})
-_REALS: Final[_Types] = frozenset({int, float})
-_TEXTS: Final[_Types] = frozenset({str})
-_BYTES: Final[_Types] = frozenset({bytes})
 _FLOAT: Final = struct.Struct("<f")
 _UUID_SIZE: Final = 16
 _TIMES: Final[Mapping[str, tuple[int, int, bool]]] = {
@@ -235,24 +209,15 @@ _TIMES: Final[Mapping[str, tuple[int, int, bool]]] = {
 }
 """By what milliseconds are multiplied and divided, and whether they are of a day."""
 _PLAIN: Final[Mapping[str, Leaf]] = {
-    "null": Leaf("null", "null", lambda value: (None, True) if value is None else None, _NULLS, _NULLS),
-    "boolean": Leaf("boolean", "boolean", lambda value: _own(value, bool), _BOOLEANS, _BOOLEANS),
+    "null": Leaf("null", "null", lambda value: (None, True) if value is None else None),
+    "boolean": Leaf("boolean", "boolean", lambda value: (value, True) if isinstance(value, bool) else None),
+    **{kind: _integer(kind) for kind in INTEGERS},
     "float": Leaf(
-        "float",
-        "float",
-        _float,
-        _REALS,
-        _INTS,
-        float32.all_fit,
-        lambda value: f"float holds {float32.RANGE}" if _is_whole(value) else None,
+        "float", "float", _float, lambda value: f"float holds {float32.RANGE}" if _is_whole(value) else None, _floats
     ),
-    "double": Leaf("double", "double", _double, _REALS, _REALS),
+    "double": Leaf("double", "double", _double, holds_all=lambda values: set(map(type, values)) <= {int, float}),
     "string": Leaf(
-        "string",
-        "string",
-        lambda value: (value, True) if isinstance(value, str) and is_utf8(value) else None,
-        _TEXTS,
-        _TEXTS,
+        "string", "string", lambda value: (value, True) if isinstance(value, str) and is_utf8(value) else None
     ),
-    "bytes": Leaf("bytes", "bytes", lambda value: _own(value, bytes), _BYTES, _BYTES),
+    "bytes": Leaf("bytes", "bytes", lambda value: (value, True) if isinstance(value, bytes) else None),
 }

@@ -8,6 +8,7 @@ of ours in their place (fastavro's documented way of adding some).
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -55,22 +56,14 @@ _LONG_SIZE: Final = 10
 """Bytes of a number at most."""
 
 
-GUARD: Final = "streamer guard"
-"""The field that ends each record of `AvroSchema.many`: no name that a schema may have."""
-GUARD_SIZE: Final = 16
-
-
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class AvroSchema:
     """A record type, prepared for fastavro."""
 
     prepared: Any
     """The type as JSON. Names are full, and refer to types defined before them; logical types are ours."""
-    one: Any
-    """The type."""
-    many: Any
-    """An array of such records, each with the field `GUARD` at its end, random bytes that no sender can know: fastavro
-    reads and writes many records in one call faster than each by itself, and the guards show where each ends."""
+    parsed: Any
+    """The type as fastavro takes it."""
     names: tuple[str, ...]
     """The fields."""
 
@@ -85,9 +78,9 @@ class AvroSchema:
         """The name of the record type, with its namespace."""
         return str(self.prepared["name"])
 
-    def bare(self) -> AvroSchema:
-        """The same without logical types, for values that are made ready to be written (`AvroValues`)."""
-        return _ready(without_logical_types(self.prepared))
+    def bare(self) -> Any:
+        """The type as fastavro takes it without logical types, for values that are ready to be written."""
+        return _fastavro().parse_schema(without_logical_types(self.prepared))
 
 
 def default_value(schema: Any, default: Any, named: Mapping[str, Any]) -> Any:
@@ -140,17 +133,15 @@ class PayloadSchema:
         """
         if not self.union:
             return self.branches[0], at
-        folded, shift, end = 0, 0, at
-        for end, byte in enumerate(payload[at : at + _LONG_SIZE], at + 1):  # noqa: B007 - it is used below
-            folded |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-        number = folded >> 1
-        if end == at or payload[end - 1] >= 0x80 or folded & 1 or number >= len(self.branches):
+        text = io.BytesIO(payload[at : at + _LONG_SIZE])
+        try:
+            number: Any = _fastavro().schemaless_reader(text, "long", None)
+        except EOFError:
+            number = -1
+        if not 0 <= number < len(self.branches):
             names = ", ".join("null" if one is None else one.name for one in self.branches)
             raise WireError(f"the payload does not follow its schema: it begins with none of its types {names}")
-        return self.branches[number], end
+        return self.branches[number], at + text.tell()
 
 
 def payload_schema(text: str, references: Mapping[str, str], decimals: Decimals) -> PayloadSchema:
@@ -188,7 +179,7 @@ def reader_schema(text: str, decimals: Decimals) -> AvroSchema:
     named = named_types(found.prepared)
     fields = [
         one
-        for root in (found.prepared, found.one, found.many)
+        for root in (found.prepared, found.parsed)
         for record in types(root)
         for one in record.get("fields", ())
         if "default" in one
@@ -201,11 +192,8 @@ def reader_schema(text: str, decimals: Decimals) -> AvroSchema:
 
 
 def _ready(prepared: Any) -> AvroSchema:
-    fastavro = _fastavro()
-    guard = {"name": GUARD, "type": {"type": "fixed", "name": "streamer.Guard", "size": GUARD_SIZE}}
-    many = {"type": "array", "items": {**prepared, "fields": [*prepared["fields"], guard]}}
     names = tuple(one["name"] for one in prepared["fields"])
-    return AvroSchema(prepared, fastavro.parse_schema(prepared), fastavro.parse_schema(many), names)
+    return AvroSchema(prepared, _fastavro().parse_schema(prepared), names)
 
 
 def _json(texts: Mapping[str, str]) -> dict[str, Any]:

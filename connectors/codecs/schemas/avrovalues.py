@@ -8,16 +8,18 @@ first that holds it rounded (0.1 as a `float`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any, Final
+from typing import Any, ClassVar
 
 from connectors.codecs.onevalue import only_element, told
+from connectors.codecs.plainrows import AS_OBJECTS
 from connectors.codecs.schemas.avroleaves import INTEGERS, Leaf, Written, is_utf8, leaf
 from connectors.codecs.schemas.avroschema import AvroSchema, default_value
 from connectors.codecs.schemas.avrotree import NAMED, kind_of, named_types, without_logical_types
+from pipelines.data.batch import Batch
 from pipelines.errors import WireError, nearest
+from pipelines.wire.plainvalues import plain_cells
 
 
 class AvroValues:
@@ -25,52 +27,37 @@ class AvroValues:
 
     def __init__(self, schema: AvroSchema) -> None:
         """Raises `WireError` for a default that is no value of its field."""
-        plain = _Making(named_types(without_logical_types(schema.prepared)), None)
-        self._record = _Making(named_types(schema.prepared), plain).record(schema.prepared)
-        self.scalars = frozenset(name for name, one in self._record.fields.items() if one.slot.is_scalar)
-        """The fields that are one number, text or boolean, or null."""
+        plain = _Types(named_types(without_logical_types(schema.prepared)))
+        self._record = _Types(named_types(schema.prepared), plain).record(schema.prepared)
 
-    def column(self, name: str, values: Sequence[Any]) -> Sequence[Any] | None:
-        """These values of a field, for fastavro to write; `None` if one of them cannot be written."""
-        slot = self._record.fields[name].slot
-        if slot.takes(values):
-            return values
-        try:
-            return [slot.put(value)[0] for value in values]
-        except _Misfit:
-            return None
+    def rows(self, batch: Batch, failed: dict[int, Exception]) -> list[dict[str, Any]]:
+        """The values of each row, for fastavro to write.
 
-    def lacking(self, names: Container[str]) -> dict[str, Any] | None:
-        """What is written for the fields that are not among these; `None` if one must have a value."""
-        fields = {name: one.lacking for name, one in self._record.fields.items() if name not in names}
-        if any(one is None for one in fields.values()):
-            return None
-        return {name: one[0] for name, one in fields.items() if one is not None}
-
-    def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of a row, for fastavro to write. Raises `WireError`, which names the field and the value."""
-        try:
-            return self._record.written(row)[0]
-        except _Misfit as error:
-            raise WireError(error.text()) from None
+        `failed` gets the errors of the rows that cannot be written, by position: a `WireError` that names the field and
+        the value.
+        """
+        fields = self._record.fields
+        lacking = {name: one.lacking[0] for name, one in fields.items() if one.lacking is not None}
+        rows: list[dict[str, Any]] = [{**lacking} for _ in range(batch.size)]
+        for key, column in batch.columns.items():
+            for at, value in plain_cells(key, column, AS_OBJECTS, failed):
+                if key not in fields:
+                    failed.setdefault(at, unwritable(self._record.no_field(key, key)))
+                    continue
+                try:
+                    rows[at][key] = fields[key].slot.put(value, key)[0]
+                except WireError as error:
+                    failed.setdefault(at, unwritable(error))
+        for name in fields.keys() - lacking.keys():
+            for at, row in enumerate(rows):
+                if name not in row:
+                    failed.setdefault(at, unwritable(fields[name].slot.misfit(None, name)))
+        return rows
 
 
-class _Misfit(Exception):
-    """A value that its type cannot hold."""
-
-    def __init__(self, why: Callable[[str], str], *path: str) -> None:
-        """`path` leads from here to the value, the last part first; `why` makes a text of it: `.items[2].name`."""
-        self._why = why
-        self._path = list(path)
-
-    def inside(self, part: str) -> _Misfit:
-        """The same, as it is seen from one level above."""
-        self._path.append(part)
-        return self
-
-    def text(self, begin: str = "") -> str:
-        """`begin` is the place that the path leads from."""
-        return self._why((begin + "".join(reversed(self._path))).removeprefix("."))
+def unwritable(why: object) -> WireError:
+    """The error of a row that a schema cannot hold."""
+    return WireError(f"the values do not follow the schema of the results: {why}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,82 +67,60 @@ class _Field:
     """What is written for a row without a value: the default, or null; `None`: such a row cannot be written."""
 
 
+@dataclass(frozen=True, slots=True)
 class _Record:
-    def __init__(self, name: str, fields: Mapping[str, _Field]) -> None:
-        self.name = name
-        self.said = f"record {name}"
-        self.fields = fields
+    name: str
+    fields: Mapping[str, _Field]
+    holds: ClassVar[type] = dict
 
-    def put(self, value: Any) -> Written | None:
-        return self.written(value) if isinstance(value, Mapping) else None
+    @property
+    def said(self) -> str:
+        return f"record {self.name}"
 
-    def written(self, value: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-        fields = self.fields
-        if not value.keys() <= fields.keys():
-            other = next((key for key in value if key not in fields and value[key] is not None), None)
-            if other is not None:
-                raise _Misfit(lambda path: self._no_field(path, other), f".{other}")
-        found, exactly = {}, True
-        for name, field in fields.items():
+    def put(self, value: Any, path: str) -> Written:
+        for key in value:
+            if key not in self.fields and value[key] is not None:
+                raise self.no_field(key, f"{path}.{key}")
+        written, exactly = {}, True
+        for name, field in self.fields.items():
             own = value.get(name)
-            written = field.lacking if own is None else None
-            if written is None:
-                try:
-                    written = field.slot.put(own)
-                except _Misfit as error:
-                    raise error.inside(f".{name}") from None
-            found[name] = written[0]
-            exactly = exactly and written[1]
-        return found, exactly
+            found = field.lacking if own is None else None
+            found = found or field.slot.put(own, f"{path}.{name}")
+            written[name] = found[0]
+            exactly = exactly and found[1]
+        return written, exactly
 
-    def _no_field(self, path: str, key: str) -> str:
-        return (
+    def no_field(self, key: str, path: str) -> WireError:
+        return WireError(
             f'the schema of the results has no field "{path}"{nearest(key, self.fields)}; choose what the sink writes '
             "(keys: [NAME], drop: [NAME]), leave the value out in a step before the sink, or add the field"
         )
 
 
+@dataclass(frozen=True, slots=True)
 class _Array:
-    name: Final = "array"
-    said: Final = "array"
+    items: _Slot
+    name: ClassVar[str] = "array"
+    said: ClassVar[str] = "array"
+    holds: ClassVar[type] = list
 
-    def __init__(self, items: _Slot) -> None:
-        self.items = items
-
-    def put(self, value: Any) -> Written | None:
-        if not isinstance(value, list):
-            return None
-        if self.items.takes(value):
+    def put(self, value: Any, path: str) -> Written:
+        if self.items.holds_all(value):
             return value, True
-        found, exactly = [], True
-        for at, one in enumerate(value):
-            try:
-                written, exact = self.items.put(one)
-            except _Misfit as error:
-                raise error.inside(f"[{at}]") from None
-            found.append(written)
-            exactly = exactly and exact
-        return found, exactly
+        found = [self.items.put(one, f"{path}[{at}]") for at, one in enumerate(value)]
+        return [one for one, _ in found], all(exactly for _, exactly in found)
 
 
+@dataclass(frozen=True, slots=True)
 class _Map:
-    name: Final = "map"
-    said: Final = "map"
+    values: _Slot
+    name: ClassVar[str] = "map"
+    said: ClassVar[str] = "map"
+    holds: ClassVar[type] = dict
 
-    def __init__(self, values: _Slot) -> None:
-        self._values = values
-
-    def put(self, value: Any) -> Written | None:
-        if not isinstance(value, Mapping):
-            return None
-        found, exactly = {}, True
-        for key, one in value.items():
-            try:
-                found[key], exact = self._values.put(one)
-            except _Misfit as error:
-                raise error.inside(f".{key}") from None
-            exactly = exactly and exact
-        return found, exactly
+    def put(self, value: Any, path: str) -> Written:
+        found = {key: self.values.put(one, f"{path}.{key}") for key, one in value.items()}
+        return {key: one for key, (one, _) in found.items()}, all(exactly for _, exactly in found.values())
 
 
 _Type = Leaf | _Record | _Array | _Map
@@ -164,37 +129,21 @@ _Type = Leaf | _Record | _Array | _Map
 class _Slot:
     """The place of a value: a type, or a union of types."""
 
+    __slots__ = ("_only", "_takes_lists", "_takes_whole_floats", "_types")
+
     def __init__(self, types: Sequence[_Type], union: bool) -> None:
         self._types = types
-        self._union = union
-        leaves = [one for one in types if isinstance(one, Leaf)]
-        arrays = [one for one in types if isinstance(one, _Array)]
-        kinds = {one.name for one in leaves}
-        self.is_scalar = len(leaves) == len(types)
-        self._elements = arrays[0].items if len(arrays) == 1 else None
-        self._takes_lists = bool(arrays)
-        self._takes_whole_floats = bool(kinds & INTEGERS.keys()) and not kinds & {"float", "double"}
-        only = {kind: of[0] for kind in _CLASSES if len(of := [one for one in leaves if kind in one.classes]) == 1}
-        self._plain = frozenset(kind for kind, one in only.items() if kind in one.plain)
-        """Python's types whose values fastavro writes rightly without a look at each."""
-        self._all_fit = {kind: one.all_fit for kind, one in only.items()}
+        self._only = None if union else types[0]
+        names = {one.name for one in types}
+        self._takes_lists = "array" in names
+        self._takes_whole_floats = bool(names & INTEGERS.keys()) and not names & {"float", "double"}
 
-    def takes(self, values: Sequence[Any]) -> bool:
-        """Whether fastavro writes all these values rightly as they are. It may say no although it does."""
-        found = set(map(type, values)) - self._plain
-        if not found:
-            return True
-        if len(found) > 1:
-            return False
-        (kind,) = found
-        if kind is list and self._elements is not None:
-            # The elements of all lists at once: to look at each list takes longer than to write it.
-            lists = [one for one in values if one.__class__ is list]
-            return self._elements.takes(list(chain.from_iterable(lists)))
-        return kind in self._all_fit and self._all_fit[kind]([one for one in values if one.__class__ is kind])
+    def holds_all(self, values: list[Any]) -> bool:
+        """Whether it holds all these numbers, as they are. It may say no although it does."""
+        return self._only is not None and isinstance(self._only, Leaf) and self._only.holds_all(values)
 
-    def put(self, value: Any) -> Written:
-        """The value, and whether it is exactly this one. Raises `_Misfit`.
+    def put(self, value: Any, path: str) -> Written:
+        """The value, and whether it is exactly this one. Raises `WireError`, which names the value by its path.
 
         A list of one element is that element where no list has a place, and 2.0 is 2 among integers.
         """
@@ -202,33 +151,40 @@ class _Slot:
             value = only_element(value)
         if value.__class__ is float and self._takes_whole_floats and value.is_integer():
             value = int(value) if int(value) in INTEGERS["long"] else value
+        if self._only is not None:
+            found = _put(self._only, value, path)
+            if found is None:
+                raise self.misfit(value, path)
+            return found
+        return self._in_union(value, path)
+
+    def _in_union(self, value: Any, path: str) -> Written:
         rounded: Written | None = None
-        wrong: list[tuple[_Type, _Misfit]] = []
+        wrong: list[tuple[_Type, WireError]] = []
         for one in self._types:
             try:
-                found = one.put(value)
-            except _Misfit as error:
+                found = _put(one, value, path)
+            except WireError as error:
                 wrong.append((one, error))
                 continue
-            if found is None:
-                continue
-            written = ((one.name, found[0]) if self._union else found[0]), found[1]
-            if found[1]:
-                return written
-            rounded = rounded or written
+            if found is not None and found[1]:
+                return (one.name, found[0]), True
+            if found is not None and rounded is None:
+                rounded = (one.name, found[0]), False
         if rounded is not None:
             return rounded
         if len(wrong) == 1:
             raise wrong[0][1]
-        raise _Misfit(lambda path: self._why(path, value, wrong))
+        raise self.misfit(value, path, wrong)
 
-    def _why(self, path: str, value: Any, wrong: Sequence[tuple[_Type, _Misfit]]) -> str:
+    def misfit(self, value: Any, path: str, wrong: Sequence[tuple[_Type, WireError]] = ()) -> WireError:
+        """The error of a value that it does not hold; `wrong` are the errors inside it, by types of a union."""
         if isinstance(value, str) and not is_utf8(value):
-            return f'"{path}" is a text that cannot be written as UTF-8: it has half of a surrogate pair'
+            return WireError(f'"{path}" is a text that cannot be written as UTF-8: it has half of a surrogate pair')
         wanted = " or ".join(one.said for one in self._types)
         if value is None:
             what = f'"{path}" is null' if path.endswith("]") else f'there is no "{path}"'
-            return (
+            return WireError(
                 f"{what}, and its type {wanted} has no null: give the field a default, or the type "
                 f'["null", ...], or write the value in a step before the sink'
             )
@@ -239,15 +195,21 @@ class _Slot:
                 "(REGRESSION_OUTPUT)"
             )
         hints = [hint for one in self._types if isinstance(one, Leaf) and (hint := one.hint(value))]
-        hints += [f"{one.said}: {error.text(path)}" for one, error in wrong]
+        hints += [f"{one.said}: {error}" for one, error in wrong]
         more = f" ({'; '.join(hints)})" if hints else ""
-        return f'"{path}" is {wanted}, and the value is {told(value)}; {advice}{more}'
+        return WireError(f'"{path}" is {wanted}, and the value is {told(value)}; {advice}{more}')
 
 
-class _Making:
+def _put(kind: _Type, value: Any, path: str) -> Written | None:
+    if isinstance(kind, Leaf):
+        return kind.put(value)
+    return kind.put(value, path) if isinstance(value, kind.holds) else None
+
+
+class _Types:
     """Makes types of schemas: each type with a name once."""
 
-    def __init__(self, named: Mapping[str, Any], plain: _Making | None) -> None:
+    def __init__(self, named: Mapping[str, Any], plain: _Types | None = None) -> None:
         """`named` are the types with names. `plain` makes the types of defaults, which are as Avro has them: days,
         microseconds; `None`: this one does."""
         self._named = named
@@ -286,15 +248,13 @@ class _Making:
     def _lacking(self, field: Mapping[str, Any], slot: _Slot) -> Written | None:
         if "default" not in field:
             try:
-                return slot.put(None)
-            except _Misfit:
+                return slot.put(None, "")
+            except WireError:
                 return None
         schema = without_logical_types(field["type"])
         try:
-            return self._plain._slot(schema).put(default_value(schema, field["default"], self._plain._named))[0], True
-        except (_Misfit, ValueError):
+            default = default_value(schema, field["default"], self._plain._named)
+            return self._plain._slot(schema).put(default, "")[0], True
+        except (WireError, ValueError):
             told = f"the default of {field['name']!r}, {str(field['default'])[:60]!r}, does not have its type"
             raise WireError(f"the Avro schema is wrong: {told}") from None
-
-
-_CLASSES: Final = (type(None), bool, int, float, str, bytes)

@@ -185,6 +185,9 @@ def _read(column: WireColumn, of: _Type) -> tuple[Any, ...] | None:
 
 
 def _numbers(array: Any, present: Mask | None, of: _Type) -> tuple[Any, ...] | None:
+    if not of.list and array.size == len(array):
+        # An array of one number is written as that number.
+        array = array.reshape(-1)
     if array.ndim != 1 + of.list:
         return None
     words = _words(array, present, of)

@@ -509,8 +509,7 @@ def _results(draw: st.DrawFn) -> tuple[Any, list[Data]]:
 
 
 def written(codec: Codec, batch: Batch) -> tuple[list[Any], dict[int, str]]:
-    """The payloads of a codec that has written others before."""
-    codec.encode(batch)
+    """The payloads, and the errors."""
     encoded = codec.encode(batch)
     return list(encoded.values), {row: str(error) for row, error in encoded.failed.items()}
 

