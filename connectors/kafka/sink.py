@@ -13,8 +13,7 @@ from connectors.kafka.client.topics import check_topic
 from connectors.kafka.config import KafkaSinkConfig
 from connectors.kafka.producer.client import Calls, ProducerClient
 from connectors.kafka.producer.presence import Found, Presence
-from connectors.kafka.producer.sent import Sent
-from connectors.kafka.producer.writing import Refusals
+from connectors.kafka.producer.writing import Refusals, Sent
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
 from pipelines.errors import ConnectorError

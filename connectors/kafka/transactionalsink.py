@@ -13,10 +13,9 @@ from confluent_kafka import KafkaError
 from connectors.config import SinkConfig
 from connectors.kafka.client.errors import FORBIDDEN, explained
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
-from connectors.kafka.producer.sent import Sent
 from connectors.kafka.producer.topiclimits import NO_LIMITS
 from connectors.kafka.producer.transactions import Transactions
-from connectors.kafka.producer.writing import Refusals
+from connectors.kafka.producer.writing import Refusals, Sent
 from connectors.kafka.sink import KafkaSink
 from connectors.kafka.source import KafkaSource
 from connectors.records import Ints, Lane, Messages

@@ -28,7 +28,7 @@ class Result:
     """Row number to the error: from an executor always a `StepError` with the step's name."""
     dropped: Mapping[int, str] = field(default_factory=dict)
     """Row number to the reason: dropped on purpose, by a filter."""
-    held: Rows = field(default_factory=lambda: NONE_HELD)
+    held: Rows = field(default_factory=NONE_HELD.view)
     """Row numbers that a stateful step keeps for a later result, `int64`. A held row is finished as soon as a later
     result names it without holding it again."""
 

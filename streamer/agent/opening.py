@@ -9,8 +9,8 @@ from streamer.agent.assembly import Assembly
 from streamer.agent.batchqueue import RunInbox
 from streamer.agent.batchruns import BatchRuns
 from streamer.agent.blockdecoder import BlockDecoder, Decoding
-from streamer.agent.intake import Intake
 from streamer.agent.intakeloop import IntakeLoop
+from streamer.agent.intakes import Intake
 from streamer.agent.sourcewatch import SourceWatch
 from streamer.batching.batcher import Batcher
 from streamer.batching.rounds import RoundBatcher

@@ -17,8 +17,7 @@ from streamer.agent.assembly import Assembly
 from streamer.agent.batchqueue import BatchQueue, ByteBudget, RunInbox
 from streamer.agent.batchruns import IDLE_LEAVE_WAIT, LAST_WAIT, LEAVE_WAIT, BatchRuns, DrainTime
 from streamer.agent.decodedbatch import DecodedBatch
-from streamer.agent.intake import Intake
-from streamer.agent.intakes import Intakes
+from streamer.agent.intakes import Intake, Intakes
 from streamer.agent.messages import Ended
 from streamer.agent.opening import built_intakes, opened_delivery
 from streamer.delivery.delivery import Delivery

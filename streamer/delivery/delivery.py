@@ -25,8 +25,7 @@ from streamer.definition.service import Service
 from streamer.delivery.confirming import Confirming, Upstream
 from streamer.delivery.failures import Failures, let_go
 from streamer.delivery.guarantee import guarantee
-from streamer.delivery.ledger import Confirmed, Ledger
-from streamer.delivery.ledgerentry import LedgerEntry
+from streamer.delivery.ledger import Confirmed, Ledger, LedgerEntry
 from streamer.delivery.letters import DeadLetters, in_order
 from streamer.delivery.sending import Sender
 from streamer.observe.metrics import RunMeters

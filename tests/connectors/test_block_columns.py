@@ -10,7 +10,7 @@ import pytest
 
 from connectors.blockcolumns import joined, taken, where_null
 from connectors.headers import Header, Headers
-from connectors.kafka.producer.sent import Sent
+from connectors.kafka.producer.writing import Sent
 from connectors.records import Lane, Messages, Records, Span
 from pipelines.data.spans import Spans
 from streamer.routing.messageblocks import in_row_order, without

@@ -12,8 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPar
 
 from connectors.kafka.client.internaltopics import reads
 from connectors.kafka.client.queries import PATIENCE, Queries, Start, patiently
-from connectors.kafka.consumer.commitmetadata import CommitMetadata
-from connectors.kafka.consumer.lanes import Place, Progress
+from connectors.kafka.consumer.lanes import CommitMetadata, Place, Progress
 from pipelines.errors import ConnectorError
 
 _log = logging.getLogger(__name__)

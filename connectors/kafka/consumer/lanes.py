@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Iterator, Mapping
@@ -9,7 +10,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from connectors.kafka.consumer.commitmetadata import CommitMetadata
 from connectors.records import Lane, Records
 from connectors.source import Event, LaneBegan, LaneEnded
 
@@ -17,6 +17,34 @@ _log = logging.getLogger(__name__)
 
 Place = tuple[str, int]
 """Topic and partition number."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMetadata:
+    """What is committed with an offset: the id of its topic, and the partitions that existed when its group began."""
+
+    topic_id: str = ""
+    """The brokers' id of the topic; empty if it is not known."""
+    beginning: str = ""
+    """A digest of `start` and of all partitions at the group's beginning; empty if no position depends on it."""
+
+    def text(self) -> str:
+        """The text to commit: a JSON object of less than 100 characters; empty if both fields are."""
+        said = {"topic_id": self.topic_id, "beginning": self.beginning}
+        return json.dumps({name: value for name, value in said.items() if value}) if any(said.values()) else ""
+
+    @classmethod
+    def of(cls, text: str | None) -> CommitMetadata:
+        """The metadata of this text; empty if another program wrote it."""
+        try:
+            said = json.loads(text or "{}")
+        except ValueError:
+            return cls()
+        if not isinstance(said, dict):
+            return cls()
+        topic_id, beginning = said.get("topic_id", ""), said.get("beginning", "")
+        return cls(topic_id, beginning) if isinstance(topic_id, str) and isinstance(beginning, str) else cls()
+
 
 _NOTHING = CommitMetadata()
 

@@ -16,10 +16,9 @@ from connectors.kafka.client.member import Member
 from connectors.kafka.client.queries import PATIENCE, Queries
 from connectors.kafka.config import KafkaSourceConfig
 from connectors.kafka.consumer.beginnings import Beginning, Beginnings
-from connectors.kafka.consumer.commitmetadata import CommitMetadata
 from connectors.kafka.consumer.commits import Commits
 from connectors.kafka.consumer.failures import Failures
-from connectors.kafka.consumer.lanes import Lanes, Place, Progress
+from connectors.kafka.consumer.lanes import CommitMetadata, Lanes, Place, Progress
 from connectors.kafka.consumer.partitions import Partitions
 from connectors.records import Lane
 from connectors.source import Settle, TransactionToken

@@ -18,7 +18,7 @@ from connectors.kafka.client.member import Member
 from connectors.kafka.client.properties import admin_properties, transactional_properties
 from connectors.kafka.client.queries import Queries
 from connectors.kafka.config import KafkaSinkConfig
-from connectors.kafka.consumer.commitmetadata import CommitMetadata
+from connectors.kafka.consumer.lanes import CommitMetadata
 from connectors.kafka.producer.client import Calls, ProducerClient, close
 from connectors.kafka.producer.topiclimits import TopicLimits, limits_of
 from connectors.records import Lane

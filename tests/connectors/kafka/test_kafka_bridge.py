@@ -26,8 +26,7 @@ from connectors.headers import Headers
 from connectors.kafka.client import bridge
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from connectors.kafka.consumer.reading import CompiledReading, PlainReading, Reading
-from connectors.kafka.producer.sent import Sent
-from connectors.kafka.producer.writing import CompiledWriting
+from connectors.kafka.producer.writing import CompiledWriting, Sent
 from connectors.message import Message, block_of, messages_of_records
 from connectors.records import Lane, Records
 from connectors.secrets import Scrubber

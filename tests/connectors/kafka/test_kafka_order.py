@@ -19,8 +19,7 @@ from kafkafixtures import Topics
 
 from connectors.kafka.client import bridge
 from connectors.kafka.config import KafkaSinkConfig
-from connectors.kafka.producer.sent import Sent
-from connectors.kafka.producer.writing import CompiledWriting, PlainWriting
+from connectors.kafka.producer.writing import CompiledWriting, PlainWriting, Sent
 from connectors.message import Message, block_of
 from connectors.secrets import Scrubber
 from pipelines.data.spans import Spans
