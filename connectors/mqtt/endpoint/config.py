@@ -5,21 +5,18 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, field_validator, model_validator
 
 from connectors.config import Addressing, LocalPath, SinkConfig, SourceConfig
+from connectors.mqtt.endpoint.certificate import server_context
 from connectors.mqtt.protocol.reading import LARGEST
 from connectors.mqtt.protocol.topics import SHARE, TopicPatterns, levels_as_values
 from connectors.mqtt.qos import Qos
 from connectors.units import Duration, OneOrMore, Size
 from pipelines.errors import DefinitionError
 from pipelines.plugins.requirements import Package
-
-if TYPE_CHECKING:
-    from connectors.mqtt.endpoint.sink import MqttEndpointSink
-    from connectors.mqtt.endpoint.source import MqttEndpointSource
 
 COLUMNS = ("qos", "retained", "duplicate", "content_type", "response_topic", "correlation", "user")
 """The metadata of a message besides its topic, its levels and its user properties, which are headers.
@@ -53,8 +50,6 @@ class ServerTls(BaseModel):
     def context(self, host: str) -> ssl.SSLContext:
         """The context for accepting connections. Raises `ConnectorError` for files that cannot be used,
         `MissingPackageError` if a certificate has to be made and cryptography is not installed."""
-        from connectors.mqtt.endpoint.certificate import server_context
-
         password = None if self.key_password is None else self.key_password.get_secret_value()
         return server_context(self.cert, self.key, password, self.ca, host)
 
@@ -64,6 +59,7 @@ class MqttEndpointSourceConfig(SourceConfig):
     client to another."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
+    built_by: ClassVar[str] = "connectors.mqtt.endpoint.source:MqttEndpointSource"
     record_columns: ClassVar[tuple[str, ...]] = ("levels.NAME", *COLUMNS)
     _service: str = PrivateAttr("")
 
@@ -152,18 +148,13 @@ class MqttEndpointSourceConfig(SourceConfig):
         copy._service = service
         return copy
 
-    def build(self) -> MqttEndpointSource:
-        """The source, not yet open."""
-        from connectors.mqtt.endpoint.source import MqttEndpointSource
-
-        return MqttEndpointSource(self, self.endpoint)
-
 
 class MqttEndpointSinkConfig(SinkConfig):
     """Results to the MQTT clients whose messages they answer, on the connection of the service's `mqtt_endpoint`
     source. As a sink of dead letters it sends the error to the client: `{"errorMessage": ...}`."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
+    built_by: ClassVar[str] = "connectors.mqtt.endpoint.sink:MqttEndpointSink"
     answers: ClassVar[bool] = True
     _endpoint: str = PrivateAttr("")
     _answered: str | None = PrivateAttr(None)
@@ -232,14 +223,18 @@ class MqttEndpointSinkConfig(SinkConfig):
         is_made = re.search(r"[{}]", self.topic.replace("{record.topic}", ""))
         return (self.model_copy(update={"topic": "{record.topic}-out"}) if is_made else self).for_dead_letters()
 
-    def build(self) -> MqttEndpointSink:
-        """The sink, not yet open. Raises `DefinitionError` where the service has no such source."""
+    @property
+    def failures(self) -> bool:
+        """Whether it sends errors to clients, rather than results."""
+        return self._failures
+
+    @property
+    def endpoint(self) -> str:
+        """The name of the endpoint whose clients it answers. `DefinitionError` where the service has no such source."""
         if not self._endpoint:
             named = "no mqtt_endpoint source" if self.source is None else f'no mqtt_endpoint source "{self.source}"'
             raise DefinitionError(
                 f'sink "{self.label}" answers the clients of an endpoint, and the service has {named}; '
                 "for a broker use type: mqtt"
             )
-        from connectors.mqtt.endpoint.sink import MqttEndpointSink
-
-        return MqttEndpointSink(self, self._endpoint, failures=self._failures)
+        return self._endpoint

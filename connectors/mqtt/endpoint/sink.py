@@ -6,18 +6,15 @@ import base64
 import json
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from connectors.mqtt.endpoint.config import REQUEST_HEADERS
+from connectors.mqtt.endpoint.config import REQUEST_HEADERS, MqttEndpointSinkConfig
 from connectors.mqtt.endpoint.endpoint import Endpoint
 from connectors.mqtt.endpoint.replies import Replies, Reply
 from connectors.mqtt.protocol.topics import why_no_name
 from connectors.records import Header, Ints, Messages
 from connectors.sink import Lost, Refused, Sink
 from pipelines.errors import ConnectorError
-
-if TYPE_CHECKING:
-    from connectors.mqtt.endpoint.config import MqttEndpointSinkConfig
 
 MAX_IN_FLIGHT = 16 * 2**20
 """Bytes of unacknowledged answers above which `send` waits."""
@@ -42,11 +39,11 @@ class MqttEndpointSink(Sink):
     Letters of records that no client sent are confirmed and discarded.
     """
 
-    def __init__(self, config: MqttEndpointSinkConfig, endpoint: str, *, failures: bool) -> None:
+    def __init__(self, config: MqttEndpointSinkConfig) -> None:
         self.name = config.label
         self._config = config
-        self._endpoint = Endpoint.of(endpoint)
-        self._failures = failures
+        self._endpoint = Endpoint.of(config.endpoint)
+        self._failures = config.failures
         self._sink_open = False
         self._replies = Replies(MAX_IN_FLIGHT, config.timeout)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from connectors.coded import Coded
 from connectors.measures import Measure
+from connectors.mqtt.endpoint.config import MqttEndpointSourceConfig
 from connectors.mqtt.endpoint.endpoint import Endpoint, Listening
 from connectors.mqtt.endpoint.handler import Counts, EndpointHandler
 from connectors.mqtt.endpoint.inbox import Arrival, Inbox, Line
@@ -21,9 +22,6 @@ from connectors.records import Header, Lane, Records, Span
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown
 from pipelines.data.columns import MISSING, Column
 from pipelines.errors import ConnectorError
-
-if TYPE_CHECKING:
-    from connectors.mqtt.endpoint.config import MqttEndpointSourceConfig
 
 SILENCE: Final = 0.005
 """Seconds without a message after which clients with unacknowledged ones are assumed to wait for an acknowledgement.
@@ -54,10 +52,10 @@ class MqttEndpointSource(Source):
 
     replays = Replays.SESSION
 
-    def __init__(self, config: MqttEndpointSourceConfig, endpoint: str) -> None:
+    def __init__(self, config: MqttEndpointSourceConfig) -> None:
         self.name = config.label
         self.config = config
-        self._endpoint = Endpoint.of(endpoint)
+        self._endpoint = Endpoint.of(config.endpoint)
         self._patterns = TopicPatterns(config.topics)
         self._known_topics: dict[str, bool] = {}
         self._opened: tuple[Inbox, EndpointHandler, Server] | None = None

@@ -110,7 +110,7 @@ class AnswersBus(SinkBus):
 
     def __init__(self) -> None:
         self.config = MqttEndpointSourceConfig(name=f"endpoint-{uuid.uuid4().hex}", listen="127.0.0.1:0")
-        self.endpoint = self.config.build()
+        self.endpoint = MqttEndpointSource(self.config)
         self.endpoint.open()
         self._device = MqttClient(*self.endpoint.address, "device", version=MQTTv5)
         self._device.__enter__()

@@ -19,7 +19,7 @@ WINDOW = 20
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[MqttEndpointSource]:
     """One to which silence says nothing, with a window of 20."""
     monkeypatch.setattr(source, "SILENCE", 1000.0)
-    built = MqttEndpointSourceConfig(listen="127.0.0.1:0", window=WINDOW).build()
+    built = MqttEndpointSource(MqttEndpointSourceConfig(listen="127.0.0.1:0", window=WINDOW))
     built.open()
     yield built
     built.close()

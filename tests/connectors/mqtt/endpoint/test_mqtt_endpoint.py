@@ -38,7 +38,7 @@ def serve() -> Iterator[Serve]:
 
     def begin(**fields: Any) -> tuple[Reader, MqttEndpointSource]:
         config = MqttEndpointSourceConfig(listen="127.0.0.1:0", **{"name": uuid.uuid4().hex, **fields})
-        source = config.build()
+        source = MqttEndpointSource(config)
         reader = Reader(source)
         reader.__enter__()
         sources.append(source)
@@ -55,8 +55,7 @@ def client(source: MqttEndpointSource, client_id: str = "device", **options: Any
 
 
 def answering(source: MqttEndpointSource, **fields: Any) -> MqttEndpointSink:
-    config = MqttEndpointSinkConfig(**fields).in_service("", [source.config])
-    sink = config.build()
+    sink = MqttEndpointSink(MqttEndpointSinkConfig(**fields).in_service("", [source.config]))
     sink.open()
     return sink
 
