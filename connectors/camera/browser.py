@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from connectors.browser import Browser, TopicReader
 from connectors.camera.address import Kind
 from connectors.camera.camera import Settings
+from connectors.camera.config import CameraSourceConfig
 from connectors.camera.errors import VideoError
 from connectors.camera.upright import Picture
 from connectors.camera.video import open_video
@@ -26,9 +27,10 @@ class CameraBrowser(Browser):
 
     lists_topics = False
 
-    def __init__(self, name: str, cameras: Mapping[str, Settings]) -> None:
-        self._name = name
-        self._cameras = cameras
+    def __init__(self, config: CameraSourceConfig, client: Mapping[str, Any]) -> None:
+        """`client`: properties of a client library, of which a camera has none."""
+        self._name = config.label
+        self._cameras = config.settings
 
     @property
     def address(self) -> str:

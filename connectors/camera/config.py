@@ -24,13 +24,12 @@ from pydantic import (
     model_validator,
 )
 
-from connectors.browser import Browser
 from connectors.camera.address import Address, Kind, address
 from connectors.camera.camera import Settings
 from connectors.camera.files.picturefolder import pictures
 from connectors.camera.files.playlist import is_playlist
+from connectors.camera.frame import COLUMNS
 from connectors.camera.options import INPUT_FORMATS, INPUT_OPTIONS, check_never_set
-from connectors.camera.source import COLUMNS, CameraSource
 from connectors.camera.video import Opening
 from connectors.config import SourceConfig
 from connectors.units import Duration
@@ -237,6 +236,8 @@ class EachCamera(CameraFields):
 class CameraSourceConfig(SourceConfig):
     """Pictures of cameras, video files and folders of pictures. Topic and key of a record are its camera's name."""
 
+    built_by: ClassVar[str] = "connectors.camera.source:CameraSource"
+    browsed_by: ClassVar[str | None] = "connectors.camera.browser:CameraBrowser"
     requires: ClassVar[Requires] = Package("av", "camera")
     carries: ClassVar[frozenset[Literal["bytes", "objects"]]] = frozenset({"objects"})
     record_columns: ClassVar[tuple[str, ...]] = COLUMNS
@@ -308,20 +309,16 @@ class CameraSourceConfig(SourceConfig):
         }
         return {**super().option_keys, **lists}
 
-    def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
-        """Its cameras, for `streamer check --connect`."""
-        from connectors.camera.browser import CameraBrowser
-
-        return CameraBrowser(self.label, {name: camera.settings for name, camera in self.cameras.items()})
+    @property
+    def settings(self) -> dict[str, Settings]:
+        """How each camera is read, by its name."""
+        return {name: camera.settings for name, camera in self.cameras.items()}
 
     @property
     def perishable(self) -> bool:
         """As `Source.perishable` of its source: whether all cameras have the policy `latest`."""
-        return self.build().perishable
-
-    def build(self) -> CameraSource:
-        """The source, not yet open."""
-        return CameraSource({name: camera.settings for name, camera in self.cameras.items()}, self.label)
+        every = self.settings.values()
+        return all(settings.policy_of(live=settings.address.live) == "latest" for settings in every)
 
 
 def _is_right(each: Mapping[str, Any]) -> bool:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pipelines.values import Image
+
+COLUMNS: Final = ("pts", "clock", "receipt", "epoch", "drops")
+"""Properties of a frame besides its camera, number and timestamp; also the names of its headers."""
 
 
 @dataclass(slots=True)

@@ -12,9 +12,10 @@ from typing import Any, Final
 import numpy as np
 
 from connectors.camera.address import Kind
-from connectors.camera.camera import Camera, Settings
+from connectors.camera.camera import Camera
+from connectors.camera.config import CameraSourceConfig
 from connectors.camera.footage import Footage
-from connectors.camera.frame import Facts, Frame
+from connectors.camera.frame import COLUMNS, Facts, Frame
 from connectors.camera.health import State
 from connectors.camera.measures import measures_of
 from connectors.camera.video import pyav
@@ -26,9 +27,6 @@ from pipelines.data.columns import MISSING, Column
 from pipelines.errors import ConnectorError
 
 _log = logging.getLogger(__name__)
-
-COLUMNS: Final = ("pts", "clock", "receipt", "epoch", "drops")
-"""Properties of a frame besides its camera, number and timestamp; also the names of its headers."""
 
 _OPEN_WAIT: Final = 2.0
 """Seconds that `open` waits for first pictures, so that a service whose cameras work is ready once it has started."""
@@ -49,9 +47,9 @@ class CameraSource(Source):
 
     replays = Replays.NONE
 
-    def __init__(self, cameras: Mapping[str, Settings], name: str = "camera") -> None:
-        self.name = name
-        self._settings = dict(cameras)
+    def __init__(self, config: CameraSourceConfig) -> None:
+        self.name = config.label
+        self._settings = config.settings
         self._arrived = threading.Condition()
         self._footage: dict[str, Footage] = {}
         self._cameras = self._new_cameras()

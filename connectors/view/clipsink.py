@@ -18,6 +18,7 @@ from connectors.sink import Lost, Refused, Sink
 from connectors.source import Source
 from connectors.view.clipfile import ClipFile
 from connectors.view.clipfolder import ClipFolder
+from connectors.view.config import ClipSinkConfig
 from connectors.view.result import data_of
 from pipelines.errors import ConnectorError
 
@@ -35,15 +36,6 @@ _AGAIN: Final = 5.0
 """Seconds after which a folder that could not be written to is tried again."""
 _FINISH: Final = 5.0
 """Seconds that `close` waits for files to be finished."""
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The length of clips, in seconds."""
-
-    before: float
-    after: float
-    longest: float
 
 
 @dataclass(eq=False, slots=True)
@@ -86,9 +78,8 @@ class ClipSink(Sink):
     come from `KeepsFootage` sources, with bounded memory for each camera.
     """
 
-    def __init__(self, folder: ClipFolder, span: Span, memory: int, name: str = "clip") -> None:
-        """`memory`: the most bytes of packets that are kept of each camera."""
-        self.name = name
+    def __init__(self, config: ClipSinkConfig) -> None:
+        self.name = config.label
         self.clips = 0
         """Events that began a clip."""
         self.files = 0
@@ -99,9 +90,8 @@ class ClipSink(Sink):
         """Clips that could not be written, or only in part."""
         self.deleted = 0
         """Files that were deleted as there were too many."""
-        self._folder = folder
-        self._span = span
-        self._memory = memory
+        self._config = config
+        self._folder = ClipFolder(config.directory, config.file_name, config.format, config.max_files, config.max_size)
         self._footage: dict[tuple[str, str], Footage] = {}
         self._changed = threading.Condition()
         self._events: deque[_Event] = deque()
@@ -122,7 +112,7 @@ class ClipSink(Sink):
         """As `Sink.attach`: has cameras keep their packets."""
         for source in sources:
             if isinstance(source, KeepsFootage):
-                kept = source.keep_footage(self._span.before + LATE, self._memory)
+                kept = source.keep_footage(self._config.before + LATE, self._config.memory)
                 self._footage.update(((source.name, camera), footage) for camera, footage in kept.items())
 
     def open(self) -> None:
@@ -269,7 +259,7 @@ class ClipSink(Sink):
         with self._changed:
             times: dict[tuple[str, str], float] = {camera: clip.reached for camera, clip in self._open.copy().items()}
             for event in (*self._taken, *self._events):
-                at = float("-inf") if event.at is None else event.at - self._span.before
+                at = float("-inf") if event.at is None else event.at - self._config.before
                 times[event.camera] = min(at, times.get(event.camera, at))
             for camera, footage in self._footage.items():
                 footage.needs(self, times.get(camera))
@@ -297,17 +287,17 @@ class ClipSink(Sink):
         clip = self._open.get(event.camera)
         # Packets of a live camera after the clip's end may not have been checked yet; those of a file wait for results.
         if clip is not None and at > (
-            max(clip.end, clip.begin + self._span.longest - self._span.after) if footage.live else clip.end
+            max(clip.end, clip.begin + self._config.longest - self._config.after) if footage.live else clip.end
         ):
             # All its packets have come. The next clip goes on where it ends.
             self._write(event.camera, clip, closing=True)
             begin, clip = clip.end, None
         if clip is None:
-            begin = max(at - self._span.before, begin)
-            clip = _Clip(footage, event, begin, at + self._span.after, begin, footage.start(begin))
+            begin = max(at - self._config.before, begin)
+            clip = _Clip(footage, event, begin, at + self._config.after, begin, footage.start(begin))
             self._open[event.camera] = clip
             self.clips += 1
-        clip.end = min(max(clip.end, at + self._span.after), max(clip.begin + self._span.longest, at))
+        clip.end = min(max(clip.end, at + self._config.after), max(clip.begin + self._config.longest, at))
         clip.waiting.append(event)
 
     def _write(self, camera: tuple[str, str], clip: _Clip, *, closing: bool) -> None:

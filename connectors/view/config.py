@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, PositiveInt, SecretStr, ValidationInfo, field_validator, model_validator
@@ -12,14 +13,8 @@ from connectors.camera.options import ENCODER_OPTIONS, ENCODERS
 from connectors.config import LocalPath, SinkConfig, SourceConfig
 from connectors.http.hosts import is_loopback
 from connectors.units import Duration, Size
-from connectors.view.board import Board
-from connectors.view.clipfolder import ClipFolder
-from connectors.view.clipsink import ClipSink, Span
 from connectors.view.encoder import unwritable
 from connectors.view.result import Taking
-from connectors.view.sink import ViewSink
-from connectors.view.videosink import VideoSink
-from connectors.view.videowriter import Encoding
 from pipelines.errors import DefinitionError
 from pipelines.plugins.requirements import Package, Requires
 
@@ -59,6 +54,8 @@ class ViewSinkConfig(ShownConfig):
     """A page in a browser with the newest picture of each camera, its boxes and values; pictures are encoded only while
     the page is open."""
 
+    built_by: ClassVar[str] = "connectors.view.sink:ViewSink"
+
     type: Literal["view"] = "view"
     """The type of connector."""
     listen: Annotated[str, AfterValidator(_host_and_port)] = "127.0.0.1:8090"
@@ -88,15 +85,11 @@ class ViewSinkConfig(ShownConfig):
         """The URL of the page."""
         return f"http://{self.listen}"
 
-    def build(self) -> ViewSink:
-        """The sink, not yet open."""
-        token = None if self.token is None else self.token.get_secret_value()
-        return ViewSink(self.listen, Board(self.width, self.quality, self.fps), self.taking, token, self.label)
-
 
 class VideoSinkConfig(ShownConfig):
     """Annotated video of each camera, in files or sent to a server."""
 
+    built_by: ClassVar[str] = "connectors.view.videosink:VideoSink"
     requires: ClassVar[Requires] = (Package("cv2", "image"), Package("av", "camera"))
 
     type: Literal["video"] = "video"
@@ -126,8 +119,7 @@ class VideoSinkConfig(ShownConfig):
             raise ValueError("path or url is needed, and only one of them")
         if self.url is not None and not _URL.match(self.url.get_secret_value()):
             raise ValueError("url: rtmp, rtmps, rtsp, rtsps, srt or udp is needed, as rtmp://host/live/{camera}")
-        place = str(self.path) if self.url is None else self.url.get_secret_value()
-        for name in re.findall(r"{(.*?)}", place):
+        for name in re.findall(r"{(.*?)}", str(self.target)):
             if name != "camera":
                 raise ValueError(f'there is no "{{{name}}}" in the place of a video, only {{camera}}')
         if self.path is not None and not self.path.suffix:
@@ -141,21 +133,23 @@ class VideoSinkConfig(ShownConfig):
         return () if problem is None else (problem,)
 
     @property
+    def target(self) -> Path | str:
+        """The file, or the URL of the server with its secrets; `{camera}` in it becomes the camera's name."""
+        if self.url is not None:
+            return self.url.get_secret_value()
+        assert self.path is not None
+        return self.path
+
+    @property
     def place(self) -> str:
         """The file, or the kind of server."""
         return str(self.path) if self.url is None else self.url.get_secret_value().partition("://")[0]
-
-    def build(self) -> VideoSink:
-        """The sink, not yet open."""
-        encoding = Encoding(self.width, self.fps, self.encoder, dict(self.options), self.draw, self.queue)
-        place = self.path if self.url is None else self.url.get_secret_value()
-        assert place is not None
-        return VideoSink(place, self.taking, encoding, self.label)
 
 
 class ClipSinkConfig(SinkConfig):
     """A file for each event with the video of its camera before and after it, not encoded again."""
 
+    built_by: ClassVar[str] = "connectors.view.clipsink:ClipSink"
     carries: ClassVar[frozenset[Literal["bytes", "objects"]]] = frozenset({"objects"})
     requires: ClassVar[Requires] = Package("av", "camera")
 
@@ -216,8 +210,3 @@ class ClipSinkConfig(SinkConfig):
     def place(self) -> str:
         """The folder."""
         return str(self.directory)
-
-    def build(self) -> ClipSink:
-        """The sink, not yet open."""
-        folder = ClipFolder(self.directory, self.file_name, self.format, self.max_files, self.max_size)
-        return ClipSink(folder, Span(self.before, self.after, self.longest), self.memory, self.label)

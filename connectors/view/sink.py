@@ -15,8 +15,9 @@ from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
 from connectors.source import Source
 from connectors.view.board import Board
+from connectors.view.config import ViewSinkConfig
 from connectors.view.pages import Pages
-from connectors.view.result import Taking, data_of
+from connectors.view.result import data_of
 from pipelines.errors import ConnectorError
 
 _log = logging.getLogger(__name__)
@@ -29,13 +30,12 @@ class ViewSink(Sink):
     open no picture is encoded. Refuses results without a picture.
     """
 
-    def __init__(self, listen: str, board: Board, taking: Taking, token: str | None = None, name: str = "view") -> None:
-        """`listen` is `host:port`; port 0 is any free one."""
-        self.name = name
-        self.board = board
-        self._listen = listen
-        self._taking = taking
-        self._token = token
+    def __init__(self, config: ViewSinkConfig) -> None:
+        self.name = config.label
+        self.board = Board(config.width, config.quality, config.fps)
+        self._listen = config.listen
+        self._taking = config.taking
+        self._token = None if config.token is None else config.token.get_secret_value()
         self._server: HttpServer | None = None
         self._confirmed: list[Ints] = []
         self._cameras: list[TellsCameras] = []

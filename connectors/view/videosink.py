@@ -11,8 +11,9 @@ from typing import Final
 from connectors.measures import Measure
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
-from connectors.view.result import Shown, Taking, data_of
-from connectors.view.videowriter import Encoding, VideoWriter
+from connectors.view.config import VideoSinkConfig
+from connectors.view.result import Shown, data_of
+from connectors.view.videowriter import VideoWriter
 from pipelines.errors import ConnectorError
 
 MOST_CAMERAS: Final = 64
@@ -30,12 +31,10 @@ class VideoSink(Sink):
     `ConnectorError` once a file cannot be written.
     """
 
-    def __init__(self, place: Path | str, taking: Taking, encoding: Encoding, name: str = "video") -> None:
-        """`place` is a path, or a URL as text; `{camera}` in it becomes the camera's name."""
-        self.name = name
-        self._place = place
-        self._taking = taking
-        self._encoding = encoding
+    def __init__(self, config: VideoSinkConfig) -> None:
+        self.name = config.label
+        self._config = config
+        self._taking = config.taking
         self._writers: dict[str, VideoWriter] = {}
         self._open = False
         self._rows: list[Ints] = []
@@ -106,7 +105,7 @@ class VideoSink(Sink):
     def _put(self, shown: Shown, rows: Ints, deadline: float) -> None:
         writer = self._writers.get(shown.camera)
         if writer is None:
-            if self._writers and "{camera}" not in str(self._place):
+            if self._writers and "{camera}" not in str(self._config.target):
                 (first,) = self._writers
                 raise ConnectorError(
                     f'there is one place for the video of "{first}" and of "{shown.camera}"; put {{camera}} into it'
@@ -114,7 +113,7 @@ class VideoSink(Sink):
             if len(self._writers) >= MOST_CAMERAS:
                 raise ConnectorError(f"more than {MOST_CAMERAS} cameras cannot be written at a time")
             camera = shown.camera
-            writer = VideoWriter(camera, lambda: self._target(camera), self._encoding)
+            writer = VideoWriter(camera, lambda: self._target(camera), self._config)
             self._writers[camera] = writer
         if not writer.put(shown, rows, deadline):
             raise ConnectorError(f'the encoder of "{shown.camera}" is slower than its pictures come', retriable=True)
@@ -122,9 +121,9 @@ class VideoSink(Sink):
     def _target(self, camera: str) -> Path | str:
         # The name comes from records, so it may hold any characters.
         named = _NO_NAME.sub("_", camera)[:100].lstrip(".") or "camera"
-        if isinstance(self._place, str):
-            return self._place.replace("{camera}", named)
-        path = Path(str(self._place).replace("{camera}", named))
+        if isinstance(self._config.target, str):
+            return self._config.target.replace("{camera}", named)
+        path = Path(str(self._config.target).replace("{camera}", named))
         numbered = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
         return next(one for one in itertools.chain([path], numbered) if not one.exists())
 

@@ -7,7 +7,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from connectors.records import Ints
+from connectors.view.config import VideoSinkConfig
 from connectors.view.encoder import added, unwritable
 from connectors.view.picture import Pixels, pixels_of
 from connectors.view.result import Shown
@@ -40,18 +40,6 @@ _FILE_OPTIONS: Final = {"movflags": "frag_keyframe+empty_moov+default_base_moof"
 """With these options the file can be played up to the last written picture, even after a crash."""
 
 
-@dataclass(frozen=True, slots=True)
-class Encoding:
-    """The settings of the encoder."""
-
-    width: int
-    fps: float
-    encoder: str
-    options: dict[str, str]
-    draw: bool
-    queue: int
-
-
 class VideoWriter:
     """Takes pictures of one camera, and encodes them in its own thread, in order.
 
@@ -60,7 +48,7 @@ class VideoWriter:
     and pictures that come meanwhile are dropped and counted. The time of a picture is that of its record.
     """
 
-    def __init__(self, name: str, target: Callable[[], Path | str], encoding: Encoding) -> None:
+    def __init__(self, name: str, target: Callable[[], Path | str], config: VideoSinkConfig) -> None:
         self.failure: str | None = None
         """Why writing has ended; `None` if it has not."""
         self.down: str | None = None
@@ -69,7 +57,7 @@ class VideoWriter:
         self.passed_over = 0
         self._name = name
         self._target = target
-        self._encoding = encoding
+        self._config = config
         self._changed = threading.Condition()
         self._waiting: deque[tuple[Shown, Ints, float]] = deque()
         self._busy = False
@@ -118,7 +106,7 @@ class VideoWriter:
         return not self._thread.is_alive()
 
     def _has_room(self) -> bool:
-        return len(self._waiting) < self._encoding.queue or self.failure is not None
+        return len(self._waiting) < self._config.queue or self.failure is not None
 
     def _run(self) -> None:
         try:
@@ -146,7 +134,7 @@ class VideoWriter:
 
     def _write(self, shown: Shown, received: float) -> None:
         try:
-            pixels = pixels_of(shown, self._encoding.width, boxes=self._encoding.draw)
+            pixels = pixels_of(shown, self._config.width, boxes=self._config.draw)
         except (DataError, MissingPackageError) as error:
             if isinstance(error, MissingPackageError):
                 raise
@@ -189,14 +177,14 @@ class VideoWriter:
         if isinstance(where, Path):
             where.parent.mkdir(parents=True, exist_ok=True)
         timeout = None if isinstance(where, Path) else 5.0
-        encoding = self._encoding
+        config = self._config
         ending = where.suffix if isinstance(where, Path) else f".{kind}"
-        rate = Fraction(encoding.fps).limit_denominator(1000)
+        rate = Fraction(config.fps).limit_denominator(1000)
         try:
             self._container = av.open(str(where), "w", format=kind, options=options, timeout=timeout)
-            stream: Any = added(self._container, encoding.encoder, rate, encoding.options, ending)
+            stream: Any = added(self._container, config.encoder, rate, dict(config.options), ending)
         except ValueError as error:
-            problem = unwritable(encoding.encoder, ending) if isinstance(where, Path) else str(error)
+            problem = unwritable(config.encoder, ending) if isinstance(where, Path) else str(error)
             if problem is None:
                 raise
             raise ConnectorError(problem) from None
@@ -215,7 +203,7 @@ class VideoWriter:
         frame = _pyav().VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="bgr24")
         if stamp < self._began + self._last - _SET_BACK:
             # A clock was set back, or a film begins anew: the video goes on with the next picture.
-            self._began = stamp - self._last - round(1000 / self._encoding.fps)
+            self._began = stamp - self._last - round(1000 / self._config.fps)
         # Times in the video have to rise, even if a picture is a little late.
         self._last = max(stamp - self._began, self._last + 1)
         frame.pts, frame.time_base = self._last, _MILLISECONDS
@@ -228,10 +216,10 @@ class VideoWriter:
         try:
             return list(stream.encode(frame))
         except _pyav().error.ArgumentError:
-            encoding = self._encoding
-            options = ", ".join(f"{name}: {value}" for name, value in encoding.options.items())
+            config = self._config
+            options = ", ".join(f"{name}: {value}" for name, value in config.options.items())
         raise ConnectorError(
-            f'the encoder "{encoding.encoder}" refuses pictures of {stream.width} x {stream.height} with the options '
+            f'the encoder "{config.encoder}" refuses pictures of {stream.width} x {stream.height} with the options '
             f"{{{options}}}; change `options` or `encoder` of the sink"
         )
 

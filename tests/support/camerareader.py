@@ -74,7 +74,7 @@ def shown(one: Received) -> int:
 @contextmanager
 def reading(cameras: Mapping[str, Any], **each: Any) -> Iterator[CameraReader]:
     """A reader of these cameras. At the end every picture must have been delivered, or dropped with a cause."""
-    source = CameraSourceConfig.model_validate({"cameras": cameras, "each": each}).build()
+    source = CameraSource(CameraSourceConfig.model_validate({"cameras": cameras, "each": each}))
     with CameraReader(source) as reader:
         yield reader
     for name, told in source.cameras().items():

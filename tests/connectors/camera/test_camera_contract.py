@@ -89,7 +89,7 @@ class FolderBus(SourceBus):
             if not any(one.iterdir()):
                 (one / "none.png").write_bytes(b"a camera needs a picture, if only one that cannot be read")
         config = CameraSourceConfig.model_validate({"cameras": {one.name: str(one) for one in self._folders}})
-        return Read({name: camera.settings for name, camera in config.cameras.items()}, "camera")
+        return Read(config)
 
     def held_bytes(self, source: Any) -> int:
         return int(source.held_bytes)
@@ -127,7 +127,7 @@ class HttpBus(SourceBus):
             "format": "mpjpeg",
         }
         config = CameraSourceConfig.model_validate({"cameras": {"gate": fields}})
-        return Read({name: camera.settings for name, camera in config.cameras.items()}, "camera")
+        return Read(config)
 
 
 class LiveHttpBus(LiveBus):
@@ -141,7 +141,7 @@ class LiveHttpBus(LiveBus):
     def source(self) -> CameraSource:
         cameras = {str(number): camera.url for number, camera in enumerate(self._cameras)}
         each = {"stall": "60s", "timeout": "60s", "format": "mpjpeg"}
-        return CameraSourceConfig.model_validate({"cameras": cameras, "each": each}).build()
+        return CameraSource(CameraSourceConfig.model_validate({"cameras": cameras, "each": each}))
 
     def show(self, source: Source, stream: int, number: int) -> None:
         before = self._told(source, stream)["pictures"]

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from rtspcamera import RtspCamera
 
 from connectors.camera.config import CameraSourceConfig
+from connectors.camera.source import CameraSource
 from connectors.source import LaneBegan, LaneEnded
 from pipelines.definitions.documents import parse_document
 from pipelines.definitions.validation import validated
@@ -194,7 +195,7 @@ def test_without_the_hardware_that_is_asked_for_the_cpu_decodes_and_an_unknown_o
         reader.to_the_end()
         assert [shown(one) for one in reader.of("film")] == [0, 1, 2]
     assert "vdpau cannot be had here" in caplog.text
-    source = CameraSourceConfig.model_validate({"cameras": {"film": {**film, "hardware": "cudaa"}}}).build()
+    source = CameraSource(CameraSourceConfig.model_validate({"cameras": {"film": {**film, "hardware": "cudaa"}}}))
     with (
         CameraReader(source) as reader,
         pytest.raises(ConnectorError, match='there is no "cudaa"; did you mean "cuda"'),
@@ -332,7 +333,7 @@ def test_a_file_that_is_no_video_ends_the_service(tmp_path: Path) -> None:
     video(str(whole))
     (tmp_path / "cut.mkv").write_bytes(whole.read_bytes()[:900])
     cameras = {name.partition(".")[0]: str(tmp_path / name) for name in ("text.mp4", "empty.mp4", "cut.mkv")}
-    source = CameraSourceConfig.model_validate({"cameras": cameras}).build()
+    source = CameraSource(CameraSourceConfig.model_validate({"cameras": cameras}))
     with CameraReader(source) as reader, pytest.raises(ConnectorError, match="nothing can be read") as caught:
         reader.listen(20)
     for words in (

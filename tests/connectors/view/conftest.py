@@ -37,7 +37,7 @@ def viewing() -> Iterator[Callable[..., ViewSink]]:
     with ExitStack() as stack:
 
         def opened(**fields: Any) -> ViewSink:
-            sink = ViewSinkConfig(**{"listen": "127.0.0.1:0", "name": "yard", **fields}).build()
+            sink = ViewSink(ViewSinkConfig(**{"listen": "127.0.0.1:0", "name": "yard", **fields}))
             sink.open()
             stack.callback(sink.close)
             return sink

@@ -23,11 +23,12 @@ from rtspcamera import RtspCamera
 
 from connectors.camera.config import CameraSourceConfig
 from connectors.camera.footage import Footage
+from connectors.camera.source import CameraSource
 from connectors.contract.measures import check_measures
 from connectors.contract.reader import Received
 from connectors.message import Message, block_of
 from connectors.view.clipfolder import ClipFolder
-from connectors.view.clipsink import ClipSink, Span
+from connectors.view.clipsink import ClipSink
 from connectors.view.config import ClipSinkConfig
 from pipelines import Data
 from pipelines.data.record import RecordContext
@@ -39,8 +40,8 @@ class Recording:
     """Cameras and a sink that makes clips of them."""
 
     def __init__(self, cameras: dict[str, Any], each: dict[str, Any], fields: dict[str, Any]) -> None:
-        self.source = CameraSourceConfig.model_validate({"cameras": cameras, "each": each}).build()
-        self.sink: ClipSink = ClipSinkConfig.model_validate({"name": "clips", **fields}).build()
+        self.source = CameraSource(CameraSourceConfig.model_validate({"cameras": cameras, "each": each}))
+        self.sink = ClipSink(ClipSinkConfig.model_validate({"name": "clips", **fields}))
         self.sink.attach([self.source])
         self.folder: Path = fields["directory"]
         self.rows = 0
@@ -168,10 +169,13 @@ class HeldFolder(ClipFolder):
         return super().free(*event)
 
 
-def test_a_film_that_is_read_to_its_end_before_the_clip_begins_loses_nothing_of_it(tmp_path: Path) -> None:
+def test_a_film_that_is_read_to_its_end_before_the_clip_begins_loses_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.view.clipsink.ClipFolder", HeldFolder)
     video(str(tmp_path / "film.mp4"), frames=400, fps=10, gop=10)
-    source = CameraSourceConfig.model_validate({"cameras": {"film": str(tmp_path / "film.mp4")}}).build()
-    sink = ClipSink(HeldFolder(tmp_path / "clips", "{camera}-{time}", "mp4", 10, 2**30), Span(1, 2, 8), 2**25)
+    source = CameraSource(CameraSourceConfig.model_validate({"cameras": {"film": str(tmp_path / "film.mp4")}}))
+    sink = ClipSink(ClipSinkConfig(directory=tmp_path / "clips", before=1, after=2, longest=8))
     sink.attach([source])
     sink.open()
     with CameraReader(source) as reader:
@@ -443,7 +447,7 @@ def test_a_full_disk_loses_its_clip_and_clips_go_on_when_there_is_room(tmp_path:
 
 
 def test_a_camera_without_key_frames_has_no_clip_and_its_events_are_done(tmp_path: Path) -> None:
-    sink = ClipSinkConfig(directory=tmp_path / "clips", before=1, after=0).build()
+    sink = ClipSink(ClipSinkConfig(directory=tmp_path / "clips", before=1, after=0))
     kept = Footage(60, 1000, live=False)
 
     class Source:

@@ -35,7 +35,7 @@ def writing(tmp_path: Path) -> Iterator[Callable[..., VideoSink]]:
         def opened(**fields: Any) -> VideoSink:
             if "url" not in fields:
                 fields = {"path": tmp_path / "{camera}.mp4", **fields}
-            sink = VideoSinkConfig(name="videos", **fields).build()
+            sink = VideoSink(VideoSinkConfig(name="videos", **fields))
             sink.open()
             stack.callback(sink.close)
             return sink
