@@ -18,7 +18,7 @@ from pipelines.errors import DefinitionError, StreamerError
 from pipelines.executors.executor import Executor
 from pipelines.hotpath import choosing
 from pipelines.observe.profiler import Profiler
-from streamer.agent.steppool import StepPool
+from streamer.agent.daemonpool import DaemonPool
 from streamer.definition.hotpaths import PartHotPath
 from streamer.definition.refusals import check_code
 from streamer.definition.service import Service
@@ -81,7 +81,7 @@ class Assembly:
             self.profiler = self._opened_profiler()
             threads = self.service.limits.threads
             # Entered first, so that the pool is closed last.
-            pool = self._stack.enter_context(StepPool(threads)) if threads else None
+            pool = self._stack.enter_context(DaemonPool(threads, "streamer-step")) if threads else None
             self._executor = self._stack.enter_context(self._open_pipeline(pool, progress))
             for route in self.all_routes:
                 route.sink.open()
@@ -90,7 +90,7 @@ class Assembly:
             self.close()
             raise
 
-    def _open_pipeline(self, pool: StepPool | None, progress: Callable[[str], None] | None) -> Executor:
+    def _open_pipeline(self, pool: DaemonPool | None, progress: Callable[[str], None] | None) -> Executor:
         runners = self.service.runners
         # A step that `check_code` cannot see, such as one inside a plug-in's step, is refused when it opens.
         allow_code = self.service.allows_code

@@ -19,8 +19,8 @@ from connectors.records import Ints, Lane
 from connectors.sink import Lost, TransactionalSink, Voided
 from connectors.source import TransactionToken
 from streamer.agent.decodedbatch import DecodedBatch
-from streamer.delivery.callthread import RetriedCall
 from streamer.delivery.confirming import Barrier
+from streamer.delivery.retriedcall import RetriedCall
 from streamer.observe.metrics import RunMeters
 from streamer.routing.sinkroute import SinkRoute
 

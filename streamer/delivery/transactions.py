@@ -26,11 +26,11 @@ from pipelines.data.result import Result
 from pipelines.errors import ConnectorError
 from streamer.agent.decodedbatch import DecodedBatch
 from streamer.definition.settings import TransactionSettings
-from streamer.delivery.callthread import LEAST_CALL
 from streamer.delivery.confirming import Confirming, Upstream
 from streamer.delivery.failures import ServiceStopped
 from streamer.delivery.ledger import Ledger
 from streamer.delivery.parts import failing, part_of
+from streamer.delivery.retriedcall import LEAST_CALL
 from streamer.delivery.sending import pause
 from streamer.delivery.suspects import Suspects
 from streamer.delivery.transaction import Contents, Losses, SinkTransaction, State

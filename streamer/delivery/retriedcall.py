@@ -1,17 +1,15 @@
-"""`CallThread`: a thread for calls that may block beyond their deadline; `RetriedCall` makes them until they return."""
+"""`RetriedCall`: a call that may block beyond its deadline, made again until its outcome is known."""
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
-from functools import partial
 
 from connectors.sink import Voided
 from pipelines.errors import ConnectorError
+from streamer.agent.daemonpool import DaemonPool
 from streamer.delivery.sending import pause
 
 CALL = 5.0
@@ -22,38 +20,8 @@ SLICE = 0.05
 """Seconds of one wait, between which messages of the intake threads are served."""
 
 
-class CallThread:
-    """Runs calls, one after the other. A daemon: a call that never returns holds up no process that ends."""
-
-    def __init__(self, name: str) -> None:
-        self._calls: queue.SimpleQueue[tuple[Future[None], Callable[[], None]] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def submit(self, call: Callable[[], None]) -> Future[None]:
-        """Queue a call; the future is done when it has returned, or holds its exception."""
-        future: Future[None] = Future()
-        self._calls.put((future, call))
-        return future
-
-    def close(self, seconds: float) -> None:
-        """End when the calls so far have returned, which is waited for so long at most."""
-        self._calls.put(None)
-        self._thread.join(seconds)
-
-    def _run(self) -> None:
-        while (found := self._calls.get()) is not None:
-            future, call = found
-            try:
-                call()
-            except BaseException as error:  # noqa: BLE001 - it is raised where the future is looked at
-                future.set_exception(error)
-            else:
-                future.set_result(None)
-
-
 class RetriedCall:
-    """Makes one call at a time on a `CallThread`, again after a pause until its outcome is known."""
+    """Makes one call at a time on a thread of its own, again after a pause until its outcome is known."""
 
     def __init__(self, name: str) -> None:
         self.trouble = ""
@@ -62,7 +30,7 @@ class RetriedCall:
         """How often it has failed."""
         self.again_at = 0.0
         """When the next call is made at the earliest, on `time.monotonic`."""
-        self._thread = CallThread(name)
+        self._pool = DaemonPool(1, name)
         self._call: Callable[[float], None] | None = None
         self._future: Future[None] | None = None
 
@@ -108,7 +76,9 @@ class RetriedCall:
 
     def close(self) -> None:
         """End the thread, when the last call has returned: sinks are closed by another thread then."""
-        self._thread.close(CALL + LEAST_CALL)
+        self._pool.shutdown()
+        if self._future is not None:
+            wait_for([self._future], timeout=CALL + LEAST_CALL)
 
     def _submit(self, call: Callable[[float], None]) -> None:
-        self._future = self._thread.submit(partial(call, time.monotonic() + CALL))
+        self._future = self._pool.submit(call, time.monotonic() + CALL)

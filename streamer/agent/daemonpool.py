@@ -1,4 +1,4 @@
-"""`StepPool`: the threads on which branches of a graph run at the same time."""
+"""`DaemonPool`: threads for calls that may never return: steps of users, and requests to a bus."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any, TypeVar
 Returned = TypeVar("Returned")
 
 
-class StepPool(Executor):
-    """A pool of daemon threads: a step that never returns holds up neither `shutdown` nor the end of the process.
+class DaemonPool(Executor):
+    """A pool of daemon threads: a call that never returns holds up neither `shutdown` nor the end of the process.
 
     The library's `ThreadPoolExecutor` waits for its threads when the process ends, without a limit.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, name: str) -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._threads = [
-            threading.Thread(target=self._run, name=f"streamer-step_{number}", daemon=True) for number in range(threads)
+            threading.Thread(target=self._run, name=f"{name}_{number}", daemon=True) for number in range(threads)
         ]
         for thread in self._threads:
             thread.start()
