@@ -116,7 +116,7 @@ class StepError(StreamerError):
 
 
 def step_of(error: BaseException) -> str:
-    """The name of the step that failed with this error; empty if it is not known, or was no step."""
+    """The name of the step that failed with this error; empty if that is not known, or it was not a step."""
     return (error.step or "") if isinstance(error, StepError) else ""
 
 
@@ -202,6 +202,6 @@ def without_traceback(error: E) -> E:
 def nearest(name: str, known: Iterable[str], most: int | None = None) -> str:
     """`; did you mean "X"?` for the known name closest to `name`, or an empty string. Looks at the first `most`."""
     names = list(itertools.islice(known, most))
-    close = [one for one in names if one.lower() == name.lower()]
+    close = [candidate for candidate in names if candidate.lower() == name.lower()]
     close = close or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f'; did you mean "{close[0]}"?' if close else ""

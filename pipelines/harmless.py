@@ -40,16 +40,16 @@ class Harmless:
 
     def _refused(self, value: object, key: str, around: int) -> Iterator[tuple[str, str]]:
         if isinstance(value, str):
-            # A text beside mappings of options, such as the name of an execution provider, is none.
+            # A string beside mappings of options, such as the name of an execution provider, is not an option.
             if not self.inside and value not in self.names:
                 yield key, f'"{value}" is not known to be harmless: {self.others}{nearest(value, self.names)}'
         elif around:
             yield from (
-                (name, why) for at, one in _parts(value, key) for name, why in self._refused(one, at, around - 1)
+                (name, why) for at, part in _parts(value, key) for name, why in self._refused(part, at, around - 1)
             )
         elif isinstance(value, Mapping):
-            for name, one in value.items():
-                if (why := self._why(str(name), one)) is not None:
+            for name, option in value.items():
+                if (why := self._why(str(name), option)) is not None:
                     yield f"{key}.{name}", why
 
     def _why(self, name: str, value: object) -> str | None:
@@ -70,11 +70,11 @@ def refused_options(config: BaseModel, key: str = "") -> dict[str, str]:
 
 def _refused(value: object, key: str) -> Iterator[tuple[str, str]]:
     if not isinstance(value, BaseModel):
-        yield from (found for at, one in _parts(value, key) for found in _refused(one, at))
+        yield from (refusal for at, part in _parts(value, key) for refusal in _refused(part, at))
         return
     for name, info in type(value).model_fields.items():
         given, at = getattr(value, name), _below(key, info.alias or name)
-        marks = [one for one in info.metadata if isinstance(one, Harmless)]
+        marks = [mark for mark in info.metadata if isinstance(mark, Harmless)]
         for mark in marks:
             yield from mark.refused(given, at)
         if not marks:
@@ -87,7 +87,7 @@ def _parts(value: object, key: str) -> Iterator[tuple[str, object]]:
         parts = value.items()
     elif isinstance(value, (list, tuple)):
         parts = enumerate(value)
-    return ((_below(key, part), one) for part, one in parts)
+    return ((_below(key, part), item) for part, item in parts)
 
 
 def _below(key: str, part: object) -> str:

@@ -94,22 +94,22 @@ def why_not() -> str | None:
 @cache
 def _extension() -> ModuleType | str:
     try:
-        found = importlib.import_module("streamer_native._native")
+        extension = importlib.import_module("streamer_native._native")
     except ImportError as error:
         return f"it was not built ({error}); install again where a Rust toolchain (cargo) is on the PATH"
-    version = getattr(found, "VERSION", "?")
+    version = getattr(extension, "VERSION", "?")
     if version != EXPECTED:
         return f"it is of version {version}, this code needs {EXPECTED}: build it again"
     # Beside the package in a source tree. Where it is installed, another distribution's package `native` may be there.
-    crate = Path(str(found.__file__)).parents[1] / "native"
+    crate = Path(str(extension.__file__)).parents[1] / "native"
     sources = crate / "src"
-    if (crate / "build.rs").is_file() and _sum(sources) != getattr(found, "SOURCES", "?"):
+    if (crate / "build.rs").is_file() and _sum(sources) != getattr(extension, "SOURCES", "?"):
         return f"it was built of other sources than those in {sources}: build it again (make native)"
-    return found
+    return extension
 
 
 def _sum(sources: Path) -> str:
-    """As `native/build.rs` makes it. An extension that is installed without its sources came with the code it fits."""
+    """The checksum of the Rust sources, computed as in `native/build.rs`, which stores it in the extension."""
     paths = {path.relative_to(sources.parent).as_posix(): path for path in sources.rglob("*.rs")}
     total = 0
     for name in sorted(paths):

@@ -94,7 +94,7 @@ class Batch:
             columns,
             len(datas),
             rows=None if first is None else row_range(first, len(datas)),
-            metadata=metadata if any(one is not None for one in metadata) else None,
+            metadata=metadata if any(entry is not None for entry in metadata) else None,
             origin=_Listed(records, first or 0) if any(record is not None for record in records) else None,
         )
 
@@ -228,12 +228,12 @@ class Batch:
         return self._having({**self._columns, **columns})
 
     def without(self, keys: Iterable[str]) -> Batch:
-        """This batch without these keys; a key that no row has is no error."""
+        """This batch without these keys; a key that no row has is ignored."""
         gone = set(keys)
         return self._having({key: column for key, column in self._columns.items() if key not in gone})
 
     def select(self, columns: Mapping[str, Column]) -> Batch:
-        """The same rows with these columns only: the result of a step that keeps none of its input."""
+        """The same rows with these columns only: the result of a step that drops its input columns."""
         _check_columns(columns, self.size)
         return self._having(dict(columns))
 
@@ -255,7 +255,7 @@ class Batch:
         columns = concat([batch._columns for batch in batches], [batch.size for batch in batches])
         metadata: list[Data | None] | None = None
         if any(batch.metadata is not None for batch in batches):
-            metadata = [one for batch in batches for one in (batch.metadata or [None] * batch.size)]
+            metadata = [entry for batch in batches for entry in (batch.metadata or [None] * batch.size)]
         return Batch(
             columns,
             sum(batch.size for batch in batches),
@@ -276,10 +276,10 @@ class Batch:
         if self.size and all(isinstance(column, DenseColumn) and column.mask is None for column in columns):
             yield np.arange(self.size, dtype=np.int64), self
             return
-        found: dict[tuple[Any, ...], list[int]] = {}
+        rows_by_form: dict[tuple[Any, ...], list[int]] = {}
         for row in range(self.size):
-            found.setdefault(tuple(column.inner(row) for column in columns), []).append(row)
-        parts = [np.array(positions, np.int64) for positions in found.values()]
+            rows_by_form.setdefault(tuple(column.inner(row) for column in columns), []).append(row)
+        parts = [np.array(positions, np.int64) for positions in rows_by_form.values()]
         for part, batch in zip(parts, self.divided(parts), strict=True):
             # Rebuilt from values: a column whose values agree within the part becomes dense there.
             dense = {
@@ -335,7 +335,7 @@ class Batch:
             values = self.all_values()
         columns = self._columns.values()
         lent = any(column.has_odd for column in columns) or (lent and any(column.writable for column in columns))
-        return [self._data(dict(own), position, lent=lent) for position, own in enumerate(values)]
+        return [self._data(dict(entries), position, lent=lent) for position, entries in enumerate(values)]
 
     def all_values(self) -> list[dict[str, Any]]:
         """Each row's keys and native values, with an `OddValue` for each that cannot be decoded."""
@@ -408,10 +408,10 @@ class _Joined:
     origins: tuple[Origin, ...]
 
     def record(self, row: int) -> RecordContext | None:
-        return next((found for origin in self.origins if (found := origin.record(row)) is not None), None)
+        return next((record for origin in self.origins if (record := origin.record(row)) is not None), None)
 
     def lane(self, row: int) -> Hashable:
-        return next((found for origin in self.origins if (found := origin.lane(row)) is not None), None)
+        return next((lane for origin in self.origins if (lane := origin.lane(row)) is not None), None)
 
 
 def _copied(column: Column) -> Column:

@@ -180,9 +180,9 @@ class Column(ABC):
             WrongTypeError: The values do not fit into one array: `Batch.groups` gives parts that do.
         """
         self._check_complete()
-        found = self._stacked()
-        found.flags.writeable = False
-        return found
+        array = self._stacked()
+        array.flags.writeable = False
+        return array
 
     def filled(self, value: Any) -> npt.NDArray[Any]:
         """As `array`, with `value` in the rows that lack the key: a number, or an array of the shape of a row.
@@ -341,13 +341,13 @@ class DenseColumn(Column):
         return DenseColumn(self.storage[start:stop], _typed(self), present).with_digits(self.digits)
 
     def take(self, rows: Rows) -> DenseColumn:
-        return DenseColumn(self.storage[rows], _typed(self), taken_mask(self.mask, rows)).with_digits(self.digits)
+        return DenseColumn(self.storage[rows], _typed(self), mask_at(self.mask, rows)).with_digits(self.digits)
 
     def values(self) -> list[Any]:
         array = self.storage
         # `array[i, ...]` keeps a rank-0 row an array, where iterating would give a scalar.
-        found = array.tolist() if self.type is not ValueType.NDARRAY else [array[i, ...] for i in range(len(array))]
-        return found if self.mask is None else _masked(found, self.mask)
+        values = array.tolist() if self.type is not ValueType.NDARRAY else [array[i, ...] for i in range(len(array))]
+        return values if self.mask is None else _masked(values, self.mask)
 
     def _stacked(self) -> npt.NDArray[Any]:
         return self.storage
@@ -386,7 +386,7 @@ class RaggedColumn(Column):
         splits = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=splits[1:])
         samples = self._gathered(starts, ends, splits)
-        present = taken_mask(self.mask, rows)
+        present = mask_at(self.mask, rows)
         if len(counts) and (counts == counts[0]).all():
             return DenseColumn(samples.reshape((len(counts), counts[0], *samples.shape[1:])), present=present)
         return RaggedColumn(samples, splits, present)
@@ -403,8 +403,8 @@ class RaggedColumn(Column):
 
     def values(self) -> list[Any]:
         edges = self.splits.tolist()
-        found = [self.samples[a:b] for a, b in itertools.pairwise(edges)]
-        return found if self.mask is None else _masked(found, self.mask)
+        values = [self.samples[a:b] for a, b in itertools.pairwise(edges)]
+        return values if self.mask is None else _masked(values, self.mask)
 
     def _stacked(self) -> npt.NDArray[Any]:
         counts = np.diff(self.splits)
@@ -468,33 +468,33 @@ class ObjectColumn(Column):
 class LentColumn(ObjectColumn):
     """The values of another column, copied when they are first asked for."""
 
-    __slots__ = ("_own", "source")
+    __slots__ = ("_copies", "source")
 
     def __init__(self, source: ObjectColumn) -> None:
         Column.__init__(self, source.type, source.mask)
         self.source = source
-        self._own: list[Any] | None = None
+        self._copies: list[Any] | None = None
 
     @property
     def objects(self) -> list[Any]:  # type: ignore[override]
-        if self._own is None:
-            self._own = list(map(owned, self.source.objects))
-        return self._own
+        if self._copies is None:
+            self._copies = list(map(owned, self.source.objects))
+        return self._copies
 
     @property
     def untouched(self) -> ObjectColumn:
-        return self.source if self._own is None else self
+        return self.source if self._copies is None else self
 
     def __len__(self) -> int:
         return len(self.source)
 
     def __copy__(self) -> LentColumn:
         again = LentColumn(self.source)
-        again._own = self._own
+        again._copies = self._copies
         return again
 
     def take(self, rows: Rows) -> ObjectColumn:
-        return LentColumn(self.source.take(rows)) if self._own is None else super().take(rows)
+        return LentColumn(self.source.take(rows)) if self._copies is None else super().take(rows)
 
 
 def _typed(column: Column) -> ValueType:
@@ -503,12 +503,12 @@ def _typed(column: Column) -> ValueType:
     return column.type
 
 
-def taken_mask(present: Mask | None, rows: Rows) -> Mask | None:
+def mask_at(present: Mask | None, rows: Rows) -> Mask | None:
     """Which of these rows have the key; `None` if all."""
     if present is None:
         return None
-    taken = present[rows]
-    return None if taken.all() else taken
+    mask = present[rows]
+    return None if mask.all() else mask
 
 
 def cut_mask(present: Mask | None, start: int, stop: int) -> Mask | None:
@@ -615,16 +615,16 @@ def _concat_ragged(columns: Sequence[RaggedColumn]) -> RaggedColumn:
 
 
 def _all_values(columns: Sequence[Column]) -> list[Any]:
-    found: list[Any] = []
+    all_values: list[Any] = []
     for column in columns:
         try:
-            found.extend(column.values())
+            all_values.extend(column.values())
         except RowsFailed:
             values: list[Any] = [MISSING] * len(column)
             for row, value in column.all_cells():
                 values[row] = value
-            found.extend(values)
-    return found
+            all_values.extend(values)
+    return all_values
 
 
 def _joinable(a: Column, b: RaggedColumn) -> bool:

@@ -143,7 +143,7 @@ class Data(MutableMapping[str, Any]):
             value = self._values[key]
         except KeyError:
             raise self._not_found(key) from None
-        return self._own(key, value) if self._lent and key in self._lent else value
+        return self._copy_for_caller(key, value) if self._lent and key in self._lent else value
 
     def __setitem__(self, key: str, value: Any) -> None:
         check_key(key)
@@ -179,7 +179,7 @@ class Data(MutableMapping[str, Any]):
 
     @property
     def odd(self) -> Mapping[str, OddValue]:
-        """The values that are of no type of `Data`, by key; one that was read is the caller's copy (`OddValue.own`)."""
+        """The values that are of no type of `Data`, by key; one that was read is the caller's copy (`handed_out`)."""
         if not self._lent:
             return _NONE_ODD
         return {key: value for key in self._lent if isinstance(value := self._values.get(key), OddValue)}
@@ -245,12 +245,12 @@ class Data(MutableMapping[str, Any]):
         """
         value = self._known(key)
         if isinstance(value, int) and type_of(value) is ValueType.INT64:
-            found = float(value)
-            if found != value:
+            number = float(value)
+            if number != value:
                 raise DataError(
                     f'The INT64 {value} of key "{key}" is not a DOUBLE: it would lose digits; use get_int64'
                 )
-            return found
+            return number
         return float(self._typed(key, ValueType.DOUBLE))
 
     def get_boolean(self, key: str) -> bool:
@@ -328,7 +328,7 @@ class Data(MutableMapping[str, Any]):
 
     @classmethod
     def from_bytes(cls, payload: bytes, limits: Limits | None = None) -> Data:
-        """The `Data` of a ProtoData message. `WireError` if it is none or exceeds `limits`."""
+        """The `Data` of a ProtoData message. `WireError` if it is invalid or exceeds `limits`."""
         return _decode(payload, limits or DEFAULT_LIMITS)
 
     def to_json(self, byte_order: ByteOrder = "big", *, pretty: bool = False) -> str:
@@ -337,7 +337,7 @@ class Data(MutableMapping[str, Any]):
 
     @classmethod
     def from_json(cls, text: str | bytes, byte_order: ByteOrder = "big", limits: Limits | None = None) -> Data:
-        """The `Data` of a JSON text whose arrays are in `byte_order`. `WireError` if it is none or exceeds `limits`."""
+        """The `Data` of a JSON text, arrays in `byte_order`. `WireError` if it is invalid or exceeds `limits`."""
         return _loads(text, byte_order, limits or DEFAULT_LIMITS)
 
     def __eq__(self, other: object) -> bool:
@@ -361,14 +361,14 @@ class Data(MutableMapping[str, Any]):
         table = f"<table><tr><th>key</th><th>type</th><th>value</th></tr>{rows}</table>"
         return table if self._metadata is None else f"{table}metadata {self._metadata._repr_html_()}"
 
-    def _own(self, key: str, value: Any) -> Any:
+    def _copy_for_caller(self, key: str, value: Any) -> Any:
         assert self._lent is not None
         if isinstance(value, OddValue):
             try:
                 self._values[key] = lent = value.lent()
             except WireError:
                 raise value.error(key) from None
-            return lent.own
+            return lent.handed_out
         self._lent.discard(key)
         self._values[key] = value = owned(value)
         return value
@@ -377,7 +377,7 @@ class Data(MutableMapping[str, Any]):
         """The value of `key`, of a type that a `Data` has. Raises `WireError` for an odd one."""
         value = self[key]
         if self._lent and key in self._lent:
-            # Any other is no longer shared, as it was asked for.
+            # Reading a shared value of any other type has removed its key from `_lent`.
             raise self._values[key].error(key)
         return value
 
@@ -398,7 +398,7 @@ def as_data(values: Mapping[str, Any], metadata: Data | None = None) -> Data:
     """A `Data` as it is, and of another mapping one with its keys and values, and `metadata`.
 
     Plain values that no `Data` can hold are taken all the same, as if they had come in a payload (`OddValue`).
-    Raises as `Data` does for others, and `WrongTypeError` for what is no mapping.
+    Raises as `Data` does for others, and `WrongTypeError` for what is not a mapping.
     """
     if isinstance(values, Data):
         return values
@@ -427,8 +427,8 @@ def owned(value: Any) -> Any:
         made = list(map(owned, value)) if value and not isinstance(value[0], _PLAIN) else list(value)
         return TypedList(value.element_type, made) if isinstance(value, TypedList) else made
     if isinstance(value, Data):
-        entries = {key: owned(one) for key, one in value._values.items()}
-        odd = {key for key, one in entries.items() if isinstance(one, OddValue)}
+        entries = {key: owned(entry) for key, entry in value._values.items()}
+        odd = {key for key, entry in entries.items() if isinstance(entry, OddValue)}
         return Data.trusted(entries, owned(value._metadata), value._record, odd or None)
     if isinstance(value, OddValue):
         return settled(value)
@@ -441,7 +441,7 @@ def owned(value: Any) -> Any:
 
 
 def check_key(key: str) -> None:
-    """Raise `ReservedKeyError` for a reserved key in any case, and `WrongTypeError` for a key that is no `str`."""
+    """Raise `ReservedKeyError` for a reserved key in any case, and `WrongTypeError` for a key that is not a `str`."""
     if not isinstance(key, str):
         raise WrongTypeError(f"a key of a Data is a string, not {key!r}")
     if is_reserved(key):

@@ -27,9 +27,9 @@ def described_row(batch: Batch, position: int) -> str:
     """The keys and kinds of values of one row: `image IMAGE 28x28x1, id INT64 7`. Decodes nothing."""
     parts = []
     for key, column in batch.columns.items():
-        found = _described_cell(column, position)
-        if found is not None:
-            parts.append(f"{key} {found}")
+        text = _described_cell(column, position)
+        if text is not None:
+            parts.append(f"{key} {text}")
     if len(parts) > MOST_KEYS:
         parts = [*parts[:MOST_KEYS], f"and {len(parts) - MOST_KEYS} more"]
     return ", ".join(parts) or "nothing"

@@ -50,8 +50,8 @@ class ListsColumn(Column):
     def values(self) -> list[Any]:
         if self.whole is None:
             if isinstance(self.arrays, DenseColumn) and self.mask is None:
-                found: list[Any] = self.arrays.storage.tolist()
-                return found
+                lists: list[Any] = self.arrays.storage.tolist()
+                return lists
             return [MISSING if array is MISSING else array.tolist() for array in self.arrays.values()]
         return [self[row] for row in range(len(self))]
 

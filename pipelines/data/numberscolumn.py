@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.data.columns import MISSING, Column, DenseColumn, Mask, Rows, joined_masks, taken_mask
+from pipelines.data.columns import MISSING, Column, DenseColumn, Mask, Rows, joined_masks, mask_at
 from pipelines.values import ValueType
 
 
@@ -40,7 +40,7 @@ class NumbersColumn(Column):
 
     def take(self, rows: Rows) -> Column:
         """Of one type, if these rows are."""
-        storage, whole, mask = self.storage[rows], self.whole[rows], taken_mask(self.mask, rows)
+        storage, whole, mask = self.storage[rows], self.whole[rows], mask_at(self.mask, rows)
         there = whole if mask is None else whole[mask]
         if not there.any():
             return DenseColumn(storage, ValueType.DOUBLE, mask)
@@ -50,13 +50,13 @@ class NumbersColumn(Column):
         return NumbersColumn(storage, whole, mask)
 
     def values(self) -> list[Any]:
-        found: list[Any] = self.storage.tolist()
+        numbers: list[Any] = self.storage.tolist()
         for row in np.flatnonzero(self.whole if self.mask is None else self.whole & self.mask).tolist():
-            found[row] = int(found[row])
+            numbers[row] = int(numbers[row])
         if self.mask is not None:
             for row in np.flatnonzero(~self.mask).tolist():
-                found[row] = MISSING
-        return found
+                numbers[row] = MISSING
+        return numbers
 
     def inner(self, row: int) -> tuple[Any, ...] | None:
         return (ValueType.DOUBLE,) if self.mask is None or self.mask[row] else None

@@ -37,7 +37,7 @@ class OddColumn(Column):
         return value
 
     def values(self) -> list[Any]:
-        failed = {row: one.error(self.key) for row, one in enumerate(self.objects) if isinstance(one, OddValue)}
+        failed = {row: value.error(self.key) for row, value in enumerate(self.objects) if isinstance(value, OddValue)}
         if failed:
             raise RowsFailed(failed, of=self)
         return list(self.objects)

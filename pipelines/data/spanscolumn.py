@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pipelines.data.columns import MISSING, Column, Mask, Rows, joined_masks, taken_mask
+from pipelines.data.columns import MISSING, Column, Mask, Rows, joined_masks, mask_at
 from pipelines.data.spans import Spans
 from pipelines.values import ValueType
 
@@ -55,7 +55,7 @@ class SpansColumn(Column):
         return raw.decode() if self.type is ValueType.STRING else raw
 
     def take(self, rows: Rows) -> SpansColumn:
-        return SpansColumn(self.spans.take(rows), self.type, taken_mask(self.mask, rows))
+        return SpansColumn(self.spans.take(rows), self.type, mask_at(self.mask, rows))
 
     def values(self) -> list[Any]:
         return list(self.objects)
@@ -79,6 +79,6 @@ def _objects(spans: Spans, texts: bool) -> list[Any]:
     native = spans.extension()
     if native is not None:
         make = native.texts if texts else native.strings
-        found: list[Any] = make(spans.buffer, spans.starts, spans.lengths, MISSING)
-        return found
+        objects: list[Any] = make(spans.buffer, spans.starts, spans.lengths, MISSING)
+        return objects
     return [MISSING if raw is None else raw.decode() if texts else raw for raw in spans]

@@ -158,8 +158,8 @@ class SparseColumn(Column):
         return self if column is self.column else SparseColumn(self._size, self.rows, column)
 
     def take(self, rows: Rows) -> SparseColumn:
-        (taken,) = divide({"": self}, [np.arange(self._size, dtype=np.int64)[rows]])
-        column = taken.get("", SparseColumn(len(rows), (), ObjectColumn([])))
+        (columns,) = divide({"": self}, [np.arange(self._size, dtype=np.int64)[rows]])
+        column = columns.get("", SparseColumn(len(rows), (), ObjectColumn([])))
         assert isinstance(column, SparseColumn)
         return column
 
@@ -173,8 +173,8 @@ class SparseColumn(Column):
 
     def overlaid(self, other: SparseColumn) -> SparseColumn:
         """These values, and those of `other` in rows that have none here."""
-        own = set(self.rows)
-        more = [place for place, row in enumerate(other.rows) if row not in own]
+        present = set(self.rows)
+        more = [place for place, row in enumerate(other.rows) if row not in present]
         rows = [*self.rows, *(other.rows[place] for place in more)]
         inner = Column.concat([self.column, other.column.take(np.array(more, np.int64))])
         order = sorted(range(len(rows)), key=rows.__getitem__)
@@ -240,10 +240,10 @@ def divide(columns: Mapping[str, Column], parts: Sequence[Rows | range]) -> Iter
     rare = _divided(sparse, parts) if sparse else {}
     for number, part in enumerate(parts):
         if isinstance(part, range):
-            found = {key: column.part(part.start, part.stop) for key, column in others.items()}
+            part_columns = {key: column.part(part.start, part.stop) for key, column in others.items()}
         else:
-            found = {key: column.take(part) for key, column in others.items()}
-        yield {**found, **rare[number]} if number in rare else found
+            part_columns = {key: column.take(part) for key, column in others.items()}
+        yield {**part_columns, **rare[number]} if number in rare else part_columns
 
 
 def concat(parts: Sequence[Mapping[str, Column]], sizes: Sequence[int]) -> dict[str, Column]:
@@ -255,9 +255,9 @@ def concat(parts: Sequence[Mapping[str, Column]], sizes: Sequence[int]) -> dict[
             having.setdefault(key, []).append(number)
     columns: dict[str, Column] = {}
     for key, numbers in having.items():
-        own = [parts[number][key] for number in numbers]
-        if is_rare(sum(map(_places, own)), size):
-            placed = [(starts[number], column) for number, column in zip(numbers, own, strict=True)]
+        key_columns = [parts[number][key] for number in numbers]
+        if is_rare(sum(map(_places, key_columns)), size):
+            placed = [(starts[number], column) for number, column in zip(numbers, key_columns, strict=True)]
             columns[key] = _placed(size, placed)
         else:
             columns[key] = Column.concat(
@@ -272,14 +272,14 @@ def _places(column: Column) -> int:
 
 def in_form(columns: Mapping[str, Column], size: int, asked: Container[str]) -> dict[str, Column]:
     """The same columns, sparse if the key is rare among `size` rows and not in `asked`."""
-    found: dict[str, Column] = {}
+    formed: dict[str, Column] = {}
     for key, column in columns.items():
         rare = key not in asked and is_rare(len(column.positions()), size)
         if isinstance(column, SparseColumn):
-            found[key] = column if rare else column.spread()
+            formed[key] = column if rare else column.spread()
         else:
-            found[key] = _placed(size, [(0, column)]) if rare else column
-    return found
+            formed[key] = _placed(size, [(0, column)]) if rare else column
+    return formed
 
 
 def _divided(columns: Mapping[str, SparseColumn], parts: Sequence[Rows | range]) -> dict[int, dict[str, SparseColumn]]:
@@ -288,19 +288,19 @@ def _divided(columns: Mapping[str, SparseColumn], parts: Sequence[Rows | range])
     for number, part in enumerate(parts):
         for place, row in enumerate(part if isinstance(part, range) else part.tolist()):
             places.setdefault(row, []).append((number, place))
-    found: dict[int, dict[str, SparseColumn]] = {}
+    divided: dict[int, dict[str, SparseColumn]] = {}
     for key, column in columns.items():
         cells: dict[int, list[tuple[int, int]]] = {}
-        for own, row in enumerate(column.rows):
+        for at, row in enumerate(column.rows):
             for number, place in places.get(row, ()):
-                cells.setdefault(number, []).append((place, own))
+                cells.setdefault(number, []).append((place, at))
         for number, there in cells.items():
             there.sort()
-            owns = [own for _, own in there]
-            inner = column.column if owns == list(range(len(column.rows))) else column.column.take(np.array(owns))
-            taken = SparseColumn(len(parts[number]), [place for place, _ in there], inner)
-            found.setdefault(number, {})[key] = taken
-    return found
+            picked = [at for _, at in there]
+            inner = column.column if picked == list(range(len(column.rows))) else column.column.take(np.array(picked))
+            sparse = SparseColumn(len(parts[number]), [place for place, _ in there], inner)
+            divided.setdefault(number, {})[key] = sparse
+    return divided
 
 
 def _placed(size: int, columns: Sequence[tuple[int, Column]]) -> SparseColumn:

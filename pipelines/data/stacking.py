@@ -61,17 +61,17 @@ def filled(array: Array, present: npt.NDArray[np.bool_] | None, value: Any, what
         return np.repeat(fill[np.newaxis], len(present), axis=0)
     # Python's numbers take the type of the array where they fit it.
     value = value if isinstance(value, (bool, int, float)) else fill
-    found = _as_type(array, np.result_type(array.dtype, value), what)
+    numbers = _as_type(array, np.result_type(array.dtype, value), what)
     if present is None:
-        return found
-    whole = np.empty((len(present), *array.shape[1:]), found.dtype)
-    whole[present] = found
+        return numbers
+    whole = np.empty((len(present), *array.shape[1:]), numbers.dtype)
+    whole[present] = numbers
     try:
         with np.errstate(over="raise"):
             whole[~present] = value
     except (ValueError, OverflowError, FloatingPointError) as error:
         raise WrongTypeError(
-            f"{what} are {found.dtype}{list(array.shape[1:])}, for which {value!r} cannot stand: {error}"
+            f"{what} are {numbers.dtype}{list(array.shape[1:])}, for which {value!r} cannot stand: {error}"
         ) from None
     return whole
 
@@ -107,13 +107,13 @@ def list_as_array(value: list[Any]) -> Array | None:
 
 
 def _arrays_of(lists: Sequence[list[Any]]) -> list[Array] | None:
-    found: list[Array] = []
+    arrays: list[Array] = []
     for value in lists:
         array = list_as_array(value)
         if array is None:
             return None
-        found.append(array)
-    return found
+        arrays.append(array)
+    return arrays
 
 
 def _stacked_arrays(arrays: Sequence[Array], what: str) -> Array:

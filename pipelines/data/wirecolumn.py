@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.data.columns import MISSING, Column, Mask, Rows, cut_mask, joined_masks, taken_mask
+from pipelines.data.columns import MISSING, Column, Mask, Rows, cut_mask, joined_masks, mask_at
 from pipelines.data.entries import Entries
 from pipelines.errors import RowsFailed, WireError, without_traceback
 from pipelines.values.oddvalue import OddValue
@@ -122,12 +122,12 @@ class WireColumn(Column):
     def take(self, rows: Rows) -> WireColumn:
         entries = self.entries
         if isinstance(entries, list):
-            taken = WireColumn([entries[row] for row in rows.tolist()], self._decode)
+            selected = WireColumn([entries[row] for row in rows.tolist()], self._decode)
         else:
-            taken = WireColumn(entries.take(rows), self._decode, taken_mask(self.mask, rows))
+            selected = WireColumn(entries.take(rows), self._decode, mask_at(self.mask, rows))
         if self._decoded is not None:
-            taken._decoded = self._decoded.take(rows)
-        return taken
+            selected._decoded = self._decoded.take(rows)
+        return selected
 
     def values(self) -> list[Any]:
         return self.decoded().values()

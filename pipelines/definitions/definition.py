@@ -89,7 +89,7 @@ def read_pipeline(
 def _read(document: Document, reading: Reading) -> Pipeline:
     data = document.data
     if not isinstance(data, dict):
-        # A file that is no definition may hold secrets: its content is not shown.
+        # A file that is not a definition may hold secrets: its content is not shown.
         kind = kind_of(data) if document.prefix or data is None or isinstance(data, list) else "a single value"
         raise document.error((), f'a pipeline is a mapping with "steps", not {kind}')
     if _is_configuration(data):

@@ -41,9 +41,9 @@ class Graph(Pipeline):
         )
 
     `GraphBuilder` writes the same without names of inputs. Immutable; equal to another with equal steps, inputs,
-    output, id and name. Raises `DefinitionError` for an object that is no step and for a graph that cannot run: unknown
-    inputs, circles, steps that lead nowhere, branches of a switch that do not fit or never meet. Without `output` it is
-    the only step that is no input of another.
+    output, id and name. Raises `DefinitionError` for an object that is not a step and for a graph that cannot run:
+    unknown inputs, circles, steps that lead nowhere, branches of a switch that do not fit or never meet. Without
+    `output` it is the only step that is not an input of another.
     """
 
     def __init__(

@@ -24,8 +24,8 @@ class Sequence(Pipeline):
     """Steps in the order in which they run: `Sequence([Onnx("model.onnx"), scale])`.
 
     A function stands for the step `Function(function)`, a pipeline for `PipelineStep(pipeline)`. Immutable; equal to
-    another with equal steps, id and name. Raises `DefinitionError` for an object that is no step, and for two steps of
-    one name.
+    another with equal steps, id and name. Raises `DefinitionError` for an object that is not a step, and for steps of
+    the same name.
     """
 
     def __init__(

@@ -132,7 +132,7 @@ def _unknown_type(name: object, bases: Sequence[type[Typed]], registry: Registry
 
 
 def _type_meant(data: Mapping[Any, Any], bases: Sequence[type[Typed]], registry: Registry) -> str:
-    """For the error about a part without `@type`: what it may be instead."""
+    """The hint of the error about a part without `@type`: what to write instead."""
     known = _names(bases, registry)
     key = next((key for key in data if str(key).strip("@_").lower() in ("type", "step", "kind")), None)
     if key is not None:
@@ -154,7 +154,7 @@ _EXPORTED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("XGBOOST", "XGB", "LIGHTGBM", "CATBOOST"), "onnxmltools or its own export"),
     **dict.fromkeys(("TORCH", "PYTORCH", "TORCHSCRIPT"), "torch.onnx.export"),
 }
-"""Libraries whose models are run as ONNX, and what exports them."""
+"""Libraries whose models run once exported to ONNX, and the exporter of each."""
 
 
 def _names(bases: Sequence[type[Typed]], registry: Registry) -> list[str]:

@@ -149,7 +149,7 @@ def warn_unknown(message: str) -> None:
 
 
 def _models_at(model: type[BaseModel], loc: Iterable[str | int]) -> list[type[BaseModel]]:
-    """The models of a place, given as pydantic gives it: fields, positions and union members."""
+    """The models at a location in pydantic's form: field names, list indexes and union members."""
     models = _models(model)
     for part in loc:
         inner = [
@@ -161,7 +161,7 @@ def _models_at(model: type[BaseModel], loc: Iterable[str | int]) -> list[type[Ba
         if inner:
             models = [model for annotation in inner for model in _models(annotation)]
         else:
-            # A position in a list changes nothing; the name or tag of a union's member says which it is.
+            # Skip list indexes; a union member is identified by its class name or tag.
             models = [candidate for candidate in models if _is_member(candidate, part)] or models
     return models
 
@@ -182,7 +182,7 @@ def _in_order(models: Sequence[type[BaseModel]]) -> list[str]:
 
 
 def _spellings(models: Sequence[type[BaseModel]]) -> list[str]:
-    """All keys that these models read, where they tell them."""
+    """All keys, in any spelling, of those models that list them by `keys()`."""
     listed = [keys() for model in models if callable(keys := getattr(model, "keys", None))]
     return sorted({key for keys in listed for key in keys})
 
@@ -263,7 +263,7 @@ def _hint(error: ErrorDetails, path: KeyPath, model: type[BaseModel] | None) -> 
 
 
 def _located(loc: Iterable[str | int], data: Any) -> KeyPath:
-    """The path in the data, which spells keys its own way; names of union members are no part of it."""
+    """The path in the data, with its spelling of the keys and without the names of union members."""
     path: list[str | int] = []
     for part in loc:
         if isinstance(data, Mapping) and isinstance(part, str):

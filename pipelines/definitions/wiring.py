@@ -57,7 +57,7 @@ def ordered(nodes: Mapping[str, Node], output: str | None) -> tuple[dict[str, No
 
 
 def above(nodes: Mapping[str, Node], name: str, without: str | None = None) -> set[str]:
-    """All that leads to a step, itself and `input` included; on ways that avoid the step `without`."""
+    """The steps upstream of a step, itself and `input` included, by paths that avoid the step `without`."""
     reached: set[str] = set()
     left = [name]
     while left:

@@ -43,7 +43,7 @@ def parse_yaml(text: str, file: str, limits: Limits) -> list[Document]:
 
 
 def _hint(text: str, line: int) -> str:
-    """What is probably meant in this line, counted from 0."""
+    """A hint about the likely mistake in the line with this index, or an empty string."""
     if _tab_at(text, line):
         return "; YAML is indented by spaces, and here is a tab"
     lines = text.splitlines()
@@ -56,7 +56,7 @@ _BARE_TYPE = re.compile(r"(^|[\s{,-])@\w+\s*:")
 
 
 def _tab_at(text: str, line: int) -> bool:
-    """Whether a tab is among the blanks that this line, counted from 0, begins with."""
+    """Whether the indentation of the line with this index has a tab."""
     lines = text.splitlines()
     return line < len(lines) and "\t" in lines[line][: len(lines[line]) - len(lines[line].lstrip())]
 

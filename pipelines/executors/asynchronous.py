@@ -59,7 +59,7 @@ class AsyncExecutor:
 
     @property
     def stateful(self) -> bool:
-        """No: the results do not belong to the records that ask for them."""
+        """Always `False`: results do not belong to the records that ask for them."""
         return False
 
     @property
@@ -114,11 +114,11 @@ class AsyncExecutor:
         return Result(rebuilt(emitted, positions, batch), failed, dropped)
 
     def tick(self, now: float) -> Result:
-        """No rows: see the class."""
+        """Does nothing: an asynchronous pipeline has no results that become due by time."""
         return Result(NO_ROWS)
 
     def flush(self) -> Result:
-        """No rows: see the class."""
+        """Does nothing: rows that a step still holds come out in later runs."""
         return Result(NO_ROWS)
 
     def forget(self, lanes: Iterable[Hashable]) -> None:

@@ -98,7 +98,7 @@ def _of_rows(error: RowsFailed, given: Sequence[Batch]) -> Exception:
 
 
 def concatenated(parts: Sequence[Batch]) -> Batch:
-    """The rows of all parts; those without rows have no say in which keys there are."""
+    """The rows of all parts; empty parts add no keys."""
     parts = [part for part in parts if part.size]
     return Batch.concat(parts) if parts else Batch({}, 0, rows=np.zeros(0, np.int64))
 
@@ -127,12 +127,12 @@ class _Search(Generic[Returned]):
                 self._results.append(self._run(rows))
             except ContractError:
                 raise
-            except RAISED as error:  # as above
+            except RAISED as error:  # any exception belongs to rows
                 self._blame(rows, blamed(error))
         return Isolated(self._results, self._failed)
 
     def _blame(self, rows: Rows, error: Exception) -> None:
-        """A call for these rows has raised."""
+        """Handle the error of a call for `rows`: mark rows as failed, and queue the others for another call."""
         if isinstance(error, RowsFailed):
             self._blame_named(rows, error)
         elif len(rows) <= 1 or not self._pure:
@@ -161,7 +161,7 @@ class _Search(Generic[Returned]):
         self._left += [rows[middle:], rows[:middle]]
 
     def _ask(self) -> None:
-        """Run a sample of the rows that are left; if it fails whole, all of them have failed."""
+        """Run a sample of the remaining rows; if all of it fails, stop searching: all of them have failed."""
         left = np.concatenate(self._left)
         if len(left) <= TRIED:
             return
@@ -172,7 +172,7 @@ class _Search(Generic[Returned]):
                 self._run(np.array([row], np.int64))
             except ContractError:
                 raise
-            except RAISED as error:  # as above
+            except RAISED as error:  # any exception belongs to that row
                 failed[row] = error.failures.get(0, error) if isinstance(error, RowsFailed) else blamed(error)
             else:
                 # The row is run again with the others, for a result in their order.

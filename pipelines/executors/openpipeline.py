@@ -128,7 +128,7 @@ class OpenPipeline(ABC):
 
     @abstractmethod
     def _ran(self, batch: Batch) -> Result:
-        """The result of `run_batch`."""
+        """Run all steps on the rows; called by `run_batch`, which holds the lock."""
 
     def tick(self, now: float) -> Result:
         """The results that are due at the time `now` in stateful steps, run through the steps after them.
@@ -147,7 +147,7 @@ class OpenPipeline(ABC):
 
     @abstractmethod
     def _drained(self, emit: Emit) -> Result:
-        """The results of `emit` for each stateful step, run through the steps after it."""
+        """Call `emit` (`tick` or `flush`) for each stateful step and run its results through the steps after it."""
 
     def forget(self, lanes: Iterable[Hashable]) -> None:
         """Discard the state that stateful steps keep for these lanes."""

@@ -34,7 +34,7 @@ class Histogram:
         self.total += float(values.sum())
 
     def add_one(self, value: float, times: int = 1) -> None:
-        """Count one value, so often."""
+        """Count one value `times` times."""
         # A search in a tuple takes a tenth of the time of numpy's.
         self._singles[bisect_left(self._edges, value)] += times
         self.total += value * times

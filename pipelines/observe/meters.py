@@ -89,7 +89,7 @@ class Counter(Number):
     kind = "counter"
 
     def add(self, amount: float = 1) -> None:
-        """Count. Raises `DataError` for a negative amount."""
+        """Increase the counter. Raises `DataError` for a negative amount."""
         if amount < 0:
             raise DataError(f'the counter "{self.name}" cannot go down by {-amount}; use a gauge')
         self.value += amount
@@ -102,11 +102,11 @@ class Gauge(Number):
     kind = "gauge"
 
     def set(self, value: float) -> None:
-        """It is this now."""
+        """Set the value."""
         self.value = float(value)
 
     def add(self, amount: float) -> None:
-        """It is so much more, or less, than before."""
+        """Add to the value; a negative amount lowers it."""
         self.value += amount
 
 
@@ -127,14 +127,14 @@ class Timer(Meter):
 
     @property
     def seconds(self) -> float:
-        """Their sum."""
+        """The sum of all durations, in seconds."""
         return self.histogram.total
 
     @property
     def buckets(self) -> list[int]:
         """How many durations fell between each two bounds, and above the last."""
-        found: list[int] = self.histogram.counts.tolist()
-        return found
+        counts: list[int] = self.histogram.counts.tolist()
+        return counts
 
     def record(self, seconds: float) -> None:
         """One duration."""
@@ -172,7 +172,7 @@ class Labels(Meter):
         self.counts: dict[str, int] = {}
 
     def add(self, label: object, count: int = 1) -> None:
-        """Count a label. One that is no text counts as its text: 3 as "3"; what UTF-8 cannot write becomes "?"."""
+        """Count a label. Other than strings count by their `str`, 3 as "3"; what UTF-8 cannot write becomes "?"."""
         label = str(label).encode(errors="replace").decode()
         if label not in self.counts and len(self.counts) >= self.limit:
             label = OTHER

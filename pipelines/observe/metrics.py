@@ -53,16 +53,16 @@ class StepMetrics(Mapping[str, Meter]):
         return self._meter(Labels, name, lambda known: Labels(known, text, limit))
 
     def _meter(self, kind: type[Kind], given: str, make: Callable[[str], Kind]) -> Kind:
-        found = self._meters.get(given)
-        if found is None:
+        meter = self._meters.get(given)
+        if meter is None:
             name = _checked(given)
             known = self._kinds.setdefault(name, kind.kind)
             if known != kind.kind:
                 raise DefinitionError(f'the metric "{name}" is a {known} already; give the {kind.kind} another name')
-            found = self._meters.setdefault(name, make(name))
-        if not isinstance(found, kind):
-            raise DefinitionError(f'the metric "{given}" is a {found.kind} already; give the {kind.kind} another name')
-        return found
+            meter = self._meters.setdefault(name, make(name))
+        if not isinstance(meter, kind):
+            raise DefinitionError(f'the metric "{given}" is a {meter.kind} already; give the {kind.kind} another name')
+        return meter
 
     def __getitem__(self, name: str) -> Meter:
         return self._meters[name]
@@ -85,9 +85,9 @@ class Metrics(Mapping[str, StepMetrics]):
         self._kinds: dict[str, str] = {}
 
     def of(self, step: str) -> StepMetrics:
-        """Those of one step, which need not have any yet."""
-        found = self._steps.get(step)
-        return self._steps.setdefault(step, StepMetrics(step, self._kinds)) if found is None else found
+        """The metrics of one step, which need not have any yet."""
+        metrics = self._steps.get(step)
+        return self._steps.setdefault(step, StepMetrics(step, self._kinds)) if metrics is None else metrics
 
     def all(self) -> list[tuple[str, Meter]]:
         """Every metric with the name of its step."""
@@ -96,7 +96,7 @@ class Metrics(Mapping[str, StepMetrics]):
     def readings(self) -> Iterator[Reading]:
         """Every metric for the exporter, with the label `step`. The names of timers get `_seconds` at their end.
 
-        Of one that several steps have the first help text counts.
+        Of a metric that several steps have the first help text counts.
         """
         # The service's own is there from the start.
         yield Reading(LABELS, "Samples that a step gave this label.", "counter", ("step", "label"), ())
@@ -169,9 +169,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _running() -> StepMetrics:
-    found = _CURRENT.get()
+    metrics = _CURRENT.get()
     # Not `or`: an empty `StepMetrics` is false.
-    return _NOBODY if found is None else found
+    return _NOBODY if metrics is None else metrics
 
 
 def _checked(given: str) -> str:

@@ -61,8 +61,8 @@ class StepRun:
             positions = [position for position, row in enumerate(batch.rows.tolist()) if row in wanted]
         for position in positions:
             rows = batch.parents(position).tolist()
-            found = rows if numbers is None else [record for row in rows for record in numbers(row).tolist()]
-            chosen = [one for one in dict.fromkeys(found) if wanted is None or one in wanted]
+            records = rows if numbers is None else [record for row in rows for record in numbers(row).tolist()]
+            chosen = [record for record in dict.fromkeys(records) if wanted is None or record in wanted]
             if chosen:
                 yield position, chosen
 

@@ -206,4 +206,4 @@ def _metadata(kind: str, process: int, thread: int, name: str) -> str:
 
 
 def _thread_name(number: int) -> str:
-    return next((one.name for one in threading.enumerate() if one.native_id == number), f"thread {number}")
+    return next((thread.name for thread in threading.enumerate() if thread.native_id == number), f"thread {number}")

@@ -70,23 +70,23 @@ class Trace:
             data["steps"] = [
                 Data(
                     {
-                        "step": one.step,
-                        "runner": one.runner,
-                        "seconds": one.seconds,
-                        "rows": one.rows,
-                        "in": "; ".join(one.given),
-                        "out": "; ".join(one.made),
+                        "step": step.step,
+                        "runner": step.runner,
+                        "seconds": step.seconds,
+                        "rows": step.rows,
+                        "in": "; ".join(step.given),
+                        "out": "; ".join(step.made),
                     }
                 )
-                for one in self.steps
+                for step in self.steps
             ]
         return data
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{html.escape(one.step)}</td><td>{html.escape(one.runner)}</td><td>{_time(one.seconds)}</td>"
-            f"<td>{html.escape('; '.join(one.given))}</td><td>{html.escape('; '.join(one._out))}</td></tr>"
-            for one in self.steps
+            f"<tr><td>{html.escape(step.step)}</td><td>{html.escape(step.runner)}</td><td>{_time(step.seconds)}</td>"
+            f"<td>{html.escape('; '.join(step.given))}</td><td>{html.escape('; '.join(step._out))}</td></tr>"
+            for step in self.steps
         )
         head = "<tr><th>step</th><th>runner</th><th>time</th><th>in</th><th>out</th></tr>"
         end = (
@@ -100,7 +100,7 @@ class Tracer:
     """An observer that notes the steps' work on the records with these numbers; `None`: on all records."""
 
     numbers: Collection[int] | None
-    _told: dict[int, list[StepTrace]] = field(default_factory=dict)
+    _traces: dict[int, list[StepTrace]] = field(default_factory=dict)
 
     def step(self, run: StepRun) -> None:
         """Note a run of a step."""
@@ -111,22 +111,22 @@ class Tracer:
         self._describe(run, run.batch, made)
         # Records of a window that comes out now may have gone in earlier.
         for number in given.keys() | made.keys():
-            one = StepTrace(run.step, run.runner, run.seconds, run.rows, given.get(number, []), made.get(number, []))
-            self._told.setdefault(number, []).append(one)
+            trace = StepTrace(run.step, run.runner, run.seconds, run.rows, given.get(number, []), made.get(number, []))
+            self._traces.setdefault(number, []).append(trace)
 
     def steps(self, number: int) -> list[StepTrace]:
         """The steps' work on the record with this number."""
-        return self._told.get(number, [])
+        return self._traces.get(number, [])
 
     def everything(self) -> list[StepTrace]:
         """The steps' work on all noted records."""
-        return [one for steps in self._told.values() for one in steps]
+        return [trace for steps in self._traces.values() for trace in steps]
 
-    def _describe(self, run: StepRun, batch: Batch, found: dict[int, list[str]]) -> None:
+    def _describe(self, run: StepRun, batch: Batch, texts_by_number: dict[int, list[str]]) -> None:
         for position, records in run.records(batch, self.numbers):
             text = described_row(batch, position)
             for number in records:
-                texts = found.setdefault(number, [])
+                texts = texts_by_number.setdefault(number, [])
                 if len(texts) < MOST_ROWS:
                     texts.append(text)
 

@@ -56,7 +56,7 @@ class Catalog(Generic[Part]):
     Args:
         kind: The kind in messages: "source", "step type".
         group: The group of entry points that plug-ins use: "streamer.sources".
-        checked: Returns the object as a part of this kind, or raises `TypeError` if it is none.
+        checked: Returns the object as a part of this kind, or raises `TypeError` if it is not one.
         names: The names of a part.
         package: The package that holds our parts; empty for none.
         holds: Whether the module of this name in the package may hold parts of this kind.
@@ -128,7 +128,7 @@ class Catalog(Generic[Part]):
     def registered(self) -> list[Registered[Part]]:
         """All parts, those that exist twice among them."""
         self._look(None)
-        return [one for known in self._known.values() for one in known]
+        return [part for known in self._known.values() for part in known]
 
     def find(self, name: str) -> Registered[Part] | None:
         """The part of this name, `None` if there is none. Raises `NameClash` if there are two."""
@@ -148,13 +148,13 @@ class Catalog(Generic[Part]):
             DefinitionError: There is none of this name, or its plug-in is broken.
             MissingPackageError: Its plug-in says that a package is missing.
         """
-        found = self.find(name)
-        if found is None:
+        registered = self.find(name)
+        if registered is None:
             raise DefinitionError(
                 f'there is no {self.kind} of type "{name}"{nearest(name, self.known)}; known are '
                 f"{', '.join(sorted(self.known))}"
             )
-        return found.part if found.part is not None else self._load(found)
+        return registered.part if registered.part is not None else self._load(registered)
 
     def load_all(self) -> dict[str, Part]:
         """Every part that can be used; broken ones and those that exist twice are logged and left out."""
@@ -209,15 +209,15 @@ class Catalog(Generic[Part]):
     def _put(self, registered: Registered[Part]) -> None:
         known = self._known.setdefault(registered.name, [])
         if registered.part is None:
-            same = any(one.target == registered.target for one in known)
+            same = any(other.target == registered.target for other in known)
         else:
-            same = any(one.part is registered.part for one in known)
+            same = any(other.part is registered.part for other in known)
         if not same:
             # Ours are looked at last, but named first.
             known.insert(0 if registered.distribution == OURS else len(known), registered)
 
     def _clash(self, name: str) -> str:
-        both = " and ".join(f"{one.target} ({one.distribution})" for one in self._known[name])
+        both = " and ".join(f"{registered.target} ({registered.distribution})" for registered in self._known[name])
         return f"the {self.kind} {name} exists twice: {both}; uninstall one"
 
     def _load(self, registered: Registered[Part]) -> Part:
@@ -289,8 +289,8 @@ def load_plugins(group: str, add: Callable[[Any, str], None], problems: list[str
 def plugin_points(group: str) -> list[EntryPoint]:
     """The entry points of a group that other distributions have, none of them imported; always in one order."""
     # The same one may be found twice where a folder is twice on sys.path.
-    found = {(origin_of(point), point.name, point.value): point for point in entry_points(group=group)}
-    return [found[key] for key in sorted(found) if key[0] != DISTRIBUTION]
+    points = {(origin_of(point), point.name, point.value): point for point in entry_points(group=group)}
+    return [points[key] for key in sorted(points) if key[0] != DISTRIBUTION]
 
 
 def origin_of(point: EntryPoint) -> str:
@@ -304,6 +304,6 @@ def _target(part: object) -> str:
 
 
 def _likeness(name: str, module: str) -> int:
-    """How many letters of the name's words the module's name has: the modules with most are imported first."""
+    """Sort key for imports: the number of letters in those words of `name` that `module` contains."""
     squeezed = module.replace("_", "")
     return sum(len(word) for word in re.findall("[a-z0-9]+", name.lower()) if word in squeezed)

@@ -71,14 +71,14 @@ def is_here(uri: str) -> bool:
 
 def _fetcher(uri: str) -> ModelFetcher:
     scheme = uri.partition("://")[0].lower()
-    found = fetchers().find(scheme)
-    if found is None or found.part is None:
+    registered = fetchers().find(scheme)
+    if registered is None or registered.part is None:
         schemes = ", ".join(sorted({"file", *fetchers().known}))
         raise StreamerError(
             f'nothing can fetch the model "{shortened(uri)}" (there are {schemes}); download it and set "modelUri" '
             f"to its path, or install a plug-in for {scheme} (group {FETCHER_GROUP})"
         )
-    return found.part
+    return registered.part
 
 
 @cache

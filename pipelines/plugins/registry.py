@@ -173,8 +173,8 @@ class Registry:
 
     def type_class(self, base: type[Kind], type_name: str) -> type[Kind] | None:
         """The class of a kind for a `@type`; otherwise as `step_class`."""
-        found = self._types[base.kind].find(type_name)
-        return None if found is None else found.part
+        registered = self._types[base.kind].find(type_name)
+        return None if registered is None else registered.part
 
     def runner_for(self, step: Step, name: str | None = None) -> Factory:
         """The factory that runs the step.
@@ -250,7 +250,7 @@ class Registry:
         step = self._types[Step.kind].built_in(step_type)
         if step is not None and (ours := built_in_runner(step)) is not None:
             self._runners.add(ours)
-        known = (one.part for one in self._runners.registered() if one.part is not None)
+        known = (registered.part for registered in self._runners.registered() if registered.part is not None)
         return sorted(
             (factory for factory in known if factory.step_type == step_type),
             key=lambda factory: (-factory.priority, factory.name),
@@ -258,7 +258,7 @@ class Registry:
 
     def _runner_types(self) -> set[str]:
         """The types of steps that runners of plug-ins, and those that were added, can run."""
-        return {one.part.step_type for one in self._runners.registered() if one.part is not None}
+        return {registered.part.step_type for registered in self._runners.registered() if registered.part is not None}
 
     def _check_clashes(self, factories: list[Factory]) -> None:
         for factory in factories:

@@ -84,7 +84,7 @@ class AllOf(Requirement):
     parts: tuple[Requirement, ...] = ()
 
     def lacking(self) -> Requirement | None:
-        left = tuple(one for part in self.parts if (one := part.lacking()) is not None)
+        left = tuple(lacking for part in self.parts if (lacking := part.lacking()) is not None)
         return AllOf(left) if len(left) > 1 else left[0] if left else None
 
     def met_by(self) -> tuple[Package, ...]:
@@ -94,7 +94,7 @@ class AllOf(Requirement):
 
     def alternatives(self) -> list[tuple[Package, ...]]:
         sets = product(*(part.alternatives() for part in self.parts))
-        return [tuple(dict.fromkeys(package for one in found for package in one)) for found in sets]
+        return [tuple(dict.fromkeys(package for packages in choice for package in packages)) for choice in sets]
 
     def with_extra(self, extra: str | None) -> Requirement:
         return AllOf(tuple(part.with_extra(extra) for part in self.parts))
@@ -111,13 +111,13 @@ class AnyOf(Requirement):
 
     def lacking(self) -> Requirement | None:
         left = [part.lacking() for part in self.parts]
-        return None if None in left else AnyOf(tuple(one for one in left if one is not None))
+        return None if None in left else AnyOf(tuple(lacking for lacking in left if lacking is not None))
 
     def met_by(self) -> tuple[Package, ...]:
         return next((part.met_by() for part in self.parts if part.lacking() is None), ())
 
     def alternatives(self) -> list[tuple[Package, ...]]:
-        return [one for part in self.parts for one in part.alternatives()]
+        return [packages for part in self.parts for packages in part.alternatives()]
 
     def with_extra(self, extra: str | None) -> Requirement:
         return AnyOf(tuple(part.with_extra(extra) for part in self.parts))

@@ -27,7 +27,7 @@ from pipelines.steps.base import Step
 from pipelines.values import ValueType
 
 DROPPED = "dropped by the step"
-"""Reason of a row that a step let go without a word."""
+"""Reason of a row that a step dropped without giving one."""
 
 
 class ContractError(StreamerError):
@@ -54,7 +54,7 @@ class OpenContext:
     runners: Mapping[str, str] = field(default_factory=dict)
     """Names of runners by the type of step that they are to run, in place of the registry's choice."""
     step: str = ""
-    """The name of the step that is opened; empty for a pipeline that is no step of another."""
+    """The name of the step that is opened; empty for a pipeline that is not a step of another."""
     meters: Metrics = field(default_factory=Metrics)
     """The metrics of all steps of the pipeline; a step takes its own from `metrics`."""
     observer: Observer | None = None
@@ -146,10 +146,10 @@ class Runner(ABC):
         """
 
     def limit(self, records: int) -> bool:
-        """Work on at most so many records at a time, however many a batch has; whether the runner sees to that itself.
+        """Work on at most `records` records at a time. Returns whether the runner splits larger batches itself.
 
-        One for which the number makes no difference says so too. By default it does not: then it is given no larger
-        batches.
+        A runner for which the size makes no difference returns `True`, too. The default is `False`: then it is given no
+        larger batches.
         """
         return False
 
@@ -184,13 +184,13 @@ class RowRunner(Runner):
 
     def run_rows(self, rows: Sequence[Data]) -> list[Data | None | list[Data] | Exception]:
         """The result of `run` for each row, or the error that it raised."""
-        found: list[Data | None | list[Data] | Exception] = []
+        results: list[Data | None | list[Data] | Exception] = []
         for data in rows:
             try:
-                found.append(self.run(data))
+                results.append(self.run(data))
             except RAISED as error:  # any exception belongs to that record
-                found.append(blamed(error))
-        return found
+                results.append(blamed(error))
+        return results
 
     def run_batch(self, batch: Batch) -> Result:
         emitted: list[Data] = []
@@ -198,16 +198,16 @@ class RowRunner(Runner):
         failed: dict[int, Exception] = {}
         dropped: dict[int, str] = {}
         given = batch.all_values()
-        for position, one in enumerate(self.run_rows(batch.to_list(given, lent=self.writes))):
-            found = _listed(one)
-            if isinstance(found, Exception):
-                failed.update(dict.fromkeys(batch.parents(position).tolist(), found))
+        for position, returned in enumerate(self.run_rows(batch.to_list(given, lent=self.writes))):
+            outcome = _listed(returned)
+            if isinstance(outcome, Exception):
+                failed.update(dict.fromkeys(batch.parents(position).tolist(), outcome))
                 continue
-            if not found:
+            if not outcome:
                 dropped.update(dict.fromkeys(batch.parents(position).tolist(), DROPPED))
                 continue
-            emitted.extend(found)
-            positions.extend([position] * len(found))
+            emitted.extend(outcome)
+            positions.extend([position] * len(outcome))
         return Result(rebuilt(emitted, positions, batch, given), failed, dropped)
 
 
@@ -261,10 +261,10 @@ def rebuilt(
     before = [] if given is None else [given[position] for position in positions]
 
     def column(key: str, values: list[Any]) -> Column:
-        if given is None or any(own.get(key, MISSING) is not value for own, value in zip(before, values, strict=True)):
+        if given is None or any(row.get(key, MISSING) is not value for row, value in zip(before, values, strict=True)):
             return Column.of(values)
-        own = source.column(key).settled()
-        return own if everyone else own.take(index)
+        shared = source.column(key).settled()
+        return shared if everyone else shared.take(index)
 
     columns = columns_of([data.held for data in datas], column)
     rows, splits = source.numbers(index)
@@ -274,19 +274,21 @@ def rebuilt(
         len(datas),
         rows=rows,
         splits=splits,
-        metadata=metadata if any(one is not None for one in metadata) else None,
+        metadata=metadata if any(entry is not None for entry in metadata) else None,
         origin=source.origin,
     )
 
 
-def _listed(found: object) -> list[Data] | Exception:
-    if isinstance(found, Data):
-        return [found]
-    if found is None:
+def _listed(returned: object) -> list[Data] | Exception:
+    if isinstance(returned, Data):
+        return [returned]
+    if returned is None:
         return []
-    if isinstance(found, Exception) or (isinstance(found, list) and all(isinstance(one, Data) for one in found)):
-        return found
-    told = type(found).__name__
-    if isinstance(found, list):
-        told = f"a list with {next(type(one).__name__ for one in found if not isinstance(one, Data))}"
-    return WrongTypeError(f"a step returned {told}; return a Data, None (drop) or a list of Data")
+    if isinstance(returned, Exception) or (
+        isinstance(returned, list) and all(isinstance(item, Data) for item in returned)
+    ):
+        return returned
+    kind = type(returned).__name__
+    if isinstance(returned, list):
+        kind = f"a list with {next(type(item).__name__ for item in returned if not isinstance(item, Data))}"
+    return WrongTypeError(f"a step returned {kind}; return a Data, None (drop) or a list of Data")

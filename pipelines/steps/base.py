@@ -65,7 +65,7 @@ class Typed(Config):
     def files(self) -> tuple[str, ...]:
         """The files and folders that it reads, as the definition names them: a built service has to contain them."""
         named = (getattr(self, field, None) for field in self.file_fields)
-        return tuple(one for one in named if isinstance(one, str) and one)
+        return tuple(path for path in named if isinstance(path, str) and path)
 
     @property
     def data_files(self) -> tuple[str, ...]:

@@ -112,11 +112,11 @@ class Config(BaseModel):
     @classmethod
     def keys(cls) -> dict[str, str]:
         """Every key that is read, with the field it belongs to."""
-        found: dict[str, str] = {}
+        fields: dict[str, str] = {}
         for field, info in cls.model_fields.items():
             for key in (field, cls.key(field), cls.key(field, "yaml"), *_spelling(info).also):
-                found[key] = field
-        return found
+                fields[key] = field
+        return fields
 
     @classmethod
     def is_extension(cls, field: str) -> bool:
@@ -124,7 +124,7 @@ class Config(BaseModel):
         return any(isinstance(mark, Extension) for mark in cls.model_fields[field].metadata)
 
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
-        """Plain data as `form` spells it: fields in order, those that are none left out."""
+        """Plain data as `form` spells it: fields in order, without those that are `None`."""
         written: dict[str, Any] = {}
         for field, info in type(self).model_fields.items():
             value = getattr(self, field)
@@ -143,13 +143,15 @@ class Config(BaseModel):
             keys.setdefault(cls.model_fields[field].alias or cls.key(field), []).append(key)
         for written, others in keys.items():
             if written in properties:
-                bare = {name: one for name, one in properties[written].items() if name not in _NOTES}
+                bare = {name: value for name, value in properties[written].items() if name not in _NOTES}
                 properties |= {key: bare for key in others if key not in properties}
         required = schema.get("required", [])
         several = [written for written in required if len(set(keys.get(written, ()))) > 1]
         if several:
             schema["required"] = [written for written in required if written not in several]
-            schema["allOf"] = [{"anyOf": [{"required": [key]} for key in dict.fromkeys(keys[one])]} for one in several]
+            schema["allOf"] = [
+                {"anyOf": [{"required": [key]} for key in dict.fromkeys(keys[written])]} for written in several
+            ]
         return schema
 
     @model_validator(mode="before")
@@ -171,8 +173,8 @@ class Config(BaseModel):
             info = cls.model_fields[field]
             if value is not None:
                 fields[cls.key(field)] = value
-            elif (found := _null_for(info.annotation)) is not _DEFAULT:
-                fields[cls.key(field)] = found
+            elif (null := _null_for(info.annotation)) is not _DEFAULT:
+                fields[cls.key(field)] = null
         return fields
 
 
@@ -183,9 +185,9 @@ def plain(value: Any, form: Form) -> Any:
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, Mapping):
-        return {str(key): plain(one, form) for key, one in value.items()}
+        return {str(key): plain(item, form) for key, item in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
-        return [plain(one, form) for one in value]
+        return [plain(item, form) for item in value]
     return value
 
 

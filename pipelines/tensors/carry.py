@@ -3,7 +3,7 @@
 Dense tensors of numbers are NDARRAY values. All others are nested `Data` with the key `tensor`, of values that every
 reader of the format knows (docs/tensors.md).
 
-- `"string"`: `shape` LIST of INT64, `values` LIST of STRING (BYTES if some are no UTF-8) in row-major order; of padded
+- `"string"`: `shape` LIST of INT64, `values` LIST of STRING (BYTES if some are not UTF-8) in row-major order; of padded
   ones `length` and `padding` INT64.
 - `"sparse"`: `shape`, `indices` NDARRAY int64 `(n, rank)`, `values` NDARRAY `(n,)` or a string tensor.
 - `"ragged"`: `shape` with -1 for ragged axes, `splits_1` (of axis 1, ...) NDARRAY int64, `values` as for sparse ones.
@@ -33,7 +33,7 @@ def from_value(value: Any) -> Tensor[Any]:
     """The tensor that a value of a `Data` is: an array, a list of strings, or a `Data` with the key `tensor`.
 
     Nothing of an array is copied. Raises `DataError` for a tensor whose parts do not go together, `WrongTypeError` for
-    a value that is none.
+    a value that is not a tensor.
     """
     if isinstance(value, np.ndarray):
         return view(value)

@@ -57,10 +57,9 @@ class Lease:
         return lent
 
     def complete(self) -> bool:
-        """End all writing; arrays that were lent are read-only from now on. Whether one still exists.
+        """End all writing; arrays that were lent are read-only from now on. Returns whether one of them still exists.
 
-        So does one of which numpy has made another, a slice for example, that still exists: that other one stays
-        writable, as numpy has no way to take it back.
+        An array also exists while a slice of it does. That slice stays writable: numpy has no way to change that.
         """
         self.writable = False
         known, self._lent = self._lent, []

@@ -94,7 +94,7 @@ def mod(divisor: SupportsIndex) -> Index:
 
 
 def expanded(indices: Iterable[IndexLike]) -> list[Index]:
-    """One `Index` for each axis that `indices` cover. `WrongTypeError` for an object that is no index."""
+    """One `Index` for each axis that `indices` cover. `WrongTypeError` for an object that is not an index."""
     return [index for entry in indices for index in _expanded(entry)]
 
 
@@ -110,7 +110,7 @@ def selections(indices: Iterable[IndexLike], shape: tuple[int, ...]) -> list[int
 
 
 def position(index: SupportsIndex, size: int) -> int:
-    """`index`, if it is one of an axis of `size`. Raises `BoundsError`, and `WrongTypeError` for no integer."""
+    """`index`, if it is one of an axis of `size`. Raises `BoundsError`, and `WrongTypeError` for other types."""
     if type(index) is not int:
         index = integer(index)
     if 0 <= index < size:
@@ -158,7 +158,7 @@ class _Listed(Index):
 
 
 def integer(index: SupportsIndex) -> int:
-    """`index` as an `int`. `WrongTypeError` for a boolean, and for any other object that is no integer."""
+    """`index` as an `int`. `WrongTypeError` for a boolean, and for any other object that is not an integer."""
     if isinstance(index, (bool, np.bool_)):
         raise _boolean()
     try:

@@ -142,7 +142,7 @@ def read_strings(stream: IO[bytes], form: StringForm = "modified-utf8", *, most:
     """The strings of a binary stream up to its end, as a tensor of rank 1.
 
     `"modified-utf8"`: as Java's `DataOutput.writeUTF` writes them, two bytes of length each. `"lines"`: UTF-8, one a
-    line. Raises `WireError` for a stream that ends within a string, is no such text, or holds more than `most` strings.
+    line. Raises `WireError` for a stream that ends within a string, is not such text or holds more than `most` strings.
     """
     encoded = read_stream(stream, form, most)
     return packed(encoded, (len(encoded),))

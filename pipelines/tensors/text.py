@@ -137,7 +137,7 @@ def string_array(values: Any, count: int | None) -> Array:
             raise _refusal(values.dtype)
         return np.asarray(values, object)
     if isinstance(values, (str, bytes)):
-        # One string is no row of characters.
+        # A string is an element, not a row of characters.
         single = np.empty((), object)
         single[()] = values
         return single

@@ -107,7 +107,7 @@ class TensorView(TypedAccess, DenseView[S]):
     def array(self) -> npt.NDArray[S]:
         """The elements as a numpy array over the same memory, writable only as long as the view is.
 
-        `DataError` for elements that were picked one by one (`incl`, `excl`) and are no array: `copy` makes one.
+        `DataError` for elements that were picked one by one (`incl`, `excl`) and are not one array: `copy` makes it.
         """
         if not self._cells.direct:
             raise DataError("elements that were picked with incl or excl are not an array in memory; copy() makes one")

@@ -21,7 +21,7 @@ def castable(source: np.dtype[Any], target: np.dtype[Any], *, freely: bool = Fal
     if source == target:
         return True
     if source.name == "bfloat16":
-        # A float type to us; numpy knows only that it is none of its own.
+        # bfloat16 counts as a float here; to numpy it is an unknown type.
         return target.kind == "f" or freely
     if source.kind not in "biuf" or target.kind not in "biuf":
         return False
@@ -56,7 +56,7 @@ def _within(array: Array, least: int, most: int) -> Mask:
     if array.dtype.kind in "iu":
         return np.asarray((array >= least) & (array <= most))
     wide = array.astype(np.float64)
-    # The largest integer of 64 bits is no float: it is rounded to one more.
+    # The largest 64-bit integer has no exact float: it is rounded up by one.
     below = wide <= most if int(float(most)) == most else wide < float(most)
     return np.asarray((wide >= least) & below)
 

@@ -81,8 +81,8 @@ class _Kept(threading.local):
         self._kept: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
 
     def get(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        found = self._kept.pop(key, None)
-        self._kept[key] = made = make() if found is None else found
+        kept = self._kept.pop(key, None)
+        self._kept[key] = made = make() if kept is None else kept
         if len(self._kept) > MOST_SCALERS:
             self._kept.popitem(last=False)
         return made

@@ -16,8 +16,8 @@ class BoundingBox:
 
     Made by `BoundingBox.center(cx, cy, h, w)` or `BoundingBox.corners(x1, x2, y1, y2)` (mind the order: height
     before width, both x before both y), or by keyword: `BoundingBox(x1=0, x2=1, y1=0, y2=1, label="cat")`.
-    Fractions or pixels; of the coordinates nothing is checked. Raises `WrongTypeError` for a label that is no text.
-    Either form answers `x1 x2 y1 y2 cx cy width height`.
+    Fractions or pixels; of the coordinates nothing is checked. Raises `WrongTypeError` for a label that is not a
+    string. Either form answers `x1 x2 y1 y2 cx cy width height`.
     Two boxes are equal if their corners and probabilities agree within 1e-5 and their labels are the same.
     """
 
@@ -179,7 +179,7 @@ class BoundingBox:
 class Point:
     """A point of one or more coordinates with an optional label and probability: `Point([0.5, 0.25], label="nose")`.
 
-    Raises `DataError` without a coordinate, `WrongTypeError` for a label that is no text.
+    Raises `DataError` without a coordinate, `WrongTypeError` for a label that is not a string.
     Two points are equal if they have the same number of coordinates, these and the probabilities agree
     within 1e-5, and their labels are the same.
     """

@@ -70,7 +70,7 @@ class Image:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Image:
-        """The image in the file at `path`. `OSError` if it cannot be read, `DataError` if it is no image."""
+        """The image in the file at `path`. `OSError` if it cannot be read, `DataError` if it is not an image."""
         image = cls(Path(path))
         if image.format is None:
             raise DataError(f"{path} is not a {FORMATS} file")
@@ -91,17 +91,17 @@ class Image:
 
     @property
     def width(self) -> int:
-        """Pixels across. `DataError` if the bytes are no image."""
+        """Pixels across. `DataError` if the bytes are not an image."""
         return self._size().width
 
     @property
     def height(self) -> int:
-        """Pixels down. `DataError` if the bytes are no image."""
+        """Pixels down. `DataError` if the bytes are not an image."""
         return self._size().height
 
     @property
     def channels(self) -> int:
-        """3 (blue, green, red) or 1 (gray): those of `get_as("numpy")`. `DataError` if the bytes are no image."""
+        """3 (blue, green, red) or 1 (gray): as in `get_as("numpy")`. `DataError` if the bytes are not an image."""
         return self._size().channels
 
     @overload
@@ -142,7 +142,7 @@ class Image:
         `part` is the part of the picture to take, `(x, y, width, height)` in its pixels, by default all of it.
         A video frame, or a part of it whose numbers are even, is scaled and converted in one go from its own planes (a
         smaller pixel is the mean of those that it covers). Other images are resized (bilinear), then made gray.
-        Raises `DataError` for more than `max_pixels` and for bytes that are no image.
+        Raises `DataError` for more than `max_pixels` and for bytes that are not an image.
         """
         if not self._scales_planes(part):
             x, y, wide, high = part or (0, 0, self.width, self.height)
@@ -240,7 +240,7 @@ class Image:
 
     @property
     def _orientation(self) -> int:
-        """By which its file is turned to be shown, as EXIF numbers it."""
+        """The EXIF orientation that is applied to the pixels; `UPRIGHT` without `upright=True`."""
         return orientation(self._encoded or b"") if self._upright else UPRIGHT
 
     def _as_file(self, image_format: str) -> bytes:

@@ -82,7 +82,7 @@ def check_png_chunks(encoded: bytes) -> None:
 
 
 def _other(encoded: bytes) -> str:
-    """What the bytes are instead, as far as they show it."""
+    """The end of the error about bytes that are not an image: what they look like instead."""
     if encoded[4:8] == b"ftyp":
         return " but HEIC, AVIF or a video"
     if encoded.startswith((b"data:image/", b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"UklGR")):
@@ -175,7 +175,7 @@ def tiff_tags(encoded: bytes) -> dict[int, int]:
     order = "<" if encoded.startswith(b"II") else ">"
     (directory,) = struct.unpack_from(f"{order}I", encoded, 4)
     (count,) = struct.unpack_from(f"{order}H", encoded, directory)
-    found: dict[int, int] = {}
+    tags: dict[int, int] = {}
     for place in range(directory + 2, directory + 2 + 12 * count, 12):
         tag, kind, number = struct.unpack_from(f"{order}HHI", encoded, place)
         if kind not in (_TIFF_SHORT, _TIFF_LONG):
@@ -183,8 +183,8 @@ def tiff_tags(encoded: bytes) -> dict[int, int]:
         letter, size = ("H", 2) if kind == _TIFF_SHORT else ("I", 4)
         # What needs more than four bytes stands elsewhere.
         at = place + 8 if number * size <= 4 else struct.unpack_from(f"{order}I", encoded, place + 8)[0]
-        found.setdefault(tag, struct.unpack_from(f"{order}{letter}", encoded, at)[0])
-    return found
+        tags.setdefault(tag, struct.unpack_from(f"{order}{letter}", encoded, at)[0])
+    return tags
 
 
 def _netpbm(encoded: bytes) -> Header:

@@ -56,7 +56,7 @@ def settled(value: OddValue) -> Any:
     if source is None:
         return value
     # As texts, for which 1, 1.0 and True differ.
-    return source if repr(value.own) == repr(source.plain()) else as_held(value.own)
+    return source if repr(value.handed_out) == repr(source.plain()) else as_held(value.handed_out)
 
 
 def native_class(
@@ -94,11 +94,11 @@ def _list(values: list[Any]) -> list[Any]:
             _int(max(values))
             return values
     converted = [native(value) for value in values]
-    found = {type_of(value) for value in converted}
-    if found == {ValueType.INT64, ValueType.DOUBLE}:
+    types = {type_of(value) for value in converted}
+    if types == {ValueType.INT64, ValueType.DOUBLE}:
         return [float(value) for value in converted]
-    if len(found) > 1:
-        names = ", ".join(sorted(value_type.name for value_type in found))
+    if len(types) > 1:
+        names = ", ".join(sorted(value_type.name for value_type in types))
         raise WrongTypeError(f"a list in a Data has elements of one type, not of {names}")
     # Whether a list is copied does not depend on its element type: only if something had to be converted.
     return values if all(map(_is, converted, values)) else converted
@@ -147,7 +147,7 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, list):
         return all(map(_is_plain, value))
     if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_plain(one) for key, one in value.items())
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
     # Numbers of numpy, which are subclasses, are written by few formats.
     return type(value) is bool or type(value) in _PLAIN
 

@@ -43,9 +43,9 @@ class NDArrayType(IntEnum):
 
 def array_type(dtype: np.dtype[Any]) -> NDArrayType:
     """The element type of arrays of `dtype`, in any byte order. `WrongTypeError` if there is none."""
-    found = _TYPES.get(dtype)
-    if found is not None:
-        return found
+    value_type = _TYPES.get(dtype)
+    if value_type is not None:
+        return value_type
     # ml_dtypes.bfloat16 is recognised by name, without importing that package.
     if dtype.name == "bfloat16":
         return NDArrayType.BFLOAT16

@@ -38,7 +38,7 @@ class OddValue:
         return read(self.entry)
 
     def lent(self) -> OddValue:
-        """The same value for one caller, which may change the object `own`; itself if it is lent already."""
+        """The same value for one caller, which may change the object `handed_out`; itself if it is lent already."""
         if self._source is not None:
             return self
         lent = OddValue(self.entry, self.decoder, self.reason)
@@ -51,8 +51,8 @@ class OddValue:
         return self._source
 
     @property
-    def own(self) -> Any:
-        """`plain` of a value that is lent, each time the same object."""
+    def handed_out(self) -> Any:
+        """The plain value handed to user code; the same object on every call, so that `settled` can see changes."""
         return self._plain
 
     def error(self, key: str | None = None) -> WireError:

@@ -34,10 +34,10 @@ _SHORT: Final = 3
 def orientation(encoded: bytes) -> int:
     """The EXIF orientation of a JPEG, PNG, WebP or TIFF file, 1 to 8; 1 if it says none, or none that can be read."""
     try:
-        found = _tag(_exif(encoded))
+        number = _tag(_exif(encoded))
     except (struct.error, IndexError):
         return UPRIGHT
-    return found if 1 <= found <= 8 else UPRIGHT
+    return number if 1 <= number <= 8 else UPRIGHT
 
 
 def turned(pixels: npt.NDArray[Any], number: int) -> npt.NDArray[Any]:
@@ -47,18 +47,18 @@ def turned(pixels: npt.NDArray[Any], number: int) -> npt.NDArray[Any]:
 
 
 def as_stored(tiff: bytes) -> bytes:
-    """A TIFF file of which OpenCV gives the pixels that are stored.
+    """The TIFF file changed so that OpenCV decodes its pixels as they are stored.
 
-    It turns what is to be turned, whatever it is told, and darkens colours by their alpha. So the file says that it
-    is upright, and that its colours have been multiplied by their alpha.
+    OpenCV always applies the orientation and multiplies colours by alpha. So the copy declares itself upright, and its
+    colours as already multiplied.
     """
-    found = bytearray(tiff)
+    stored = bytearray(tiff)
     for tag, value in ((_ORIENTATION, UPRIGHT), (_EXTRA_SAMPLES, _MULTIPLIED)):
         with contextlib.suppress(struct.error):
             place = _place(tiff, tag)
             if place is not None:
-                struct.pack_into(_short(tiff), found, place, value)
-    return bytes(found)
+                struct.pack_into(_short(tiff), stored, place, value)
+    return bytes(stored)
 
 
 def _exif(encoded: bytes) -> bytes:
@@ -79,7 +79,7 @@ def _of_jpeg(encoded: bytes) -> bytes:
         if marker == 0xFF:
             position += 1
             continue
-        # The image's data begin.
+        # Start of scan or end of image: no more headers.
         if marker in (0xDA, 0xD9):
             break
         (length,) = struct.unpack_from(">H", encoded, position + 2)
@@ -90,13 +90,13 @@ def _of_jpeg(encoded: bytes) -> bytes:
 
 
 def _of_chunks(encoded: bytes, position: int, head: str, wanted: bytes, behind: int) -> bytes:
-    """A chunk of a PNG or WebP file; `behind` are the bytes of the checksum after each."""
+    """The chunk `wanted` of a PNG or WebP file; `behind` is the size of the checksum after each chunk."""
     while position + 8 <= len(encoded):
         first, second = struct.unpack_from(head, encoded, position)
         name, length = (first, second) if isinstance(first, bytes) else (second, first)
         position += 8
         if name == wanted:
-            # Some programs write what begins the data in a JPEG file here, too.
+            # Some programs write the prefix that only JPEG files need here, too.
             return encoded[position : position + length].removeprefix(b"Exif\0\0")
         # Chunks of WebP have an even number of bytes.
         position += length + behind + (0 if behind else length % 2)
@@ -109,7 +109,7 @@ def _tag(exif: bytes) -> int:
 
 
 def _place(tiff: bytes, wanted: int) -> int | None:
-    """Where EXIF data or a TIFF file have the number of this tag, an integer of 16 bits."""
+    """The offset of the 16-bit value of a tag in EXIF data or a TIFF file; `None` if it is missing."""
     order = "<" if tiff.startswith(b"II") else ">"
     (directory,) = struct.unpack_from(f"{order}I", tiff, 4)
     (count,) = struct.unpack_from(f"{order}H", tiff, directory)

@@ -23,7 +23,7 @@ READ_ONLY = ("webp", "tiff", "pgm", "ppm")
 
 
 def as_pixels(array: npt.NDArray[Any]) -> Pixels:
-    """A read-only view of `array` as pixels, without alpha. `WrongTypeError` if it is no picture."""
+    """A read-only view of `array` as pixels, without alpha. `WrongTypeError` if it is not a picture."""
     if array.dtype != np.uint8:
         raise WrongTypeError(f"an Image is made of an array of uint8 (0 to 255), not of {array.dtype}")
     if array.ndim == 2:

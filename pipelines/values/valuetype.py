@@ -40,9 +40,9 @@ def type_of(value: object) -> ValueType:
     (put it into a `Data` first: numpy scalars, tuples and mappings are converted there).
     An `OddValue` is a `WireError`.
     """
-    found = _TYPES.get(type(value))
-    if found is not None:
-        return found
+    known = _TYPES.get(type(value))
+    if known is not None:
+        return known
     for base, value_type in _TYPES.items():
         if isinstance(value, base):
             return value_type

@@ -122,7 +122,7 @@ class EnsembleCombiner:
         return keys
 
     def _left(self, key: str) -> None:
-        """Numbers under this key were not averaged."""
+        """Warn once for each key that its numbers are not averaged."""
         if key in self._warned:
             return
         self._warned.add(key)
@@ -214,7 +214,7 @@ def _average(
     failures: dict[int, Exception],
     left: Callable[[str], None] | None,
 ) -> Column:
-    """The averages of each row; `left` is called for a key of which a row keeps the first value, `None`: it fails."""
+    """The averages of each row. A row without one keeps its first value and `left(key)` is called; `None`: it fails."""
     first = columns[0]
     arrays = [column.array for column in columns if _averages_whole(column, first)]
     if len(arrays) == len(columns):

@@ -84,7 +84,7 @@ def flow_of(
     flows: Sequence[Flow],
     lineage: Lineage,
 ) -> Flow:
-    """The flow after a junction that aligns rows: `batches`, and the failures and drops of the rows that lack there."""
+    """The flow after a junction that aligns rows: `batches`, and the failures and drops of rows that an input lacks."""
     failed, dropped = gathered(flows)
     for row, place in alignment.lacking.items():
         reason = f'{junction.name}: no such record comes from "{junction.inputs[place]}"'

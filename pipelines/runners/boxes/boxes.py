@@ -44,8 +44,8 @@ class BoundingBoxFilterRunner(RowRunner):
             raise WrongTypeError(f'Value has wrong type for key "{key}": a list of boxes is needed, not one box')
         kept = [box for box in boxes if box.label in self._labels]
         gone = (key, *DETECTOR_KEYS) if step.keep_other_values else tuple(data)
-        for one in gone:
-            data.pop(one, None)
+        for name in gone:
+            data.pop(name, None)
         data[step.output_name] = kept or TypedList(ValueType.BOUNDING_BOX)
         return data
 
@@ -69,8 +69,8 @@ class BoundingBoxToPointRunner(RowRunner):
         step = self._step
         key = boxes_key(data, step.bbox_name)
         points = each(data[key], self._point, ValueType.POINT)
-        for one in [key] if step.keep_other_fields else list(data):
-            del data[one]
+        for name in [key] if step.keep_other_fields else list(data):
+            del data[name]
         data[step.output_name or key] = points
         return data
 

@@ -52,7 +52,7 @@ class BoxLists:
             start = end
 
     def fail(self, positions: Iterable[int], error: Exception) -> None:
-        """The rows at these positions have no boxes because of `error`; the first one counts."""
+        """Note `error` for the rows at these positions; the first error of a row counts."""
         self._failures.update({position: error for position in positions if position not in self._failures})
 
     def column(self) -> ObjectColumn:
@@ -74,7 +74,7 @@ def float_array(part: Batch, key: str, *, named: str = "", integers: bool = Fals
     column = part[key]
     if not isinstance(column, DenseColumn) or column.type is not ValueType.NDARRAY:
         wrong = f'Value has wrong type for key "{key}": requested type NDARRAY, actual type'
-        raise RowsFailed({row: WrongTypeError(f"{wrong} {type_of(one).name}") for row, one in column.cells({})})
+        raise RowsFailed({row: WrongTypeError(f"{wrong} {type_of(value).name}") for row, value in column.cells({})})
     dtype = column.array.dtype
     if dtype.kind != "f" and dtype.name != "bfloat16" and not (integers and dtype.kind in "iu"):
         needed = "a float or integer type" if integers else "a float type"
@@ -83,7 +83,7 @@ def float_array(part: Batch, key: str, *, named: str = "", integers: bool = Fals
 
 
 def narrow(box: BoundingBox) -> BoundingBox:
-    """The box, whose numbers are those of float32."""
+    """Mark the box's numbers as float32 values, which are written with fewer digits, and return it."""
     box.narrow = True
     return box
 
@@ -100,11 +100,11 @@ def label_of(labels: Sequence[str], index: int, first: int) -> str:
     return labels[place]
 
 
-def fail_beyond_one(values: Array, told: str, *, slack: float = 0.01) -> None:
-    """Raise `RowsFailed` with the text `told` for rows, the first axis, with a value outside 0..1 or none.
+def fail_outside_range(values: Array, message: str, *, slack: float = 0.01) -> None:
+    """Raise `RowsFailed` with `message` for rows, the first axis, with a value outside 0..1 or NaN.
 
-    Values may be beyond by `slack`, as those that float16 cannot hold are.
+    A deviation of up to `slack` is accepted, as float16 cannot hold all values.
     """
     rows = np.flatnonzero(~((values >= -slack) & (values <= 1 + slack)).reshape(len(values), -1).all(axis=1))
     if len(rows):
-        raise RowsFailed(dict.fromkeys(rows.tolist(), DataError(told)))
+        raise RowsFailed(dict.fromkeys(rows.tolist(), DataError(message)))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pipelines.data.batch import Batch
 from pipelines.data.result import Result
 from pipelines.errors import DataError, RowsFailed, WrongTypeError
-from pipelines.runners.boxes.boxlists import BoxLists, fail_beyond_one, float_array, label_of, narrow
+from pipelines.runners.boxes.boxlists import BoxLists, fail_outside_range, float_array, label_of, narrow
 from pipelines.runners.models.arrays import array_column
 from pipelines.runners.runner import OpenContext, Runner
 from pipelines.steps.boxes.boxes import SsdToBoundingBox
@@ -60,13 +60,13 @@ class SsdToBoundingBoxRunner(Runner):
         step = self._step
         for key in self._keys:
             array_column(batch, key)  # names the rows that lack it
-        found = BoxLists(batch.size)
-        found.put_groups(
+        lists = BoxLists(batch.size)
+        lists.put_groups(
             batch,
             self._keys,
             lambda part: self._boxes(*[float_array(part, key, integers=key == CLASSES) for key in self._keys]),
         )
-        made = {step.output_name: found.column()}
+        made = {step.output_name: lists.column()}
         if not step.keep_other_values:
             return Result(batch.select(made))
         return Result(batch.without([BOXES, SCORES]).with_columns(made))
@@ -78,7 +78,7 @@ class SsdToBoundingBoxRunner(Runner):
             raise WrongTypeError(
                 f"the arrays {', '.join(self._keys)} do not belong together: [1, n, 4], [1, n] and [1, n] are needed"
             )
-        fail_beyond_one(
+        fail_outside_range(
             scores,
             f'"{SCORES}" has values outside 0..1, which are not probabilities: does the model give logits, or its '
             "outputs in another order? outputNames of the step before it renames them",
@@ -113,16 +113,16 @@ class SsdToBoundingBoxRunner(Runner):
         labels = self._step.class_labels
         if classes is None or not labels:
             return [None if labels is None else NO_LABEL] * len(rows)
-        found: list[Any] = []
+        names: list[Any] = []
         failures: dict[int, Exception] = {}
         for row, index in zip(rows.tolist(), classes.tolist(), strict=True):
             try:
-                found.append(label_of(labels, _class(index), self._step.first_class))
+                names.append(label_of(labels, _class(index), self._step.first_class))
             except DataError as error:
                 failures.setdefault(row, error)
         if failures:
             raise RowsFailed(failures)
-        return found
+        return names
 
 
 def _class(index: float) -> int:

@@ -32,10 +32,10 @@ def survivors(
     return stays
 
 
-def _overlap(one: npt.NDArray[np.floating], others: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
-    sides = np.minimum(one[2:], others[:, 2:]) - np.maximum(one[:2], others[:, :2])
+def _overlap(box: npt.NDArray[np.floating], others: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+    sides = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
     shared = np.prod(np.clip(sides, 0, None), axis=1)
-    union = np.prod(one[2:] - one[:2]) + np.prod(others[:, 2:] - others[:, :2], axis=1) - shared
+    union = np.prod(box[2:] - box[:2]) + np.prod(others[:, 2:] - others[:, :2], axis=1) - shared
     # Two boxes without area have a union of 0 and share nothing.
     share: npt.NDArray[np.floating] = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
     return share

@@ -28,7 +28,7 @@ def check_fractions(boxes: Iterable[BoundingBox], key: str, step: str) -> None:
 
 
 def said_of_pixels(box: BoundingBox, key: str, step: str) -> str:
-    """What is wrong with a box in pixels."""
+    """The error text about a box in pixels where fractions are needed."""
     return (
         f'"{key}" has {box!r}, which is in pixels, it seems: {step} takes fractions of the picture '
         "(x divided by its width, y by its height)"

@@ -12,7 +12,7 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import Column
 from pipelines.data.result import Result
 from pipelines.errors import DataError, DefinitionError, RowsFailed, WrongTypeError
-from pipelines.runners.boxes.boxlists import BoxLists, fail_beyond_one, float_array, label_of, narrow
+from pipelines.runners.boxes.boxlists import BoxLists, fail_outside_range, float_array, label_of, narrow
 from pipelines.runners.boxes.suppression import survivors
 from pipelines.runners.models.arrays import array_column, array_named
 from pipelines.runners.runner import OpenContext, Runner
@@ -66,12 +66,12 @@ class YoloToBoundingBoxRunner(Runner):
 
     def _column(self, arrays: Column) -> Column:
         key = self._step.input or ONLY
-        found = BoxLists(len(arrays))
+        lists = BoxLists(len(arrays))
         batch = Batch({key: arrays}, len(arrays))
-        found.put_groups(
+        lists.put_groups(
             batch, [key], lambda part: self._boxes(*self._cells(float_array(part, key, named=self._named)))
         )
-        return found.column()
+        return lists.column()
 
     def _cells(self, array: npt.NDArray[Any]) -> tuple[Floats, int]:
         """`(M * n, W, H, B, 5 + C)` in the order of the boxes, and n, the images of a row."""
@@ -98,13 +98,13 @@ class YoloToBoundingBoxRunner(Runner):
             raise RowsFailed(dict.fromkeys(np.flatnonzero(misfits).tolist(), error))
         split = single.reshape(rows * images, priors, channels // priors, height, width)
         by_row = split.reshape(rows, images, *split.shape[1:])
-        told = (
+        message = (
             f"{self._named} {list(shape)} has values outside 0..1 where positions in a cell and probabilities of YOLO "
             f"version 2, with its activations applied, are expected{_other_layout(shape)}"
         )
-        fail_beyond_one(by_row[:, :, :, 4:], told)
+        fail_outside_range(by_row[:, :, :, 4:], message)
         # Networks that scale their positions reach a little into the next cell.
-        fail_beyond_one(by_row[:, :, :, :2], told, slack=0.1)
+        fail_outside_range(by_row[:, :, :, :2], message, slack=0.1)
         return split.transpose(0, 4, 3, 1, 2), images
 
     def _boxes(self, cells: Floats, images: int) -> tuple[npt.NDArray[np.int64], list[BoundingBox]]:
@@ -136,20 +136,20 @@ class YoloToBoundingBoxRunner(Runner):
         labels = self._step.class_labels
         if not labels:
             return list(map(str, classes.tolist()))
-        found: list[str] = []
+        names: list[str] = []
         failures: dict[int, Exception] = {}
         for owner, index in zip(owners.tolist(), classes.tolist(), strict=True):
             try:
-                found.append(label_of(labels, index, 0))
+                names.append(label_of(labels, index, 0))
             except DataError as error:
                 failures.setdefault(owner, error)
         if failures:
             raise RowsFailed(failures)
-        return found
+        return names
 
 
 def _other_layout(shape: tuple[int, ...]) -> str:
-    """What an array that is none of version 2 may be instead, by the shape that a record has."""
+    """The hint of the error about an array that is not of version 2: what its shape looks like instead."""
     if len(shape) not in (2, 3):
         return ""
     lines, columns = shape[-2:]

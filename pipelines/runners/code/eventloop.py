@@ -71,23 +71,23 @@ async def _without_exit(work: Coroutine[Any, Any, Returned]) -> Returned:
 async def _all(
     function: Callable[[Given], Awaitable[Returned]], given: Sequence[Given], concurrency: int
 ) -> list[Returned | Exception]:
-    found: list[Returned | Exception] = [asyncio.InvalidStateError()] * len(given)
+    results: list[Returned | Exception] = [asyncio.InvalidStateError()] * len(given)
     left = iter(enumerate(given))
 
     async def work() -> None:
         # Each takes the next record when it has done one: no more tasks than may run.
-        for position, one in left:
+        for position, record in left:
             try:
-                found[position] = await function(one)
+                results[position] = await function(record)
             except RAISED as error:  # any exception belongs to that record
-                found[position] = blamed(error)
+                results[position] = blamed(error)
             except asyncio.CancelledError as error:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
                     raise
                 failure = StreamerError("a task that the function waited for was cancelled")
                 failure.__cause__ = error
-                found[position] = failure
+                results[position] = failure
 
     await asyncio.gather(*(work() for _ in range(min(concurrency, len(given)))))
-    return found
+    return results

@@ -96,34 +96,34 @@ class FunctionRunner(RowRunner):
     def _run_batched(self, batch: Batch) -> Result:
         lent = batch.lent()
         try:
-            found = self._code.call(lent)
+            returned = self._code.call(lent)
             if self._code.waits:
                 assert self._code.loop is not None
-                found = self._code.loop.wait_for(found)
+                returned = self._code.loop.wait_for(returned)
         except RowsFailed as error:
             if lent.holds(error.of):
                 error.of = batch
             raise
-        if not isinstance(found, Batch):
-            raise ContractError(f"{self._label} returned {type(found).__name__}; a batched function returns a Batch")
-        found = found.returned()
-        if found.self_numbered:
-            return Result(self._numbered(found, batch))
-        if found.same_rows(batch):
-            return Result(found)
-        left_out = set(batch.rows.tolist()) - set(found.rows.tolist())
-        return Result(found, dropped=dict.fromkeys(left_out, DROPPED))
+        if not isinstance(returned, Batch):
+            raise ContractError(f"{self._label} returned {type(returned).__name__}; a batched function returns a Batch")
+        returned = returned.returned()
+        if returned.self_numbered:
+            return Result(self._numbered(returned, batch))
+        if returned.same_rows(batch):
+            return Result(returned)
+        left_out = set(batch.rows.tolist()) - set(returned.rows.tolist())
+        return Result(returned, dropped=dict.fromkeys(left_out, DROPPED))
 
-    def _numbered(self, found: Batch, batch: Batch) -> Batch:
-        if found.size != batch.size:
+    def _numbered(self, returned: Batch, batch: Batch) -> Batch:
+        if returned.size != batch.size:
             raise ContractError(
-                f"{self._label} was given {batch.size} rows and returned {found.size} without saying which they are; "
-                "return batch.take(positions), or Batch(..., rows=numbers)"
+                f"{self._label} was given {batch.size} rows and returned {returned.size} without saying which they "
+                "are; return batch.take(positions), or Batch(..., rows=numbers)"
             )
-        metadata = batch.metadata if found.metadata is None else found.metadata
+        metadata = batch.metadata if returned.metadata is None else returned.metadata
         return Batch(
-            found.columns,
-            found.size,
+            returned.columns,
+            returned.size,
             rows=batch.row_numbers,
             splits=batch.splits,
             metadata=metadata,
@@ -142,25 +142,25 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Data):
         return plain_dict(value)
     if isinstance(value, list) and value and isinstance(value[0], (Data, list)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value
 
 
-def _adopted(found: Any, given: Data) -> Data | None | list[Data]:
-    if found is None or type(found) is Data:
-        return found
-    if isinstance(found, list):
-        found = [_data(one, given) for one in found]
+def _adopted(returned: Any, given: Data) -> Data | None | list[Data]:
+    if returned is None or type(returned) is Data:
+        return returned
+    if isinstance(returned, list):
+        returned = [_data(item, given) for item in returned]
     # The caller reports any other type.
-    result: Data | None | list[Data] = _data(found, given)
+    result: Data | None | list[Data] = _data(returned, given)
     return result
 
 
-def _data(found: Any, given: Data) -> Any:
-    if not isinstance(found, Mapping) or isinstance(found, Data):
-        return found
+def _data(returned: Any, given: Data) -> Any:
+    if not isinstance(returned, Mapping) or isinstance(returned, Data):
+        return returned
     if odd := given.odd:
         # Odd values that the function was given and put into its result are these again.
-        lent = {id(one.own): one for one in odd.values() if one.source is not None}
-        found = {key: lent.get(id(value), value) for key, value in found.items()}
-    return as_data(found, given.metadata)
+        lent = {id(value.handed_out): value for value in odd.values() if value.source is not None}
+        returned = {key: lent.get(id(value), value) for key, value in returned.items()}
+    return as_data(returned, given.metadata)

@@ -58,14 +58,14 @@ class PythonRunner(RowRunner):
     record's metadata.
 
     Raises when it opens: `StreamerError` where code is not allowed, `DefinitionError` if there is no code, its file is
-    not there, it is no Python, its import code fails, or the types of an output do not go together. For a record:
+    not there, it is not Python, its import code fails, or the types of an output do not go together. For a record:
     `PythonCodeError` naming file and line if the code raises; `ValueNotFoundError` for an output that was not set,
     `WrongTypeError` and `DataError` for one that does not fit its declared type.
     """
 
     keeps_rows: ClassVar[bool] = True
     writes: ClassVar[bool] = False
-    # The code may count or remember.
+    # The code may keep state, such as counts.
     pure: ClassVar[bool] = False
 
     def __init__(self, step: Python, context: OpenContext) -> None:
@@ -94,9 +94,11 @@ class PythonRunner(RowRunner):
         self._code = code.code
         self._imported = dict(self._namespace)
         both = [code] if importing is None else [code, importing]
-        self._taken = set().union(*(one.bound for one in both), self._imported, vars(builtins))
-        read, asked = (set().union(*names) for names in zip(*((one.read, one.asked) for one in both), strict=True))
-        self._renewed = [one for one in outputs if one not in asked and not (one in read and one in self._imported)]
+        self._used_names = set().union(*(code.bound for code in both), self._imported, vars(builtins))
+        read, asked = (set().union(*names) for names in zip(*((code.read, code.asked) for code in both), strict=True))
+        self._renewed = [
+            name for name in outputs if name not in asked and not (name in read and name in self._imported)
+        ]
         self._set: set[str] = set()
         _log_ignored(config, name)
 
@@ -142,7 +144,7 @@ class PythonRunner(RowRunner):
         return (
             name.isidentifier()
             and not name.startswith("__")
-            and name not in self._taken
+            and name not in self._used_names
             and not keyword.iskeyword(name)
             # A name that the code made by other means, `globals()` for example.
             and name not in self._namespace
@@ -197,7 +199,7 @@ class PythonRunner(RowRunner):
 class _Compiled:
     code: CodeType
     bound: frozenset[str]
-    """Names that it gives a meaning to."""
+    """Names that it binds."""
     read: frozenset[str]
     """Names whose value it reads."""
     asked: frozenset[str]
@@ -205,7 +207,7 @@ class _Compiled:
 
 
 def _bound(tree: ast.AST) -> Iterable[str]:
-    """The names that code gives a meaning to, at any depth."""
+    """The names that code binds (assigns, defines, imports), at any depth."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             yield node.id

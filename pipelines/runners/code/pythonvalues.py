@@ -56,8 +56,8 @@ def converter(name: str, io: PythonIO) -> Convert:
 
 
 class _Mismatch(WrongTypeError):
-    def __init__(self, expected: str, found: object) -> None:
-        what = f"a {type(found).__name__}" if found is not None else "None"
+    def __init__(self, expected: str, value: object) -> None:
+        what = f"a {type(value).__name__}" if value is not None else "None"
         super().__init__(f"{expected}, but the variable is {what}")
 
 
@@ -72,7 +72,7 @@ def _target(name: str, io: PythonIO) -> ValueType:
     if io.type == "NONE":
         return allowed[0]
     if ValueType[io.type] not in allowed:
-        names = ", ".join(one.name for one in allowed)
+        names = ", ".join(value_type.name for value_type in allowed)
         raise DefinitionError(
             f'ioOutputs: "{name}" of type {io.python_type} cannot become {io.type}; it can be {names}'
         )
@@ -82,7 +82,7 @@ def _target(name: str, io: PythonIO) -> ValueType:
 def _element(target: ValueType, secondary: ValueType) -> Convert:
     if target is not ValueType.LIST:
         return _CONVERTERS[target]
-    inner = _own if secondary is ValueType.LIST else _CONVERTERS[secondary]
+    inner = _untyped if secondary is ValueType.LIST else _CONVERTERS[secondary]
 
     def listed(value: Any) -> Any:
         if not isinstance(value, (list, tuple)):
@@ -90,9 +90,9 @@ def _element(target: ValueType, secondary: ValueType) -> Convert:
         if not value:
             return TypedList(secondary)
         converted = []
-        for place, one in enumerate(value):
+        for place, item in enumerate(value):
             try:
-                converted.append(inner(one))
+                converted.append(inner(item))
             except _Mismatch as error:
                 raise WrongTypeError(f"element {place} must be {error}".replace("the variable", "it")) from None
         return native(converted)
@@ -120,12 +120,12 @@ def _box_dict(value: BoundingBox) -> dict[str, Any]:
 
 
 def _point_dict(value: Point) -> dict[str, Any]:
-    found: dict[str, Any] = dict(zip("xy", value.coords, strict=False))
-    found["label"] = value.label
+    point: dict[str, Any] = dict(zip("xy", value.coords, strict=False))
+    point["label"] = value.label
     if value.dimensions > 2:
-        found["z"] = value.z
-    found["dimensions"] = value.dimensions
-    return found
+        point["z"] = value.z
+    point["dimensions"] = value.dimensions
+    return point
 
 
 _VARIABLES: Final[Mapping[ValueType, Convert]] = MappingProxyType(
@@ -137,7 +137,7 @@ _VARIABLES: Final[Mapping[ValueType, Convert]] = MappingProxyType(
         ValueType.DATA: Data.to_json,
         ValueType.BOUNDING_BOX: _box_dict,
         ValueType.POINT: _point_dict,
-        ValueType.LIST: lambda values: [variable(one) for one in values],
+        ValueType.LIST: lambda values: [variable(item) for item in values],
     }
 )
 
@@ -182,10 +182,10 @@ def _text(value: Any) -> str:
 def _array(value: Any) -> Any:
     if isinstance(value, (list, tuple, Mapping, str, bytes, int, float)) and not isinstance(value, np.generic):
         raise _Mismatch("a numpy.ndarray", value)
-    found = native(np.asarray(value) if isinstance(value, np.generic) else value)
-    if not isinstance(found, np.ndarray):
+    array = native(np.asarray(value) if isinstance(value, np.generic) else value)
+    if not isinstance(array, np.ndarray):
         raise _Mismatch("a numpy.ndarray", value)
-    return np.array(found)
+    return np.array(array)
 
 
 def _bytes(value: Any) -> bytes:
@@ -203,7 +203,7 @@ def _image(value: Any) -> Image:
 
 def _data(value: Any) -> Data:
     if isinstance(value, (Data, Mapping)):
-        return Data({key: _own(one) for key, one in value.items()})
+        return Data({key: _untyped(item) for key, item in value.items()})
     raise _Mismatch("a dict with texts as keys", value)
 
 
@@ -241,10 +241,10 @@ def _number(value: Mapping[str, Any], key: str, what: str) -> float:
 
 
 def _label(value: Mapping[str, Any], default: str | None) -> str | None:
-    found = value.get("label", default)
-    if found is None or isinstance(found, str):
-        return found
-    raise DataError(f'"label" must be a str, but it is a {type(found).__name__}')
+    label = value.get("label", default)
+    if label is None or isinstance(label, str):
+        return label
+    raise DataError(f'"label" must be a str, but it is a {type(label).__name__}')
 
 
 def _probability(value: Mapping[str, Any], default: float | None) -> float | None:
@@ -253,12 +253,12 @@ def _probability(value: Mapping[str, Any], default: float | None) -> float | Non
     return _number({"probability": default, **value}, "probability", "it")
 
 
-def _own(value: Any) -> Any:
+def _untyped(value: Any) -> Any:
     """The value that a variable is by itself, a copy where the code could still write to it."""
     if isinstance(value, Mapping):
         return _data(value)
     if isinstance(value, (list, tuple)):
-        return native([_own(one) for one in value])
+        return native([_untyped(item) for item in value])
     if isinstance(value, np.ndarray):
         return _array(value)
     if isinstance(value, (bytearray, memoryview)):
@@ -298,6 +298,6 @@ _CONVERTERS: Final[Mapping[ValueType, Convert]] = MappingProxyType(
         ValueType.DATA: _data,
         ValueType.POINT: _point,
         ValueType.BOUNDING_BOX: _box,
-        ValueType.NONE: _own,
+        ValueType.NONE: _untyped,
     }
 )

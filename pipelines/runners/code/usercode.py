@@ -83,7 +83,8 @@ def _check_args(label: str, function: Callable[..., Any], args: Mapping[str, Any
     try:
         signature.bind(*given, **args)
     except TypeError as error:
-        known = [name for name, one in signature.parameters.items() if one.kind is not one.VAR_KEYWORD][len(given) :]
+        params = list(signature.parameters.values())[len(given) :]
+        known = [param.name for param in params if param.kind is not param.VAR_KEYWORD]
         unknown = next((name for name in args if name not in known), None)
         hint = "" if unknown is None else nearest(unknown, known)
         raise DefinitionError(f"{label}{signature} cannot be called with args {dict(args)}: {error}{hint}") from error

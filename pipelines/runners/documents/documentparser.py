@@ -31,7 +31,7 @@ class DocumentParserRunner(RowRunner):
     `pipelines.runners.documents.pdftext` writes it, anything else as its plain text. Konduit Serving's
     `tika` reads many more formats.
 
-    Raises when it opens: `DefinitionError` for lists of unequal length and for selectors that are none. For a record:
+    Raises when it opens: `DefinitionError` for lists of unequal length and for invalid selectors. For a record:
     `DataError` for a document of a format that is not read (which it names), that is damaged or too large.
     """
 
@@ -46,7 +46,7 @@ class DocumentParserRunner(RowRunner):
 
     @property
     def reads(self) -> frozenset[str]:
-        return frozenset(one.input for one in self._documents)
+        return frozenset(document.input for document in self._documents)
 
     def run(self, data: Data) -> Data:
         results = {}
@@ -123,14 +123,14 @@ def _cleaned(names: Iterable[str]) -> frozenset[str]:
 
 
 def _each(step: DocumentParser, field: str, inputs: Sequence[str], default: Item) -> Sequence[Item]:
-    found: Sequence[Item] | None = getattr(step, field)
-    if found is None:
+    entries: Sequence[Item] | None = getattr(step, field)
+    if entries is None:
         return [default] * len(inputs)
-    if len(found) != len(inputs):
+    if len(entries) != len(inputs):
         raise DefinitionError(
-            f"{step.key(field)} has {len(found)} entries, and inputNames {len(inputs)}; each input needs one of its own"
+            f"{step.key(field)} has {len(entries)} entries, and inputNames {len(inputs)}; each input needs one"
         )
-    return found
+    return entries
 
 
 def _selector(text: str) -> Callable[[Any], list[Any]]:

@@ -62,7 +62,7 @@ _MARKS: Final = (
 )
 _WIDE: Final = tuple(mark for mark, _ in _MARKS[1:])
 _DECLARED: Final = re.compile(rb"""(?:<\?xml[^>]*encoding|<meta[^>]*charset)\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
-# Those of documents: Python knows more, some of which are no encodings of text or take their time.
+# Encodings of documents. Python has more, but some are not text encodings, or are slow.
 _ENCODINGS: Final = re.compile(
     rb"utf-?8|(?:us-)?ascii|(?:iso|windows|cp|latin|koi8|mac|tis|ks_c)[\w-]*|shift[-_]?jis|sjis|euc[-_](?:jp|kr)|gb[k\d]+|big5\S*",
     re.IGNORECASE,

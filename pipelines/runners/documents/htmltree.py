@@ -48,7 +48,7 @@ def html_text(markup: str) -> str:
 def xml_text(content: bytes) -> str:
     """The text of an XML document, a line for each element.
 
-    `DataError` if it is none. Entities that it defines itself are expanded within the bounds of libxml2; nothing
+    `DataError` if it is not XML. Entities that it defines itself are expanded within the bounds of libxml2; nothing
     outside of it is read.
     """
     from lxml import etree
@@ -105,16 +105,16 @@ def _joined(root: Any, breaks: Mapping[str, str] | None) -> list[str]:
 def _pieces(root: Any, breaks: Mapping[str, str] | None) -> list[str]:
     from lxml import etree
 
-    found: list[str] = []
+    pieces: list[str] = []
     for event, element in etree.iterwalk(root, events=("start", "end")):
         at_break = "\n" if breaks is None else breaks.get(element.tag, "")
         if event == "start":
-            found += ["" if at_break == "\t" else at_break, _flat(element.text)]
+            pieces += ["" if at_break == "\t" else at_break, _flat(element.text)]
         else:
-            found.append(at_break)
+            pieces.append(at_break)
             if element is not root:
-                found.append(_flat(element.tail))
-    return found
+                pieces.append(_flat(element.tail))
+    return pieces
 
 
 def _flat(text: str | None) -> str:

@@ -31,7 +31,7 @@ def pdf_html(content: bytes, *, max_pages: int, max_bytes: int) -> str:
     without a gap, is a `div` of class `p` in it with the id `p0`, `p1`, ...: the elements that PDFBox's PDFDomTree
     makes, without their positions.
 
-    Raises `DataError` if the content is no PDF, is encrypted with a password, is damaged, has more than `max_pages`
+    Raises `DataError` if the content is not a PDF, is encrypted with a password, is damaged, has more than `max_pages`
     pages, or pages whose drawing instructions are more than `max_bytes` when they are unpacked, those of forms as often
     as they are drawn. Images and annotations are ignored.
     """
@@ -110,8 +110,8 @@ def _forms(resources: Any) -> dict[bytes, Any]:
         named = resources.get_object()["/XObject"].get_object()
     except (KeyError, AttributeError):
         return {}
-    found = {name.removeprefix("/").encode("latin-1", "replace"): named[name].get_object() for name in named}
-    return {name: one for name, one in found.items() if one.get("/Subtype") == "/Form"}
+    objects = {name.removeprefix("/").encode("latin-1", "replace"): named[name].get_object() for name in named}
+    return {name: entry for name, entry in objects.items() if entry.get("/Subtype") == "/Form"}
 
 
 def _read(page: Any, mode: str) -> str:
@@ -126,7 +126,7 @@ def _read(page: Any, mode: str) -> str:
 def _has_forms(page: Any) -> bool:
     try:
         objects = page["/Resources"]["/XObject"].values()
-        return any(one.get_object().get("/Subtype") == "/Form" for one in objects)
+        return any(entry.get_object().get("/Subtype") == "/Form" for entry in objects)
     except (KeyError, AttributeError, TypeError):
         return False
 

@@ -28,7 +28,7 @@ OF_IDS: Final[tuple[Color, ...]] = tuple(itertools.islice(random_colors(), 64))
 class DrawBoundingBoxRunner(RowRunner):
     """The image with its boxes, under the image's key; nothing else of the record, as in Konduit Serving.
 
-    Raises `DefinitionError` when it is opened with a text that is no colour. Fails a row without an image or boxes.
+    Raises `DefinitionError` when it is opened with an invalid colour. Fails a row without an image or boxes.
     """
 
     keeps_rows: ClassVar[bool] = True
@@ -40,7 +40,7 @@ class DrawBoundingBoxRunner(RowRunner):
         self._color = color(step.color, LIME)
         self._colors = {label: color(text, LIME) for label, text in (step.class_colors or {}).items()}
         self._region_color = color(step.crop_region_color, BLUE)
-        self._told = False
+        self._warned = False
         self._places = Places(step.zones, step.lines, color(step.zone_color, AQUA), step.counts_name)
 
     def run(self, data: Data) -> Data:
@@ -70,15 +70,15 @@ class DrawBoundingBoxRunner(RowRunner):
 
     def _tell_of_pixels(self, boxes: list[BoundingBox], name: str) -> None:
         """Say once that boxes are in pixels: they lie beside the picture, where nobody sees them."""
-        wrong = None if self._told else next(filter(in_pixels, boxes), None)
+        wrong = None if self._warned else next(filter(in_pixels, boxes), None)
         if wrong is not None:
-            self._told = True
+            self._warned = True
             _log.warning("%s", said_of_pixels(wrong, name, "DRAW_BOUNDING_BOX"))
 
     def _chosen(self, box: BoundingBox, number: int | None) -> Color:
-        found = self._colors.get(box.label or "")
-        if found is not None or not number:
-            return self._color if found is None else found
+        color = self._colors.get(box.label or "")
+        if color is not None or not number:
+            return self._color if color is None else color
         return OF_IDS[number % len(OF_IDS)]
 
     def _text(self, box: BoundingBox, number: int | None) -> str:

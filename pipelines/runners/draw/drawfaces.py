@@ -28,7 +28,7 @@ OUTPUT: Final = "image"
 class DrawFaceKeyPointsRunner(RowRunner):
     """The image with boxes and landmarks; nothing else of the record. Line i of the landmarks belongs to box i.
 
-    (Konduit Serving draws all lines into each box.) Raises `DefinitionError` when it is opened with a text that is no
+    (Konduit Serving draws all lines into each box.) Raises `DefinitionError` when it is opened with an invalid
     colour. Fails a row without an image, boxes, or landmarks `[faces, 2 * n]`.
     """
 
@@ -63,7 +63,7 @@ class DrawFaceKeyPointsRunner(RowRunner):
 
 
 def _faces(array: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """`(faces, n, 2)`."""
+    """The landmarks as `(faces, n, 2)`, from the array `(faces, 2 * n)`."""
     if array.dtype.kind != "f" or array.ndim != 2 or array.shape[1] % 2:
         raise WrongTypeError(
             f"the landmarks are {array.dtype.name} of the shape {list(array.shape)}; floats [faces, 2 * n] are needed"

@@ -9,7 +9,7 @@ from pipelines.runners.draw.canvas import canvas
 from pipelines.runners.images.colors import LIME, Color, color
 from pipelines.runners.images.fields import image_key
 from pipelines.runners.images.opencv import opencv
-from pipelines.runners.images.quadrilateral import between, fixed_corners, found_corners, in_pixels
+from pipelines.runners.images.quadrilateral import between, corners_under, fixed_corners, in_pixels
 from pipelines.runners.runner import OpenContext, RowRunner
 from pipelines.steps.draw.drawgrid import DrawFixedGrid, DrawGrid
 from pipelines.values import Image
@@ -39,7 +39,7 @@ class DrawGridRunner(RowRunner):
         picture = canvas(data.get_image(key))
         given = self._fixed
         if isinstance(step, DrawGrid):
-            given = found_corners(data, step.points_name)
+            given = corners_under(data, step.points_name)
         assert given is not None
         corners = in_pixels(given, picture.shape[1], picture.shape[0], pixels=step.coords_are_pixels)
         thickness = max(step.border_thickness, 1)

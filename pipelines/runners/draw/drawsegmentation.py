@@ -23,13 +23,13 @@ from pipelines.values.pixels import Pixels
 OPACITY: Final = 0.5
 OUTPUT: Final = "image"
 MOST: Final = 65536
-"""Class numbers are below this: more is no picture of classes."""
+"""Upper bound of class numbers: an array with more is not a segmentation."""
 
 
 class DrawSegmentationRunner(RowRunner):
     """A picture of the classes, alone or over an image; nothing else of the record, as in Konduit Serving.
 
-    Raises `DefinitionError` when it is opened with a text that is no colour. Fails a row whose array is no integers
+    Raises `DefinitionError` when it is opened with an invalid colour. Fails a row whose array is not integers
     `[1, H, W]`, or has a class number below 0.
     """
 
@@ -38,7 +38,7 @@ class DrawSegmentationRunner(RowRunner):
 
     def __init__(self, step: DrawSegmentation, context: OpenContext) -> None:
         self._step = step
-        given = [color(one, LIME) for one in step.class_colors or ()]
+        given = [color(name, LIME) for name in step.class_colors or ()]
         self._source = itertools.chain(given, itertools.islice(random_colors(), len(given), None))
         self._colors = np.zeros((0, 3), np.uint8)
 

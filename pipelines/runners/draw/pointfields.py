@@ -25,12 +25,12 @@ def check_fields(points: Sequence[str] | None, image: str | None, width: int | N
 def points_in_pixels(data: Data, keys: Iterable[str], size: Size, config: ImageToNDArrayConfig | None) -> list[Point]:
     """All points under these keys, in pixels of a picture of this size.
 
-    Raises `WrongTypeError` for a value that is no point or list of points, `DataError` for other than two dimensions
-    and for numbers that are not finite, or farther from 0 than `FARTHEST`.
+    Raises `WrongTypeError` for a value that is not a point or a list of points, `DataError` for other than two
+    dimensions and for numbers that are not finite, or farther from 0 than `FARTHEST`.
     """
     height, width = size
     region = region_of(config, width, height)
-    found: list[Point] = []
+    points: list[Point] = []
     for key in keys:
         value = data[key]
         if not holds(value, ValueType.POINT):
@@ -44,5 +44,5 @@ def points_in_pixels(data: Data, keys: Iterable[str], size: Size, config: ImageT
                 raise DataError(
                     f'point {number} of "{key}" is {point!r}: its numbers have to be finite, and below 1e9 in pixels'
                 )
-            found.append(placed)
-    return found
+            points.append(placed)
+    return points

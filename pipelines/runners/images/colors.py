@@ -51,8 +51,8 @@ def color(text: str | None, default: Color) -> Color:
     if re.fullmatch(r"[0-9a-fA-F]{6}", digits):
         red, green, blue = bytes.fromhex(digits)
         return blue, green, red
-    if found := re.fullmatch(r"rgb\((\d{1,3}),(\d{1,3}),(\d{1,3})\)", text, re.IGNORECASE):
-        red, green, blue = map(int, found.groups())
+    if match := re.fullmatch(r"rgb\((\d{1,3}),(\d{1,3}),(\d{1,3})\)", text, re.IGNORECASE):
+        red, green, blue = map(int, match.groups())
         if max(red, green, blue) <= 255:
             return blue, green, red
     raise DefinitionError(f'Invalid color: "{text}"; give rgb(255,0,0), #FF0000, or one of {", ".join(NAMES)}')

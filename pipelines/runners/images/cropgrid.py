@@ -9,7 +9,7 @@ from pipelines.errors import DataError
 from pipelines.runners.images.fields import image_key
 from pipelines.runners.images.homography import Corners
 from pipelines.runners.images.imagecrop import crop
-from pipelines.runners.images.quadrilateral import between, fixed_corners, found_corners, in_pixels
+from pipelines.runners.images.quadrilateral import between, corners_under, fixed_corners, in_pixels
 from pipelines.runners.runner import OpenContext, RowRunner
 from pipelines.steps.boxes.extract import CropFixedGrid, CropGrid
 from pipelines.values import BoundingBox, Image, TypedList, ValueType
@@ -36,7 +36,7 @@ class CropGridRunner(RowRunner):
         image = data.get_image(image_key(data, step.image_name))
         given = self._fixed
         if isinstance(step, CropGrid):
-            given = found_corners(data, step.points_name)
+            given = corners_under(data, step.points_name)
         assert given is not None
         corners = in_pixels(given, image.width, image.height, pixels=step.coords_are_pixels)
         crops, boxes = self._cells(image, corners)

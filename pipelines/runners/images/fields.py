@@ -7,12 +7,12 @@ from typing import Any
 
 from pipelines.data.data import Data
 from pipelines.errors import WrongTypeError
-from pipelines.runners.images.onlyone import only_key
+from pipelines.runners.images.onlykey import only_key
 from pipelines.values import TypedList, ValueType, element_type, type_of
 
 
 def boxes_key(data: Data, key: str | None) -> str:
-    """The key of a box or a list of boxes: `key`, or the only one if that is none.
+    """The key of a box or a list of boxes: `key`, or without it the only one.
 
     Raises `ValueNotFoundError` if the key is not there, `WrongTypeError` if its value has another type, `DataError` if
     there are none or several.
@@ -36,7 +36,7 @@ def each(value: Any, function: Callable[[Any], Any], made: ValueType) -> Any:
     """`function` of a value, or of each element of a list; an empty list is one of `made`."""
     if not isinstance(value, list):
         return function(value)
-    return [function(one) for one in value] or TypedList(made)
+    return [function(element) for element in value] or TypedList(made)
 
 
 def listed(value: Any) -> list[Any]:
@@ -63,11 +63,11 @@ def _key(
                 f'Value has wrong type for key "{key}": requested {wanted}, actual type {type_of(data[key]).name}'
             )
         return key
-    found = [one for one, value in data.items() if fits(value, kind)]
-    if len(found) > 1:
+    keys = [name for name, value in data.items() if fits(value, kind)]
+    if len(keys) > 1:
         # A list of the right element type goes before an empty list without one.
-        found = [one for one in found if data[one] or element_type(data[one]) is kind] or found
-    return only_key(found, what, wanted)
+        keys = [name for name in keys if data[name] or element_type(data[name]) is kind] or keys
+    return only_key(keys, what, wanted)
 
 
 def _single_only(value: Any, kind: ValueType) -> bool:

@@ -47,20 +47,20 @@ def homography(source: Corners, target: Corners) -> Matrix:
         equations[row] = [x, y, 1, 0, 0, 0, -x * u, -y * u]
         equations[row + 4] = [0, 0, 0, x, y, 1, -x * v, -y * v]
     try:
-        found = np.linalg.solve(equations, np.concatenate([target[:, 0], target[:, 1]]))
+        solution = np.linalg.solve(equations, np.concatenate([target[:, 0], target[:, 1]]))
     except np.linalg.LinAlgError:
-        found = np.full(8, np.nan)
-    if not np.isfinite(found).all():
+        solution = np.full(8, np.nan)
+    if not np.isfinite(solution).all():
         raise DataError(f"the points {source.tolist()} cannot be mapped to {target.tolist()}: three are on a line")
-    return np.append(found, 1.0).reshape(3, 3)
+    return np.append(solution, 1.0).reshape(3, 3)
 
 
 def mapped(matrix: Matrix, points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Points `(n, 2)` mapped by a matrix `(3, 3)`. Raises `DataError` for a point that has no finite image."""
-    found = np.concatenate([points, np.ones((len(points), 1))], axis=1) @ matrix.T
-    if (np.abs(found[:, 2]) < 1e-12).any():
+    projected = np.concatenate([points, np.ones((len(points), 1))], axis=1) @ matrix.T
+    if (np.abs(projected[:, 2]) < 1e-12).any():
         raise DataError("the transformation maps a point to infinity; check the source and target points")
-    flat: npt.NDArray[np.float64] = found[:, :2] / found[:, 2:]
+    flat: npt.NDArray[np.float64] = projected[:, :2] / projected[:, 2:]
     return flat
 
 

@@ -11,7 +11,7 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, ObjectColumn, Rows
 from pipelines.data.sparsecolumn import SparseColumn
 from pipelines.errors import DataError, RowsFailed, StreamerError, WrongTypeError
-from pipelines.runners.images.onlyone import only_key
+from pipelines.runners.images.onlykey import only_key
 from pipelines.runners.models.arrays import array_column
 from pipelines.values import Image, ValueType, type_of
 from pipelines.values.lists import element_type
@@ -44,11 +44,11 @@ def image_keys(batch: Batch, *, lists: bool) -> Iterator[tuple[Rows, Batch, list
                 keys_of[row].append(key)
     if failed:
         raise RowsFailed(failed)
-    found: dict[tuple[str, ...], list[int]] = {}
+    rows_by_keys: dict[tuple[str, ...], list[int]] = {}
     for row, keys in enumerate(keys_of):
-        found.setdefault(tuple(keys), []).append(row)
-    parts = [np.array(positions, np.int64) for positions in found.values()]
-    for part, rows, keys in zip(parts, batch.divided(parts), map(list, found), strict=True):
+        rows_by_keys.setdefault(tuple(keys), []).append(row)
+    parts = [np.array(positions, np.int64) for positions in rows_by_keys.values()]
+    for part, rows, keys in zip(parts, batch.divided(parts), map(list, rows_by_keys), strict=True):
         yield part, rows, keys
 
 
@@ -96,19 +96,19 @@ def each(values: Sequence[Any], key: str, convert: Callable[[int, Image], Any]) 
 
     Raises `RowsFailed` for rows where it raises, with errors that name `key`.
     """
-    found: list[Any] = []
+    converted: list[Any] = []
     failures: dict[int, Exception] = {}
     for row, value in enumerate(values):
         try:
             if isinstance(value, Image):
-                found.append(convert(row, value))
+                converted.append(convert(row, value))
             else:
-                found.append([convert(row, image) for image in value])
+                converted.append([convert(row, image) for image in value])
         except StreamerError as error:
             failures[row] = of_key(error, key)
     if failures:
         raise RowsFailed(failures)
-    return found
+    return converted
 
 
 def of_key(error: StreamerError, key: str) -> StreamerError:
@@ -118,7 +118,7 @@ def of_key(error: StreamerError, key: str) -> StreamerError:
 
 def images_column(images: list[Any]) -> Column:
     """A column of images, or of images and lists of them."""
-    alone = all(isinstance(one, Image) for one in images)
+    alone = all(isinstance(image, Image) for image in images)
     return ObjectColumn(images, ValueType.IMAGE) if alone else Column.of(images)
 
 

@@ -68,16 +68,16 @@ class ImageCropRunner(Runner):
         if self._corners is not None:
             return [self._corners] * batch.size
         key = str(self._step.crop_name)
-        found: list[Corners] = []
+        rectangles: list[Corners] = []
         failures: dict[int, Exception] = {}
         for row, value in enumerate(array_column(batch, key).values()):
             try:
-                found.append(_corners(value, key))
+                rectangles.append(_corners(value, key))
             except DataError as error:
                 failures[row] = error
         if failures:
             raise RowsFailed(failures)
-        return found
+        return rectangles
 
 
 def crop(picture: Pixels, corners: Corners, *, pixels: bool) -> Pixels:
@@ -122,7 +122,7 @@ def _corners(value: Any, key: str) -> Corners:
     if isinstance(value, BoundingBox):
         (x1, x2), (y1, y2) = sorted((value.x1, value.x2)), sorted((value.y1, value.y2))
         return x1, y1, x2, y2
-    if isinstance(value, list) and len(value) == 2 and all(isinstance(one, Point) for one in value):
+    if isinstance(value, list) and len(value) == 2 and all(isinstance(point, Point) for point in value):
         first, second = value
         if first.dimensions == second.dimensions == 2:
             (x1, x2), (y1, y2) = sorted((first.x, second.x)), sorted((first.y, second.y))

@@ -37,7 +37,7 @@ class ImageToNDArrayRunner(Runner):
     """Replaces images by arrays, all images of a batch that end in one size at once.
 
     A column of single images that end in one size becomes a dense column `(N, ...)`. Fails a row that has no image,
-    whose value is none, or whose list of images the configuration does not say how to handle.
+    whose value is not an image, or whose list of images the configuration does not say how to handle.
     """
 
     keeps_rows: ClassVar[bool] = True
@@ -111,12 +111,12 @@ class ImageToNDArrayRunner(Runner):
         if self._step.keep_other_values:
             gone = {*keys, *made}
             others = {key: column for key, column in batch.columns.items() if key not in gone}
-        found = batch.select({**made, **others})
+        result = batch.select({**made, **others})
         if not self._step.metadata:
-            return found
+            return result
         metadata = self._metadata(batch, list(zip(keys, names, strict=True)), images)
         return Batch(
-            found.columns, found.size, rows=found.rows, splits=found.splits, metadata=metadata, origin=found.origin
+            result.columns, result.size, rows=result.rows, splits=result.splits, metadata=metadata, origin=result.origin
         )
 
     def _output_names(self, batch: Batch, keys: list[str]) -> Sequence[str]:
@@ -207,12 +207,12 @@ class ImageToNDArrayRunner(Runner):
     def _metadata(
         self, batch: Batch, names: list[tuple[str, str]], images: dict[str, list[Any]]
     ) -> list[Data | None] | None:
-        found: list[Data | None] = [None] * batch.size if batch.metadata is None else list(batch.metadata)
+        metadata: list[Data | None] = [None] * batch.size if batch.metadata is None else list(batch.metadata)
         for row in range(batch.size):
             single = [(key, name, images[key][row]) for key, name in names if isinstance(images[key][row], Image)]
             if single:
-                found[row] = Data({self._step.metadata_key: _described(single, self._config)})
-        return found
+                metadata[row] = Data({self._step.metadata_key: _described(single, self._config)})
+        return metadata
 
 
 def _by_shape(pictures: list[Picture], config: ImageToNDArrayConfig, memory: OutputMemory) -> Array | list[Array]:
@@ -222,11 +222,11 @@ def _by_shape(pictures: list[Picture], config: ImageToNDArrayConfig, memory: Out
         sizes.setdefault(size_of(picture), []).append(place)
     if len(sizes) == 1:
         return stacked(pictures, config, memory.empty)
-    found: list[Any] = [None] * len(pictures)
+    arrays: list[Any] = [None] * len(pictures)
     for places in sizes.values():
-        for place, array in zip(places, stacked([pictures[one] for one in places], config), strict=True):
-            found[place] = array
-    return found
+        for place, array in zip(places, stacked([pictures[index] for index in places], config), strict=True):
+            arrays[place] = array
+    return arrays
 
 
 def _described(single: list[tuple[str, str, Image]], config: ImageToNDArrayConfig) -> Data:

@@ -72,10 +72,10 @@ class PerspectiveTransformRunner(RowRunner):
                     )
             return list(step.input_names)
         points = (step.source_points_name, step.target_points_name)
-        found = [key for key, value in data.items() if key not in points and any(holds(value, one) for one in KINDS)]
-        if not found:
+        keys = [key for key, value in data.items() if key not in points and any(holds(value, kind) for kind in KINDS)]
+        if not keys:
             raise DataError("there is nothing to transform: no image, box or point, and no inputNames")
-        return found
+        return keys
 
     def _reference(self, data: Data) -> tuple[int, int] | None:
         step = self._step
@@ -127,7 +127,7 @@ def _transformed(value: Any, matrix: Matrix, size: tuple[int, int] | None) -> An
 def _warped(image: Image, matrix: Matrix) -> Image:
     corners = mapped(matrix, frame(image.width, image.height))
     extent = corners.max(axis=0) - corners.min(axis=0)
-    width, height = (max(rounded(one), 1) for one in extent.tolist())
+    width, height = (max(rounded(length), 1) for length in extent.tolist())
     if max(width, height) > MOST:
         log.warning("a transformed image would have %d x %d pixels; it is cut to %d", width, height, MOST)
     cv2 = opencv()

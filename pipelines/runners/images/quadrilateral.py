@@ -21,8 +21,8 @@ def fixed_corners(points: Sequence[PointConfig] | None) -> Corners:
         raise DefinitionError(str(error)) from None
 
 
-def found_corners(data: Data, key: str | None) -> Corners:
-    """The corners under a key of a record, none or empty: its only list of points. `DataError` if they are not four."""
+def corners_under(data: Data, key: str | None) -> Corners:
+    """The corners under `key` of a record, by default its only list of points. `DataError` if they are not four."""
     key = points_key(data, key or None)
     return corners_of(data[key], f'the points "{key}"')
 

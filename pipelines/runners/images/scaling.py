@@ -31,7 +31,7 @@ DTYPES: Final[dict[str, Any]] = {
     "UINT16": np.uint16,
     "UINT8": np.uint8,
 }
-"""The element types by their names in configurations; BFLOAT16 is none of numpy's."""
+"""The element types by their names in configurations; numpy itself has no BFLOAT16."""
 
 
 def normalized(values: npt.NDArray[np.float32], how: ImageNormalization, layout: str, axis: int) -> None:
@@ -87,12 +87,12 @@ def cast(values: Array, data_type: str) -> Array:
 
 
 def _statistics(how: ImageNormalization) -> tuple[Triple, Triple]:
-    ones = (1.0, 1.0, 1.0)
+    no_scaling = (1.0, 1.0, 1.0)
     if how.type == "VGG_SUBTRACT_MEAN":
-        return VGG_MEAN, ones
+        return VGG_MEAN, no_scaling
     if how.type == "IMAGE_NET":
         return IMAGE_NET_MEAN, IMAGE_NET_STD
-    return how.mean_rgb or (0.0, 0.0, 0.0), how.std_rgb or ones
+    return how.mean_rgb or (0.0, 0.0, 0.0), how.std_rgb or no_scaling
 
 
 def _ordered(rgb: Triple, layout: str, alpha: float) -> npt.NDArray[np.float32]:

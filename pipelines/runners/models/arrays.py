@@ -13,7 +13,7 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column
 from pipelines.data.sparsecolumn import SparseColumn
 from pipelines.errors import DataError, RowsFailed, ValueNotFoundError, nearest
-from pipelines.runners.images.onlyone import only_key
+from pipelines.runners.images.onlykey import only_key
 from pipelines.values import ValueType
 
 MOST_KEYS: Final = 50
@@ -24,7 +24,7 @@ _LOOKED_AT: Final = 1000
 
 
 def array_column(batch: Batch, key: str | None) -> Column:
-    """The decoded column of `key`, or of the only NDARRAY of each record if `key` is none.
+    """The decoded column of `key`, or of the only NDARRAY of each record if `key` is `None`.
 
     Raises `RowsFailed` for rows that lack the key, or have no array or several. The values under a given key may be
     of any type, a list of numbers for example.
@@ -88,7 +88,7 @@ def everyone(batch: Batch, error: Exception) -> RowsFailed:
 
 def only_array(batch: Batch) -> Column | None:
     """The column that is the only NDARRAY of every record; `None` if it cannot be found by column, or there is none."""
-    found: list[Column] = []
+    columns: list[Column] = []
     for column in batch.columns.values():
         if isinstance(column, SparseColumn):
             if _has_arrays(column):
@@ -96,10 +96,10 @@ def only_array(batch: Batch) -> Column | None:
             continue
         column = column.settled()
         if column.type is ValueType.NDARRAY and column.mask is None:
-            found.append(column)
+            columns.append(column)
         elif column.type is ValueType.NDARRAY or column.type is None:
             return None
-    return found[0] if len(found) == 1 else None
+    return columns[0] if len(columns) == 1 else None
 
 
 def only_array_of(values: Mapping[str, Any]) -> Any:
@@ -116,16 +116,16 @@ def _inferred(batch: Batch) -> Column:
     column = only_array(batch)
     if column is not None:
         return column
-    found: list[Any] = []
+    arrays: list[Any] = []
     failures: dict[int, Exception] = {}
     for row, values in enumerate(batch.all_values()):
         try:
-            found.append(only_array_of(values))
+            arrays.append(only_array_of(values))
         except DataError as error:
             failures.setdefault(row, error)
     if failures:
         raise RowsFailed(failures)
-    return Column.of(found)
+    return Column.of(arrays)
 
 
 def _has_arrays(column: SparseColumn) -> bool:

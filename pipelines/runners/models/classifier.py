@@ -87,51 +87,51 @@ class ClassifierOutputRunner(Runner):
             counted = zip(seen.tolist(), times[seen].tolist(), strict=True)
         else:
             counted = zip(range(len(times)), times.tolist(), strict=True)
-        for one, count in counted:
+        for number, count in counted:
             if count:
                 # A label is only missing where none was asked for.
-                self._counts.add(labels[one] if one < len(labels) else str(one), count)
+                self._counts.add(labels[number] if number < len(labels) else str(number), count)
 
     def _classified(self, part: Matrix, index: Indexes) -> dict[str, Column]:
         step = self._step
         samples = part.samples
-        found: dict[str, Column] = {}
+        columns: dict[str, Column] = {}
         if step.return_prob:
             prob = samples[np.arange(len(samples)), index].astype(np.float64)
-            found[step.prob_name] = self._column(part, prob, ValueType.DOUBLE).with_digits(digits_of(samples))
+            columns[step.prob_name] = self._column(part, prob, ValueType.DOUBLE).with_digits(digits_of(samples))
         if step.return_index:
-            found[step.index_name] = self._column(part, index.astype(np.int64, copy=False), ValueType.INT64)
+            columns[step.index_name] = self._column(part, index.astype(np.int64, copy=False), ValueType.INT64)
         if step.return_label:
-            found[step.label_name] = self._labels(part, index.tolist())
+            columns[step.label_name] = self._labels(part, index.tolist())
         if step.all_probabilities:
-            found[ALL_PROBABILITIES] = _all_probabilities(part)
-        return found
+            columns[ALL_PROBABILITIES] = _all_probabilities(part)
+        return columns
 
-    def _column(self, part: Matrix, found: np.ndarray[Any, Any], kind: ValueType) -> Column:
+    def _column(self, part: Matrix, values: np.ndarray[Any, Any], kind: ValueType) -> Column:
         if part.splits is None and self._single is None:
-            return DenseColumn(found, kind)
-        return by_row(part, found.tolist(), kind, self._single)
+            return DenseColumn(values, kind)
+        return by_row(part, values.tolist(), kind, self._single)
 
     def _labels(self, part: Matrix, index: list[int]) -> Column:
         labels = self._step.labels or _numbers(part.samples.shape[1])
         try:
-            found = list(map(labels.__getitem__, index))
+            names = list(map(labels.__getitem__, index))
         except IndexError:
             raise self._unlabelled(part, index) from None
         if part.splits is None and self._single is None:
-            return ObjectColumn(found, ValueType.STRING)
-        return by_row(part, found, ValueType.STRING, self._single)
+            return ObjectColumn(names, ValueType.STRING)
+        return by_row(part, names, ValueType.STRING, self._single)
 
     def _unlabelled(self, part: Matrix, index: list[int]) -> RowsFailed:
         labels = self._step.labels or ()
         return RowsFailed(
             {
                 part.position(sample): DataError(
-                    f"the class index {one} has no label: {len(labels)} labels are given, "
+                    f"the class index {class_index} has no label: {len(labels)} labels are given, "
                     f"the array has {part.samples.shape[1]} classes"
                 )
-                for sample, one in enumerate(index)
-                if one >= len(labels)
+                for sample, class_index in enumerate(index)
+                if class_index >= len(labels)
             }
         )
 

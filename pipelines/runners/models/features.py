@@ -45,8 +45,8 @@ CATEGORIES: Final = (str, bool, int, float)
 class FeaturesRunner(Runner):
     """Puts one array into each record, `[F]`, or `[k, F]` with `columns`.
 
-    Fails a row that lacks a value without a default, or has one that is no number, an unknown category or a number that
-    the element type cannot hold. Rows whose arrays have other lengths than their neighbours' get longer or shorter
+    Fails a row that lacks a value without a default, or has one that is not a number, an unknown category or a number
+    that the element type cannot hold. Rows whose arrays have other lengths than their neighbours' get longer or shorter
     ones: whether that is right is the model's to say.
     """
 
@@ -116,7 +116,7 @@ class FeatureStack:
         """The form of the arrays."""
         if self._columns:
             return ArrayForm(self._dtype, (None, len(self._features)))
-        counts = [len(one.one_hot) if one.one_hot else one.size for one in self._features]
+        counts = [len(feature.one_hot) if feature.one_hot else feature.size for feature in self._features]
         known = [count for count in counts if count is not None]
         # A value without a size may be an array.
         return ArrayForm(self._dtype, (sum(known) if len(known) == len(counts) else None,))
@@ -151,7 +151,7 @@ class FeatureStack:
         """Lists of numbers as arrays. Raises `RowsFailed` for values that hold no numbers."""
         failures: dict[int, Exception] = {}
         columns: dict[str, Column] = {}
-        fields = dict.fromkeys(one.field for one in self._features if one.one_hot is None)
+        fields = dict.fromkeys(feature.field for feature in self._features if feature.one_hot is None)
         for key in [field for field in fields if field in batch]:
             values = list(batch[key].values())
             kinds = set(map(type, values))
@@ -179,16 +179,20 @@ class FeatureStack:
         misfits = [beyond for _, beyond in fitted if beyond is not None]
         if misfits and (wrong := np.any(misfits, axis=0)).any():
             raise RowsFailed({row: self._misfit(parts, row) for row in np.flatnonzero(wrong).tolist()})
-        return np.concatenate([found for found, _ in fitted], axis=-1) if len(fitted) > 1 else fitted[0][0]
+        return np.concatenate([array for array, _ in fitted], axis=-1) if len(fitted) > 1 else fitted[0][0]
 
     def _series(self, parts: list[Array], batch: Batch) -> list[Array]:
         """The parts with equally many values each: a default stands for each value of a series that is not there."""
-        counts = {part.shape[1] for one, part in zip(self._features, parts, strict=True) if not _is_default(one, batch)}
+        counts = {
+            part.shape[1]
+            for feature, part in zip(self._features, parts, strict=True)
+            if not _is_default(feature, batch)
+        }
         if len(counts) == 1:
             (count,) = counts
             parts = [
-                np.repeat(part, count, axis=1) if _is_default(one, batch) and part.shape[1] == 1 else part
-                for one, part in zip(self._features, parts, strict=True)
+                np.repeat(part, count, axis=1) if _is_default(feature, batch) and part.shape[1] == 1 else part
+                for feature, part in zip(self._features, parts, strict=True)
             ]
         if len({part.shape[1] for part in parts}) > 1:
             raise WrongTypeError(f"the fields of a record hold different numbers of values: {self._lengths(parts)}")
@@ -199,33 +203,35 @@ class FeatureStack:
         if self._dtype.kind == "f" and numbers.dtype.kind in "iub":
             return numbers.astype(self._dtype), None
         fractions = _fractions(numbers) if self._dtype.kind in "iu" and numbers.dtype.kind == "f" else None
-        found, beyond = cast(numbers, self._dtype)
-        return found, fractions if beyond is None else beyond if fractions is None else fractions | beyond
+        converted, beyond = cast(numbers, self._dtype)
+        return converted, fractions if beyond is None else beyond if fractions is None else fractions | beyond
 
     def _lengths(self, parts: Sequence[Array]) -> str:
         """How many numbers each field of a row holds."""
-        return ", ".join(f"{one.field} {part.shape[1]}" for one, part in zip(self._features, parts, strict=True))
+        return ", ".join(
+            f"{feature.field} {part.shape[1]}" for feature, part in zip(self._features, parts, strict=True)
+        )
 
     def _misfit(self, parts: Sequence[Array], row: int) -> DataError:
         """The error of a row in which a number does not fit the element type."""
         for feature, part in zip(self._features, parts, strict=True):
             for number in part[row].flat:
-                one = np.array([number])
-                fraction = self._dtype.kind in "iu" and one.dtype.kind == "f" and _fractions(one)[0]
-                if fraction or cast(one, self._dtype)[1] is not None:
-                    shown = f"{number:.6g}" if one.dtype.kind == "f" else number
+                single = np.array([number])
+                fraction = self._dtype.kind in "iu" and single.dtype.kind == "f" and _fractions(single)[0]
+                if fraction or cast(single, self._dtype)[1] is not None:
+                    shown = f"{number:.6g}" if single.dtype.kind == "f" else number
                     return DataError(f'"{feature.field}" is {shown}, which does not fit {self._dtype}')
         return DataError(f"a value of {', '.join(sorted(self.keys))} does not fit {self._dtype}")
 
     def _part(self, at: int, batch: Batch) -> Array:
         """A feature of all rows, `(N, k)`, or `(N, k, 1)` with `columns`."""
         feature = self._features[at]
-        found = self._values(feature, batch) if feature.one_hot is None else self._one_hot(at, batch)
-        if found.dtype.kind not in "biuf":
-            raise WrongTypeError(f'"{feature.field}" holds {found.dtype}, FEATURES takes numbers')
+        values = self._values(feature, batch) if feature.one_hot is None else self._one_hot(at, batch)
+        if values.dtype.kind not in "biuf":
+            raise WrongTypeError(f'"{feature.field}" holds {values.dtype}, FEATURES takes numbers')
         if feature.scale != 1.0 or feature.offset:
-            found = (found.astype(np.float64) - feature.offset) * feature.scale
-        flat = found.reshape(len(found), -1 if len(found) else int(np.prod(found.shape[1:])))
+            values = (values.astype(np.float64) - feature.offset) * feature.scale
+        flat = values.reshape(len(values), -1 if len(values) else int(np.prod(values.shape[1:])))
         if feature.size not in (None, flat.shape[1]) and len(flat):
             raise WrongTypeError(f'"{feature.field}" has {flat.shape[1]} numbers, and its size is {feature.size}')
         return flat[:, :, np.newaxis] if self._columns else flat
@@ -252,19 +258,19 @@ class FeatureStack:
         if column is None:
             return np.full((batch.size, len(places)), default)
         values = column.values()
-        found = np.zeros((len(values), len(places)), np.float32)
+        encoded = np.zeros((len(values), len(places)), np.float32)
         failures: dict[int, Exception] = {}
         for row, value in enumerate(values):
             place = places.get(_category(value)) if isinstance(value, CATEGORIES) else None
             if place is not None:
-                found[row, place] = 1.0
+                encoded[row, place] = 1.0
             elif value is MISSING and feature.default is not None:
-                found[row] = default
+                encoded[row] = default
             elif feature.unknown == "fail" or not isinstance(value, CATEGORIES):
                 failures[row] = _unknown(feature, value)
         if failures:
             raise RowsFailed(failures)
-        return found
+        return encoded
 
 
 def _column(feature: Feature, batch: Batch) -> Column | None:
@@ -278,14 +284,14 @@ def _column(feature: Feature, batch: Batch) -> Column | None:
             if not cells:
                 # All rows lack the key, and those that had it were taken out.
                 return None
-            errors = {hint: _no_number(feature.field, what, hint) for hint in {_hint(one) for _, one in cells}}
+            errors = {hint: _no_number(feature.field, what, hint) for hint in {_hint(cell) for _, cell in cells}}
             raise RowsFailed({row: errors[_hint(value)] for row, value in cells})
         return column
     return None
 
 
 def _has_lists(column: Column) -> bool:
-    """Whether there are lists that are no array yet: one of each has to be made, and empty ones refused."""
+    """Whether there are lists that still have to be converted to arrays, of which empty ones are refused."""
     if isinstance(column, ListsColumn):
         return column.has_empty
     if isinstance(column, ObjectColumn) and column.type is None:
@@ -315,7 +321,7 @@ def _no_number(field: str, what: str, hint: str) -> WrongTypeError:
 
 
 def _hint(value: object) -> str:
-    """The hint of the error about a value that is no number."""
+    """The hint of the error about a value that is not a number."""
     if not isinstance(value, str):
         return ""
     try:
@@ -329,11 +335,11 @@ def _hint(value: object) -> str:
 
 
 def _places(feature: Feature) -> Mapping[str, int]:
-    return {_category(one): place for place, one in enumerate(feature.one_hot or ())}
+    return {_category(category): place for place, category in enumerate(feature.one_hot or ())}
 
 
 def _category(value: str | bool | int | float) -> str:
-    """Categories are compared as texts: a definition in YAML reads `3` and `true` as a number and a bool."""
+    """A category as text, by which categories are compared: YAML reads `3` and `true` as a number and a bool."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
@@ -343,7 +349,7 @@ def _unknown(feature: Feature, value: Any) -> StreamerError:
     if not isinstance(value, CATEGORIES):
         what = _NO_CATEGORIES.get(type_of(value), "no text or number")
         return WrongTypeError(f'"{feature.field}" is {what}, which is not a category')
-    known = [_category(one) for one in feature.one_hot or ()]
+    known = [_category(category) for category in feature.one_hot or ()]
     shown = _category(value)[:100]
     return DataError(
         f'"{feature.field}" is {shown!r}, which is not one of {", ".join(known[:20])}{nearest(shown, known)}; '

@@ -78,15 +78,15 @@ def stated_count(model: Model) -> int | None:
 
 
 def _no_batch(model: Model, count: int, *, trusted: bool) -> str | None:
-    """Why the first axis is no batch; `None` if it is. `trusted`: also if the model does not take made-up samples."""
+    """Why the first axis is not the batch; `None` if it is. `trusted`: also if it does not take made-up samples."""
     random = np.random.default_rng(0)
     mixed = [_made_up(port, count, random) for port in model.inputs]
     alike = [np.repeat(array[:1], count, axis=0) for array in mixed]
     try:
-        found, alone = model.run(mixed), model.run(alike)
+        outputs, alone = model.run(mixed), model.run(alike)
     except Exception as error:  # noqa: BLE001 - made-up samples may be no input for this model
         return None if trusted else f"a trial failed ({error})"
-    for port, output, same in zip(model.outputs, found, alone, strict=True):
+    for port, output, same in zip(model.outputs, outputs, alone, strict=True):
         if not output.ndim or len(output) != count:
             return f'the output "{port.name}" has the shape {list(output.shape)}'
         if not _equal(output[0], same[0]):
@@ -103,12 +103,12 @@ def _made_up(port: Port, count: int, random: np.random.Generator) -> Array:
     return bits.astype(str).astype(object) if port.dtype == object else bits.astype(port.dtype)
 
 
-def _equal(one: Array, other: Array) -> bool:
-    if one.shape != other.shape:
+def _equal(first: Array, second: Array) -> bool:
+    if first.shape != second.shape:
         return False
-    if one.dtype.kind in "fiub":
-        return np.allclose(one.astype(np.float64), other.astype(np.float64), rtol=1e-2, atol=1e-5, equal_nan=True)
-    return bool(np.all(one == other))
+    if first.dtype.kind in "fiub":
+        return np.allclose(first.astype(np.float64), second.astype(np.float64), rtol=1e-2, atol=1e-5, equal_nan=True)
+    return bool(np.all(first == second))
 
 
 def _opened(port: Port) -> Port:

@@ -105,14 +105,14 @@ class KerasModel:
     def _names(self, structure: Any, tensors: Sequence[Any]) -> list[str] | None:
         """The keys of tensors that a model has in a mapping, in their order; none if it has them otherwise."""
         parts = list(structure.values()) if isinstance(structure, Mapping) else structure
-        if isinstance(parts, (list, tuple)) and any(isinstance(one, (list, tuple, Mapping)) for one in parts):
+        if isinstance(parts, (list, tuple)) and any(isinstance(part, (list, tuple, Mapping)) for part in parts):
             raise StreamerError(
                 f"the model {self.path} has lists or mappings inside those of its inputs or outputs; save one that has "
                 "a list or a mapping of them"
             )
         if not isinstance(structure, Mapping):
             return None
-        return [next((key for key, one in structure.items() if one is tensor), tensor.name) for tensor in tensors]
+        return [next((key for key, value in structure.items() if value is tensor), tensor.name) for tensor in tensors]
 
     def _port(self, tensor: Any, name: str) -> Port:
         element = getattr(tensor.dtype, "name", tensor.dtype)
@@ -166,11 +166,11 @@ def _check_no_code(path: Path) -> None:
 
 def _names_lambda(config: Any) -> bool:
     if isinstance(config, list):
-        return any(_names_lambda(one) for one in config)
+        return any(_names_lambda(item) for item in config)
     if not isinstance(config, dict):
         return False
-    own = str(config.get("class_name", "")).rpartition(">")[2] in ("Lambda", "__lambda__")
-    return own or any(_names_lambda(one) for one in config.values())
+    is_lambda = str(config.get("class_name", "")).rpartition(">")[2] in ("Lambda", "__lambda__")
+    return is_lambda or any(_names_lambda(item) for item in config.values())
 
 
 def _keras() -> Any:
@@ -217,5 +217,5 @@ def _text(error: Exception) -> str:
 
 def _said(error: Exception) -> str:
     lines = [line.strip() for line in _COLOUR.sub("", str(error)).splitlines()]
-    told = [line for line in lines if line and not line.startswith(("File ", "Detected at node", "[[{{"))]
-    return " ".join(told)[:500] or type(error).__name__
+    kept = [line for line in lines if line and not line.startswith(("File ", "Detected at node", "[[{{"))]
+    return " ".join(kept)[:500] or type(error).__name__

@@ -74,16 +74,16 @@ def put_together(
     }
 
 
-def by_row(part: Matrix, found: list[Any], elements: ValueType, single: Callable[[Any], Any] | None = None) -> Column:
+def by_row(part: Matrix, values: list[Any], elements: ValueType, single: Callable[[Any], Any] | None = None) -> Column:
     """One value a sample as one value a row: a row of one sample has the value (through `single`), others a list."""
     if part.splits is None:
-        return Column.of(found) if single is None else ObjectColumn([single(value) for value in found])
+        return Column.of(values) if single is None else ObjectColumn([single(value) for value in values])
     rows: list[Any] = []
     for start, end in itertools.pairwise(part.splits.tolist()):
         if end - start == 1:
-            rows.append(found[start] if single is None else single(found[start]))
+            rows.append(values[start] if single is None else single(values[start]))
         else:
-            rows.append(found[start:end] if end > start else TypedList(elements))
+            rows.append(values[start:end] if end > start else TypedList(elements))
     return Column.of(rows)
 
 

@@ -220,7 +220,7 @@ class ModelInput:
                 raise self._refused(_named(dtype, shape), needed + for_pictures(self.port, dtype, shape))
 
     def _to_send(self, dtype: np.dtype[Any], shape: Lengths | None) -> str:
-        """How an array can become one of the input's type, for an error."""
+        """The advice in an error about an array of another element type: what to send or set instead."""
         if "O" in (dtype.kind, self.port.dtype.kind):
             return "send that type"
         # Pixels as fractions would all be 0 or 1 after castInputs.
@@ -257,9 +257,9 @@ class ModelInput:
         if dtype.kind in "Ob":
             array = np.array(values, object)
             wanted: type = str if dtype.kind == "O" else bool
-            if self._freely and wanted is bool and not any(type(one) is bool for one in array.flat):
+            if self._freely and wanted is bool and not any(type(number) is bool for number in array.flat):
                 return list_to_array(values, self.key)
-            if any(type(one) is not wanted for one in array.flat):
+            if any(type(number) is not wanted for number in array.flat):
                 hint = ", or set castInputs for numbers" if wanted is bool else ""
                 raise self._refused(
                     "a list", f"lists of equal lengths with {wanted.__name__} elements are needed{hint}"

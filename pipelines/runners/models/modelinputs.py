@@ -50,7 +50,7 @@ class ModelInputs:
     @property
     def keys(self) -> frozenset[str]:
         """The keys of the data that are read, but for that only array."""
-        return frozenset(one.key for one in self.inputs)
+        return frozenset(model_input.key for model_input in self.inputs)
 
     @property
     def needed(self) -> frozenset[str]:
@@ -66,15 +66,15 @@ class ModelInputs:
         if len(self.inputs) == 1 and possible is not None and self.inputs[0].key not in possible and len(arrays) == 1:
             ((key, form),) = arrays.items()
             return self.inputs[0].misfit(form, key)
-        texts = (one.misfit(arrays[one.key], one.key) for one in self.inputs if one.key in arrays)
+        texts = (item.misfit(arrays[item.key], item.key) for item in self.inputs if item.key in arrays)
         return next((text for text in texts if text is not None), None)
 
     def together(self, batch: Batch) -> Feed | None:
         """All records at once if their columns allow it, without a look at each. Raises `RowsFailed`."""
         parts: list[Samples] = []
-        for one in self.inputs:
-            column = self._column(one, batch)
-            part = None if column is None else one.of_column(column)
+        for model_input in self.inputs:
+            column = self._column(model_input, batch)
+            part = None if column is None else model_input.of_column(column)
             if part is None:
                 return None
             parts.append(part)
@@ -112,7 +112,7 @@ class ModelInputs:
         """The inputs of each record, or why the model does not take it. Raises `RowsFailed`."""
         for row, values in enumerate(self._values(batch)):
             try:
-                yield [one.of_value(self._found(one, values, batch, row)) for one in self.inputs]
+                yield [item.of_value(self._value(item, values, batch, row)) for item in self.inputs]
             except DataError as error:
                 yield error
 
@@ -121,7 +121,9 @@ class ModelInputs:
 
         In any input that has a batch axis, else in any whose rank is known, or if none is.
         """
-        ranked = [(one.port.shape, part.lead) for one, part in zip(self.inputs, parts, strict=True) if one.port.shape]
+        ranked = [
+            (item.port.shape, part.lead) for item, part in zip(self.inputs, parts, strict=True) if item.port.shape
+        ]
         batched = [lead for shape, lead in ranked if not isinstance(shape[0], int)]
         return any(batched or [lead for _, lead in ranked]) or not ranked
 
@@ -130,20 +132,20 @@ class ModelInputs:
         counts = [part.count for part in parts]
         if min(counts) == max(counts):
             return None
-        said = ", ".join(f'"{one.port.name}" {count}' for one, count in zip(self.inputs, counts, strict=True))
+        said = ", ".join(f'"{item.port.name}" {count}' for item, count in zip(self.inputs, counts, strict=True))
         return DataError(f"the inputs bring different numbers of samples: {said}; one record's must agree")
 
-    def _column(self, one: ModelInput, batch: Batch) -> Column | None:
-        if one.key in batch:
-            return batch[one.key]
+    def _column(self, model_input: ModelInput, batch: Batch) -> Column | None:
+        if model_input.key in batch:
+            return batch[model_input.key]
         if len(self.inputs) > 1:
-            failures = lacking(one.key, batch, range(batch.size)).failures
-            raise RowsFailed({row: _unfilled(one, error) for row, error in failures.items()})
+            failures = lacking(model_input.key, batch, range(batch.size)).failures
+            raise RowsFailed({row: _unfilled(model_input, error) for row, error in failures.items()})
         return only_array(batch)
 
     def _values(self, batch: Batch) -> Iterator[Mapping[str, Any]]:
         only = self.inputs[0] if len(self.inputs) == 1 else None
-        keys = [one.key for one in self.inputs if one.key in batch]
+        keys = [model_input.key for model_input in self.inputs if model_input.key in batch]
         if only is not None and (not keys or batch.column(only.key).mask is not None):
             return iter(batch.all_values())
         listed = [batch[key].values() for key in keys]
@@ -151,24 +153,24 @@ class ModelInputs:
             return iter([{} for _ in range(batch.size)])
         return (dict(zip(keys, row, strict=True)) for row in zip(*listed, strict=True))
 
-    def _found(self, one: ModelInput, values: Mapping[str, Any], batch: Batch, row: int) -> Any:
-        value = values.get(one.key, MISSING)
+    def _value(self, model_input: ModelInput, values: Mapping[str, Any], batch: Batch, row: int) -> Any:
+        value = values.get(model_input.key, MISSING)
         if value is not MISSING:
             return value
         keys = array_keys(values) if len(self.inputs) == 1 else []
         if len(keys) == 1:
             return values[keys[0]]
-        error = missing(one.key, batch, row)
+        error = missing(model_input.key, batch, row)
         if keys:
             error = type(error)(
                 f"{error}; a record's only array would be taken for it, but it has several: {', '.join(keys)}"
             )
-        raise _unfilled(one, error)
+        raise _unfilled(model_input, error)
 
 
-def _unfilled(one: ModelInput, error: Exception) -> Exception:
+def _unfilled(model_input: ModelInput, error: Exception) -> Exception:
     """The same error, with the type and shape of the input."""
-    return type(error)(f'{error}; the model\'s input "{one.port.name}" takes {one.port}')
+    return type(error)(f'{error}; the model\'s input "{model_input.port.name}" takes {model_input.port}')
 
 
 def _same_splits(parts: Sequence[Samples]) -> bool:

@@ -71,7 +71,7 @@ class ModelRunner(Runner):
         self._inputs = ModelInputs([ModelInput(port, key, cast_freely=cast_inputs) for port, key in named])
         self._batched = _states_batch_axis(self._called)
         self._tried = False
-        inner = [shape for one in self._inputs.inputs if (shape := one.inner) is not None]
+        inner = [shape for model_input in self._inputs.inputs if (shape := model_input.inner) is not None]
         if len(inner) == len(model.inputs):
             if self._batched:
                 self._try_batch(inner)
@@ -126,17 +126,17 @@ class ModelRunner(Runner):
         return {key: _column(output, feed) for key, output in zip(self._keys, outputs, strict=True)}
 
     def _outputs_by_group(self, batch: Batch) -> dict[str, Column] | None:
-        found: list[list[Any]] = [[None] * batch.size for _ in self._keys]
+        values: list[list[Any]] = [[None] * batch.size for _ in self._keys]
         for rows, feed in self._inputs.groups(batch):
             columns = self._outputs(feed)
             if columns is None:
                 return None
             if len(rows) == batch.size:
                 return columns
-            for listed, column in zip(found, columns.values(), strict=True):
+            for listed, column in zip(values, columns.values(), strict=True):
                 for row, value in zip(rows, column.values(), strict=True):
                     listed[row] = value
-        return {key: Column.of(listed) for key, listed in zip(self._keys, found, strict=True)}
+        return {key: Column.of(listed) for key, listed in zip(self._keys, values, strict=True)}
 
     def _run(self, feed: Feed) -> list[Array] | None:
         most = self._most(feed)
@@ -166,7 +166,7 @@ class ModelRunner(Runner):
         return True
 
     def _run_alone(self, batch: Batch) -> Result:
-        found: list[list[Any]] = [[] for _ in self._keys]
+        values: list[list[Any]] = [[] for _ in self._keys]
         failed: dict[int, Exception] = {}
         done: list[int] = []
         for row, parts in enumerate(self._inputs.each(batch)):
@@ -179,9 +179,9 @@ class ModelRunner(Runner):
                 continue
             done.append(row)
             lead = self._inputs.lead(parts)
-            for listed, port, output in zip(found, self._called.outputs, outputs, strict=True):
+            for listed, port, output in zip(values, self._called.outputs, outputs, strict=True):
                 listed.append(_native(output if lead else self._less_batch_axis(output, port)))
-        columns = {key: Column.of(listed) for key, listed in zip(self._keys, found, strict=True)}
+        columns = {key: Column.of(listed) for key, listed in zip(self._keys, values, strict=True)}
         if not failed:
             return Result(batch.select(columns))
         return Result(batch.at(np.array(done, np.int64), columns), failed)
@@ -189,7 +189,7 @@ class ModelRunner(Runner):
     def _less_batch_axis(self, output: Array, port: Port) -> Array:
         if not output.ndim or len(output) != 1 or not port.shape:
             return output
-        symbols = {one.shape[0] for one in self._called.inputs if one.shape and isinstance(one.shape[0], str)}
+        symbols = {port.shape[0] for port in self._called.inputs if port.shape and isinstance(port.shape[0], str)}
         return output[0, ...] if port.shape[0] == 1 or port.shape[0] in symbols else output
 
     def _try_batch(self, inner: Sequence[tuple[int, ...]]) -> None:
@@ -197,12 +197,12 @@ class ModelRunner(Runner):
         try:
             outputs = self._called.run(self._zeros(2, inner))
         except Exception as error:  # noqa: BLE001 - zeros may be no input for this model
-            if self._runs_one(inner):
+            if self._runs_single(inner):
                 self._go_alone(f"it takes one sample, not two ({error})")
             return
         self._as_long(2, outputs)
 
-    def _runs_one(self, inner: Sequence[tuple[int, ...]]) -> bool:
+    def _runs_single(self, inner: Sequence[tuple[int, ...]]) -> bool:
         try:
             self._called.run(self._zeros(1, inner))
         except Exception:  # noqa: BLE001 - then zeros tell nothing about two samples
@@ -210,7 +210,7 @@ class ModelRunner(Runner):
         return True
 
     def _zeros(self, count: int, inner: Sequence[tuple[int, ...]]) -> list[Array]:
-        return [one.zeros(count, shape) for one, shape in zip(self._inputs.inputs, inner, strict=True)]
+        return [model_input.zeros(count, shape) for model_input, shape in zip(self._inputs.inputs, inner, strict=True)]
 
     def _go_alone(self, reason: str) -> None:
         _log.info("%s: records run one by one: %s", self.model.path, reason)

@@ -93,10 +93,10 @@ class OnnxRunner(ModelRunner):
             try:
                 result = self._fed(fed, batch.take(rows))
             except RowsFailed as error:
-                failures.update({int(rows[row]): one for row, one in error.failures.items()})
+                failures.update({int(rows[row]): failure for row, failure in error.failures.items()})
                 continue
             for row in rows.tolist() if result.failed else ():
-                errors = [result.failed[one] for one in batch.parents(row).tolist() if one in result.failed]
+                errors = [result.failed[parent] for parent in batch.parents(row).tolist() if parent in result.failed]
                 if errors:
                     failures[row] = errors[0]
             parts.append(result.batch)
@@ -120,15 +120,18 @@ class OnnxRunner(ModelRunner):
             return self._stacks[name].of(batch)
         except RowsFailed as error:
             port = next(port for port in self.model.inputs if port.name == name)
-            told = {id(one): type(one)(f'input "{name}" takes {port}: {one}') for one in error.failures.values()}
-            raise RowsFailed({row: told[id(one)] for row, one in error.failures.items()}) from None
+            errors = {
+                id(failure): type(failure)(f'input "{name}" takes {port}: {failure}')
+                for failure in error.failures.values()
+            }
+            raise RowsFailed({row: errors[id(failure)] for row, failure in error.failures.items()}) from None
 
 
 def input_keys(step: Onnx, model: OnnxModel) -> list[str]:
     """The keys of the data that each input is taken from. Raises `StreamerError` for an input that the model lacks."""
     names = [port.name for port in model.inputs]
     keys = dict(step.input_names) if isinstance(step.input_names, dict) else {}
-    keys.update({name: taken if isinstance(taken, str) else name for name, taken in (step.inputs or {}).items()})
+    keys.update({name: source if isinstance(source, str) else name for name, source in (step.inputs or {}).items()})
     for name in keys:
         if name not in names:
             near = nearest(name, [*names, *model.optional])
@@ -165,22 +168,22 @@ def few_values(step: Onnx, model: OnnxModel) -> list[str]:
 
     Raises `StreamerError` where several values are named, none of them with its size: most likely one was forgotten.
     """
-    found = []
+    sentences = []
     for port in model.inputs:
-        taken, length = (step.inputs or {}).get(port.name), _length(port)
-        if taken is None or isinstance(taken, str) or length is None or _least(taken) >= length:
+        source, length = (step.inputs or {}).get(port.name), _length(port)
+        if source is None or isinstance(source, str) or length is None or _least(source) >= length:
             continue
-        names = ", ".join(feature.field for feature in taken)
-        if len(taken) > 1:
+        names = ", ".join(feature.field for feature in source)
+        if len(source) > 1:
             raise StreamerError(
                 f'{model.path}: the input "{port.name}" takes {length} numbers of a record, and {names} are '
-                f"{_least(taken)}; name the others too, or say which of these is an array or a list, and how long: "
-                f"{{field: {taken[-1].field}, size: {length - _least(taken) + 1}}}"
+                f"{_least(source)}; name the others too, or say which of these is an array or a list, and how long: "
+                f"{{field: {source[-1].field}, size: {length - _least(source) + 1}}}"
             )
-        found.append(
+        sentences.append(
             f'the input "{port.name}" takes {length} numbers of a record: {names} has to be a list or an array of them'
         )
-    return found
+    return sentences
 
 
 def _length(port: Port) -> int | None:
@@ -190,9 +193,9 @@ def _length(port: Port) -> int | None:
     return axis if isinstance(axis, int) else None
 
 
-def _least(taken: Sequence[Feature]) -> int:
+def _least(features: Sequence[Feature]) -> int:
     """The fewest numbers that values are: each is one at least, and an array without a size may be more."""
-    return sum(len(feature.one_hot) if feature.one_hot else feature.size or 1 for feature in taken)
+    return sum(len(feature.one_hot) if feature.one_hot else feature.size or 1 for feature in features)
 
 
 def stacks_of(step: Onnx, model: OnnxModel) -> dict[str, FeatureStack]:
@@ -200,21 +203,21 @@ def stacks_of(step: Onnx, model: OnnxModel) -> dict[str, FeatureStack]:
 
     Raises `StreamerError` for an input that takes no numbers, or fewer than the values that are named for it.
     """
-    found: dict[str, FeatureStack] = {}
+    stacks: dict[str, FeatureStack] = {}
     for port in model.inputs:
-        taken = (step.inputs or {}).get(port.name)
-        if taken is None or isinstance(taken, str):
+        source = (step.inputs or {}).get(port.name)
+        if source is None or isinstance(source, str):
             continue
         if port.dtype.kind not in "iuf":
             raise StreamerError(
                 f'{model.path}: the input "{port.name}" takes {port}, into which no values can be stacked; '
                 "name the key of one value instead"
             )
-        length, least = _length(port), _least(taken)
+        length, least = _length(port), _least(source)
         if length is not None and least > length:
             raise StreamerError(
                 f'{model.path}: the input "{port.name}" takes {port}, {length} numbers of a record, and the step '
-                f"names {least} for it: {', '.join(feature.field for feature in taken)}"
+                f"names {least} for it: {', '.join(feature.field for feature in source)}"
             )
-        found[port.name] = FeatureStack(taken, port.dtype, length=length)
-    return found
+        stacks[port.name] = FeatureStack(source, port.dtype, length=length)
+    return stacks

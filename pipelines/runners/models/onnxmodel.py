@@ -53,13 +53,13 @@ _OTHER_FORMS: Final = (
     (b"\x80", "it is a Python pickle, as models of scikit-learn and PyTorch are: export it as ONNX"),
     (b"\x89HDF", "it is HDF5, as models of Keras are: use the step KERAS, or export it as ONNX"),
 )
-"""What often has a name that ends in `.onnx`, by its first bytes."""
+"""First bytes of files that are often named `.onnx` by mistake, and what they are."""
 _CODE: Final = re.compile(r"^\d+ : [A-Z_]+ : (?:Load model from .*? failed: ?)?")
-"""How onnxruntime's errors begin."""
+"""Matches the error code that onnxruntime's errors begin with."""
 _PLACE: Final = re.compile(r"\S+\.(?:cc|h):\d+ .*?\) (?=[A-Z])")
-"""A place in its source code, with the signature of the function."""
+"""Matches a location in onnxruntime's source code in its errors, with the function signature."""
 _NO_MODEL: Final = re.compile("INVALID_PROTOBUF|No graph was found")
-"""In its errors for bytes that are no model."""
+"""Matches onnxruntime's errors about bytes that are not a model."""
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class OnnxModel:
     """A loaded model.
 
     Raises, when it opens, `MissingPackageError` without onnxruntime, and `StreamerError` naming file and reason if
-    the model cannot be loaded, a provider is not there, or an input or output is no tensor that a `Data` can hold.
+    the model cannot be loaded, a provider is not there, or an input or output is not a tensor that a `Data` can hold.
     """
 
     def __init__(self, step: Onnx, context: OpenContext) -> None:
@@ -102,10 +102,10 @@ class OnnxModel:
         return outputs
 
     def with_inputs(self, names: Sequence[str]) -> OnnxModel:
-        """The same model, which these of its further inputs are fed to, too; it ends with this one."""
-        found = copy(self)
-        found.inputs = [*self.inputs, *(self.further[name] for name in names)]
-        return found
+        """The same model, with these of its optional inputs fed, too. Both share the session."""
+        model = copy(self)
+        model.inputs = [*self.inputs, *(self.further[name] for name in names)]
+        return model
 
     def close(self) -> None:
         """Free the model."""
@@ -135,9 +135,9 @@ class OnnxModel:
 def why_not_loaded(error: Exception, path: Path) -> str:
     """The reason for this error of onnxruntime in loading the model, or what the file is instead of one."""
     # onnxruntime begins with its own name, a number and the number's name.
-    told = " ".join(str(error).rpartition("[ONNXRuntimeError] : ")[2].split())
-    reason = _PLACE.sub("", _CODE.sub("", told)).rstrip(".") or type(error).__name__
-    if not _NO_MODEL.search(told):
+    message = " ".join(str(error).rpartition("[ONNXRuntimeError] : ")[2].split())
+    reason = _PLACE.sub("", _CODE.sub("", message)).rstrip(".") or type(error).__name__
+    if not _NO_MODEL.search(message):
         return reason
     with path.open("rb") as file:
         begin = file.read(32)
@@ -204,7 +204,7 @@ def _providers(
     wanted: Sequence[str | dict[str, dict[str, Any]]] | None, onnxruntime: Any, path: Path
 ) -> list[Provider]:
     available = onnxruntime.get_available_providers()
-    found: list[Provider] = []
+    providers: list[Provider] = []
     absent: list[str] = []
     guess = ""
     for entry in wanted or ("cpu",):
@@ -214,21 +214,21 @@ def _providers(
                 absent.append(name)
                 if name == given and name not in SHORT_NAMES.values():
                     guess = guess or nearest(given.lower(), SHORT_NAMES) or nearest(given, available)
-            elif name not in [one for one, _ in found]:
+            elif name not in [provider for provider, _ in providers]:
                 # The same one may be named twice, where a variable names the last one: `["${PROVIDER:-cpu}", cpu]`.
-                found.append((name, options))
-    if not found:
+                providers.append((name, options))
+    if not providers:
         raise StreamerError(
             f"the model {path} asks for {', '.join(absent)}{guess}; this onnxruntime has "
             f'{", ".join(available)} (CUDA comes with onnxruntime-gpu); change "providers"'
         )
     if absent:
-        _log.warning("%s: %s not available, using %s%s", path, ", ".join(absent), found[0][0], guess)
-    return found
+        _log.warning("%s: %s not available, using %s%s", path, ", ".join(absent), providers[0][0], guess)
+    return providers
 
 
 def _asked(step: Onnx) -> dict[str, str]:
-    """The providers that the step names, by their names there, with onnxruntime's names."""
+    """The providers that the step names: name in the step to onnxruntime's name."""
     entries = step.providers or ()
     names = [name for entry in entries for name in ([entry] if isinstance(entry, str) else entry)]
     return {name: SHORT_NAMES.get(name.lower(), name) for name in names}

@@ -19,7 +19,7 @@ _Order: TypeAlias = Literal["CHANNELS_FIRST", "CHANNELS_LAST"]
 def for_pictures(port: Port, dtype: np.dtype[Any], shape: Lengths | None) -> str:
     """The end of an error about an array that an input does not take: settings that would make a fitting one.
 
-    `shape` is `None` where it is not known. Empty if the input takes no pictures, or the array is none.
+    `shape` is `None` where it is not known. Empty if the input or the array is not for pictures.
     """
     if port.shape is None or len(port.shape) != 4:
         return ""
@@ -39,7 +39,7 @@ def for_pictures(port: Port, dtype: np.dtype[Any], shape: Lengths | None) -> str
 
 
 def _order(lengths: Lengths) -> _Order | None:
-    """Where the channels of a picture with these lengths are; `None` if that is not sure."""
+    """Whether a picture with these axis lengths has its channels first or last; `None` if that is ambiguous."""
     first, last = lengths[0] in _LAYOUTS, lengths[2] in _LAYOUTS
     if first == last:
         return None
@@ -47,18 +47,18 @@ def _order(lengths: Lengths) -> _Order | None:
 
 
 def _of_type(dtype: np.dtype[Any]) -> dict[str, str]:
-    # Pixels are from 0 to 255; what stands for them in signed bytes is the model's to say.
+    # Pixels are 0 to 255; how a model quantised them to signed bytes is not known here.
     how = "as the model was trained" if dtype == np.int8 else "{type: NONE}"
     return {"dataType": _NAMES[dtype], "normalization": how}
 
 
 def _of_shape(wanted: Lengths, order: _Order, there: Lengths, arrived: _Order) -> dict[str, str]:
     settings: dict[str, str] = {} if order == arrived else {"format": order}
-    needed, found = _by_name(wanted, order), _by_name(there, arrived)
-    if needed["channels"] != found["channels"]:
+    needed, given = _by_name(wanted, order), _by_name(there, arrived)
+    if needed["channels"] != given["channels"]:
         settings["channelLayout"] = _LAYOUTS[needed["channels"] or 3]
     for side in ("height", "width"):
-        if needed[side] is not None and needed[side] != found[side]:
+        if needed[side] is not None and needed[side] != given[side]:
             settings[side] = str(needed[side])
     return settings
 

@@ -56,14 +56,14 @@ class RegressionOutputRunner(Runner):
         return Result(batch.with_columns(put_together(parts, batch.size, self._named)))
 
     def _named(self, part: Matrix) -> dict[str, Column]:
-        found: dict[str, Column] = {}
+        columns: dict[str, Column] = {}
         for name, index in self._names.items():
             values = _doubles(part.samples[:, index])
             if part.splits is None:
-                found[name] = DenseColumn(values, ValueType.DOUBLE)
+                columns[name] = DenseColumn(values, ValueType.DOUBLE)
             else:
-                found[name] = by_row(part, values.tolist(), ValueType.DOUBLE)
-        return found
+                columns[name] = by_row(part, values.tolist(), ValueType.DOUBLE)
+        return columns
 
     def _too_narrow(self, part: Matrix, size: int) -> dict[int, Exception]:
         width = part.samples.shape[1]
@@ -81,5 +81,5 @@ def _doubles(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     would be 0.10000000149011612.
     """
     narrow = values.dtype.kind == "f" and values.dtype.itemsize < 8
-    found: npt.NDArray[np.float64] = shortest(values) if narrow else values.astype(np.float64)
-    return found
+    doubles: npt.NDArray[np.float64] = shortest(values) if narrow else values.astype(np.float64)
+    return doubles

@@ -78,7 +78,7 @@ class TensorFlowModel:
         self._session.close()
 
     def _loaded(self, tensorflow: Any) -> tuple[dict[str, str], dict[str, str]]:
-        """Names of tensors by the names that the signature has for them; none of a frozen graph."""
+        """Names of tensors by their names in the signature, for inputs and outputs; empty for a frozen graph."""
         if self.path.is_dir():
             return self._load_folder(tensorflow, self.path)
         content = self.path.read_bytes()
@@ -107,8 +107,10 @@ class TensorFlowModel:
 
     def _load_folder(self, tensorflow: Any, folder: Path) -> tuple[dict[str, str], dict[str, str]]:
         with self._graph.as_default():
-            found = tensorflow.compat.v1.saved_model.load(self._session, _TAGS, str(folder))
-        signatures = {name: one for name, one in found.signature_def.items() if one.inputs and one.outputs}
+            model = tensorflow.compat.v1.saved_model.load(self._session, _TAGS, str(folder))
+        signatures = {
+            name: signature for name, signature in model.signature_def.items() if signature.inputs and signature.outputs
+        }
         if _SIGNATURE not in signatures and len(signatures) != 1:
             return {}, {}
         chosen = signatures.get(_SIGNATURE) or next(iter(signatures.values()))
@@ -119,16 +121,16 @@ class TensorFlowModel:
         )
 
     def _placeholders(self) -> dict[str, str]:
-        return {one.name: f"{one.name}:0" for one in self._graph.get_operations() if one.type == "Placeholder"}
+        return {op.name: f"{op.name}:0" for op in self._graph.get_operations() if op.type == "Placeholder"}
 
     def _ends(self) -> dict[str, str]:
-        found = {}
-        for one in self._graph.get_operations():
-            if one.type in ("Placeholder", "Const") or any(tensor.consumers() for tensor in one.outputs):
+        ends = {}
+        for op in self._graph.get_operations():
+            if op.type in ("Placeholder", "Const") or any(tensor.consumers() for tensor in op.outputs):
                 continue
-            for index in range(len(one.outputs)):
-                found[one.name if not index else f"{one.name}:{index}"] = f"{one.name}:{index}"
-        return found
+            for index in range(len(op.outputs)):
+                ends[op.name if not index else f"{op.name}:{index}"] = f"{op.name}:{index}"
+        return ends
 
     def _tensors(
         self, wanted: Sequence[str] | Mapping[str, str] | None, known: Mapping[str, str], what: str
@@ -175,7 +177,7 @@ def _native(output: Any) -> Array:
     if array.dtype == object:
         texts = np.empty(array.size, object)
         try:
-            texts[:] = [one.decode() for one in array.flat]
+            texts[:] = [text.decode() for text in array.flat]
         except UnicodeDecodeError as error:
             raise DataError(
                 f"an output holds bytes that are not valid UTF-8 text ({error}); encode them in the graph"

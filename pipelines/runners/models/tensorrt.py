@@ -72,8 +72,8 @@ def _available() -> list[str]:
         import onnxruntime
     except ImportError as error:
         raise MissingPackageError("onnxruntime", "onnx", "the step TENSORRT") from error
-    found: list[str] = onnxruntime.get_available_providers()
-    return found
+    providers: list[str] = onnxruntime.get_available_providers()
+    return providers
 
 
 Shapes = dict[str, tuple[int, ...]]
@@ -101,7 +101,7 @@ def _profile(step: TensorRt) -> tuple[Shapes, Shapes, Shapes]:
 
 
 def _by_name(given: Dimensions) -> Shapes:
-    return {one.name: one.dimensions for one in given or ()}
+    return {named.name: named.dimensions for named in given or ()}
 
 
 def _listed(shapes: Shapes) -> str:
@@ -113,7 +113,7 @@ def _shapes(shapes: Shapes) -> str:
 
 
 def _max_batch(step: TensorRt) -> int | None:
-    bounds = [one.dimensions[0] for one in step.max_dimensions or () if one.dimensions]
+    bounds = [named.dimensions[0] for named in step.max_dimensions or () if named.dimensions]
     if step.batch_size:
         bounds.append(step.batch_size)
     return min(bounds, default=None)

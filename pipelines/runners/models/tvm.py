@@ -40,14 +40,14 @@ class TvmRunner(RowRunner):
         if self._machine is None:
             self._machine = _Machine(self._step, self._context)
         machine = self._machine
-        found = machine.call([_array(data, key, only=len(machine.keys) == 1) for key in machine.keys])
-        keys = self._step.output_names or ((DEFAULT_KEY,) if len(found) == 1 else ())
-        if len(keys) != len(found):
+        outputs = machine.call([_array(data, key, only=len(machine.keys) == 1) for key in machine.keys])
+        keys = self._step.output_names or ((DEFAULT_KEY,) if len(outputs) == 1 else ())
+        if len(keys) != len(outputs):
             raise StreamerError(
-                f'the model gave {len(found)} outputs, but "outputNames" has {len(keys)}; name them all'
+                f'the model gave {len(outputs)} outputs, but "outputNames" has {len(keys)}; name them all'
             )
         data.clear()
-        data.update(zip(keys, found, strict=True))
+        data.update(zip(keys, outputs, strict=True))
         return data
 
     def close(self) -> None:

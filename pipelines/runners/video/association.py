@@ -28,8 +28,8 @@ def overlaps(a: Doubles, b: Doubles) -> Doubles:
     right_bottom = np.minimum(a[:, np.newaxis, 2:], b[np.newaxis, :, 2:])
     shared = np.prod(np.maximum(right_bottom - left_top, 0.0), axis=2)
     union = _area(a)[:, np.newaxis] + _area(b)[np.newaxis, :] - shared
-    found: Doubles = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
-    return found
+    overlap: Doubles = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+    return overlap
 
 
 def assigned(overlap: Doubles, least: float) -> tuple[Ints, Ints]:

@@ -24,7 +24,7 @@ class BlurRunner(RowRunner):
     """The image with its boxes blurred; an image without any is passed on as it is, a JPEG as the same JPEG.
 
     Fails a row without an image or boxes, and one with a box that is not finite, or in pixels. Raises
-    `DefinitionError` when it is opened with a text that is no colour.
+    `DefinitionError` when it is opened with an invalid colour.
     """
 
     keeps_rows: ClassVar[bool] = True

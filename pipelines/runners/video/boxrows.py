@@ -22,7 +22,7 @@ def boxes_of(data: Data, key: str | None, ids_name: str | None = None) -> tuple[
 
     `ids_name` is not looked at where no key is given: a list of ids that is empty could be one of boxes.
     """
-    others = data if ids_name is None else Data.trusted({one: data[one] for one in data if one != ids_name})
+    others = data if ids_name is None else Data.trusted({name: data[name] for name in data if name != ids_name})
     key = boxes_key(others if key is None else data, key)
     boxes = listed(data[key])
     if len(boxes) > MOST_BOXES:
@@ -48,7 +48,7 @@ def corners_of(boxes: list[BoundingBox], key: str) -> Doubles:
 def ids_of(data: Data, key: str, boxes: list[BoundingBox], boxes_name: str) -> list[int]:
     """The ids of a record's boxes. Raises `ValueNotFoundError` without them, `DataError` for as many as do not fit."""
     ids: Any = data[key]
-    if not isinstance(ids, list) or any(isinstance(one, bool) or not isinstance(one, int) for one in ids):
+    if not isinstance(ids, list) or any(isinstance(number, bool) or not isinstance(number, int) for number in ids):
         raise WrongTypeError(f'"{key}" has to be a list of integers, the ids that TRACK gives')
     if len(ids) != len(boxes):
         raise DataError(f'"{key}" has {len(ids)} ids, but "{boxes_name}" {len(boxes)} boxes: there is one for each')

@@ -36,11 +36,11 @@ class BoxFilters:
     def corners(self) -> Doubles:
         """Where the boxes are: `x1, y1, x2, y2`, `(N, 4)`."""
         place = self._state[PLACE]
-        found: Doubles = np.empty_like(place)
-        np.multiply(place[:, 2:], 0.5, out=found[:, 2:])
-        np.subtract(place[:, :2], found[:, 2:], out=found[:, :2])
-        found[:, 2:] += place[:, :2]
-        return found
+        corners: Doubles = np.empty_like(place)
+        np.multiply(place[:, 2:], 0.5, out=corners[:, 2:])
+        np.subtract(place[:, :2], corners[:, 2:], out=corners[:, :2])
+        corners[:, 2:] += place[:, :2]
+        return corners
 
     def add(self, corners: Doubles) -> None:
         """Further boxes `(M, 4)`, seen for the first time."""
@@ -68,7 +68,7 @@ class BoxFilters:
     def correct(self, rows: npt.NDArray[np.int64], corners: Doubles) -> None:
         """These boxes were seen at `corners` `(M, 4)`."""
         seen = _centers(corners)
-        place, speed, variance, common, speed_variance = found = self._state[:, rows]
+        place, speed, variance, common, speed_variance = state = self._state[:, rows]
         total = variance + (MEASURED * _scale(seen)) ** 2
         for_place, for_speed = variance / total, common / total
         error = seen - place
@@ -78,7 +78,7 @@ class BoxFilters:
         np.maximum(speed_variance - for_speed * common, 0.0, out=speed_variance)
         np.maximum((1 - for_place) * variance, 0.0, out=variance)
         common *= 1 - for_place
-        self._state[:, rows] = found
+        self._state[:, rows] = state
 
     def hold_size(self, rows: npt.NDArray[np.bool_]) -> None:
         """These boxes were not seen: they move on, and neither grow nor shrink."""
@@ -86,10 +86,10 @@ class BoxFilters:
 
 
 def _centers(corners: Doubles) -> Doubles:
-    found = np.empty_like(corners)
-    np.subtract(corners[:, 2:], corners[:, :2], out=found[:, 2:])
-    np.add(corners[:, :2], found[:, 2:] / 2, out=found[:, :2])
-    return found
+    centers = np.empty_like(corners)
+    np.subtract(corners[:, 2:], corners[:, :2], out=centers[:, 2:])
+    np.add(corners[:, :2], centers[:, 2:] / 2, out=centers[:, :2])
+    return centers
 
 
 def _scale(place: Doubles) -> Doubles:

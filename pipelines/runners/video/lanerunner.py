@@ -53,8 +53,8 @@ class LaneRunner(RowRunner, StatefulRunner, Generic[State]):
         """The values that `step` needs of a record. Raises if they cannot be used, before the lane's state changes."""
 
     @abstractmethod
-    def step(self, data: Data, found: Any, state: State, now: float) -> Data | None:
-        """The result of a record of which `checked` gave `found`, `now` seconds after the first of its camera."""
+    def step(self, data: Data, values: Any, state: State, now: float) -> Data | None:
+        """The result of a record of which `checked` gave `values`, `now` seconds after the first of its camera."""
 
     def saved(self) -> dict[str, Any]:
         """State that outlives the process, as JSON."""
@@ -64,12 +64,12 @@ class LaneRunner(RowRunner, StatefulRunner, Generic[State]):
         """Take over the state that `saved` gave."""
 
     def ended(self, state: State) -> None:
-        """The connection of the camera with this state has ended."""
+        """Called with the state of a camera whose connection has ended."""
 
     def run(self, data: Data) -> Data | None:
-        found = self.checked(data)
+        values = self.checked(data)
         state, now = self.moved_on(data.record or NO_RECORD)
-        return self.step(data, found, state, now)
+        return self.step(data, values, state, now)
 
     def moved_on(self, record: RecordContext) -> tuple[State, float]:
         """The state of a record's camera, and the seconds since the first of its records: one more has come."""
@@ -90,7 +90,7 @@ class LaneRunner(RowRunner, StatefulRunner, Generic[State]):
 
     def forget(self, lanes: Iterable[Hashable]) -> None:
         gone = set(lanes)
-        for camera in [one for one in self._cameras if one[0] in gone]:
+        for camera in [key for key in self._cameras if key[0] in gone]:
             self.ended(self._cameras.pop(camera)[0])
 
     def snapshot(self) -> bytes:

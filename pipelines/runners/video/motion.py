@@ -67,8 +67,8 @@ class MotionRunner(LaneRunner[Scene]):
         small: Pixels = self._cv2.GaussianBlur(gray, (5, 5), 0)
         return small
 
-    def step(self, data: Data, found: Pixels, state: Scene, now: float) -> Data | None:
-        boxes = self._moving(found, state, now)
+    def step(self, data: Data, values: Pixels, state: Scene, now: float) -> Data | None:
+        boxes = self._moving(values, state, now)
         if self._step.gate and not self._passes(bool(boxes), state, now):
             return None
         if self._step.output_name is not None:

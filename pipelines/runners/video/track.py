@@ -68,9 +68,9 @@ class TrackRunner(LaneRunner[Tracker]):
         key, boxes = boxes_of(data, self._step.bbox_name)
         return key, boxes, corners_of(boxes, key)
 
-    def step(self, data: Data, found: tuple[str, list[BoundingBox], Doubles], state: Tracker, now: float) -> Data:
-        key, boxes, _ = found
-        kept, ids = self._tracked(found, state, now)
+    def step(self, data: Data, values: tuple[str, list[BoundingBox], Doubles], state: Tracker, now: float) -> Data:
+        key, boxes, _ = values
+        kept, ids = self._tracked(values, state, now)
         if kept is not boxes:
             data[key] = kept
         data[self._step.output_name] = ids
@@ -92,26 +92,28 @@ class TrackRunner(LaneRunner[Tracker]):
         for position in range(batch.size):
             parents = batch.parents(position)
             try:
-                found = self.checked(Data.trusted({key: given[position]}) if position in given else batch.row(position))
+                values = self.checked(
+                    Data.trusted({key: given[position]}) if position in given else batch.row(position)
+                )
                 state, now = self.moved_on(_record(batch, parents))
-                kept, numbers = self._tracked(found, state, now)
+                kept, numbers = self._tracked(values, state, now)
             except Exception as error:  # noqa: BLE001 - any exception belongs to that record
                 failed.update(dict.fromkeys(parents.tolist(), error))
                 continue
             positions.append(position)
-            boxes.append(given[position] if kept is found[1] else kept)
+            boxes.append(given[position] if kept is values[1] else kept)
             ids.append(numbers)
         columns = {self._step.output_name: Column.of(ids)}
-        if any(one is not given[position] for one, position in zip(boxes, positions, strict=True)):
+        if any(listed is not given[position] for listed, position in zip(boxes, positions, strict=True)):
             columns[key] = Column.of(boxes)
         emitted = batch if not failed else batch.take(np.array(positions, np.int64))
         return Result(emitted.with_columns(columns), failed)
 
     def _tracked(
-        self, found: tuple[str, list[BoundingBox], Doubles], state: Tracker, now: float
+        self, values: tuple[str, list[BoundingBox], Doubles], state: Tracker, now: float
     ) -> tuple[list[BoundingBox], list[int]]:
         """The boxes of a frame, the very list if they are those that came, and the id of each."""
-        _, boxes, corners = found
+        _, boxes, corners = values
         scores = np.array([_score(box) for box in boxes], np.float64)
         labels = np.array([box.label for box in boxes], object)
         ids = state.update(corners, scores, labels, now).tolist()
@@ -148,8 +150,8 @@ class _Ids:
 
 def _record(batch: Batch, parents: Ints) -> RecordContext:
     """The record that a row came from, the first of several."""
-    found = batch.origin.record(int(parents[0])) if batch.origin is not None and len(parents) else None
-    return NO_RECORD if found is None else found
+    record = batch.origin.record(int(parents[0])) if batch.origin is not None and len(parents) else None
+    return NO_RECORD if record is None else record
 
 
 def _score(box: BoundingBox) -> float:

@@ -120,13 +120,13 @@ class Tracker:
         self._hits[tracks] += 1
         for track in tracks[(self._ids[tracks] == 0) & (self._hits[tracks] >= self._settings.hits)].tolist():
             self._ids[track] = next(self._next)
-        found = np.zeros(len(corners), np.int64)
-        found[boxes] = self._ids[tracks]
+        ids = np.zeros(len(corners), np.int64)
+        ids[boxes] = self._ids[tracks]
         self._keep(~free | (self._ids > 0))
         new = np.flatnonzero(high & (track_of < 0))
         if len(new):
-            found[new] = self._begin(corners[new], labels[new], now)
-        return found
+            ids[new] = self._begin(corners[new], labels[new], now)
+        return ids
 
     def _keep(self, rows: Mask) -> None:
         if rows.all():

@@ -112,53 +112,55 @@ class Visits:
         gone = [track for track, visitor in self._visitors.items() if round(now - visitor.seen, 6) > self._lost_after]
         events = [*self.totals.waiting, *(event for track in gone for event in self._lost(track))]
         self.totals.waiting.clear()
-        for one in sightings:
-            events.extend(self._seen(one, now))
+        for sighting in sightings:
+            events.extend(self._seen(sighting, now))
         return events
 
     def end(self) -> None:
         """The connection has ended: the tracks leave, which the camera's next record says."""
         self.totals.waiting.extend(event for track in list(self._visitors) for event in self._lost(track))
 
-    def _seen(self, one: Sighting, now: float) -> Iterator[Event]:
-        visitor = self._visitors.get(one.track)
-        before = one.point if visitor is None else visitor.point
+    def _seen(self, sighting: Sighting, now: float) -> Iterator[Event]:
+        visitor = self._visitors.get(sighting.track)
+        before = sighting.point if visitor is None else visitor.point
         if visitor is None:
-            visitor = self._visitors[one.track] = Visitor(one.label, one.point, now)
-        visitor.label, visitor.point, visitor.seen = one.label, one.point, now
+            visitor = self._visitors[sighting.track] = Visitor(sighting.label, sighting.point, now)
+        visitor.label, visitor.point, visitor.seen = sighting.label, sighting.point, now
         for name, zone in self._zones.items():
-            if zone.labels is None or one.label in zone.labels:
-                yield from self._at_zone(name, zone, one, visitor, now)
+            if zone.labels is None or sighting.label in zone.labels:
+                yield from self._at_zone(name, zone, sighting, visitor, now)
         for name, line in self._lines.items():
-            if line.labels is None or one.label in line.labels:
-                yield from self._at_line(name, line.gate, one, visitor, before)
+            if line.labels is None or sighting.label in line.labels:
+                yield from self._at_line(name, line.gate, sighting, visitor, before)
 
-    def _at_zone(self, name: str, zone: WatchedZone, one: Sighting, visitor: Visitor, now: float) -> Iterator[Event]:
-        depth = zone.area.depth(one.point)
+    def _at_zone(
+        self, name: str, zone: WatchedZone, sighting: Sighting, visitor: Visitor, now: float
+    ) -> Iterator[Event]:
+        depth = zone.area.depth(sighting.point)
         if name not in visitor.since:
             if depth > self._margin:
                 visitor.since[name] = now
                 self.totals.counts[name]["entered"] += 1
-                yield Event("enter", name, one.track, one.label)
+                yield Event("enter", name, sighting.track, sighting.label)
             return
         seconds = now - visitor.since[name]
         if zone.dwell is not None and round(seconds, 6) >= zone.dwell and name not in visitor.dwelt:
             visitor.dwelt.add(name)
-            yield Event("dwell", name, one.track, one.label, seconds=seconds)
+            yield Event("dwell", name, sighting.track, sighting.label, seconds=seconds)
         if depth < -self._margin:
-            yield self._left(name, one.track, visitor, now, lost=False)
+            yield self._left(name, sighting.track, visitor, now, lost=False)
 
-    def _at_line(self, name: str, gate: Gate, one: Sighting, visitor: Visitor, before: Point) -> Iterator[Event]:
+    def _at_line(self, name: str, gate: Gate, sighting: Sighting, visitor: Visitor, before: Point) -> Iterator[Event]:
         crossing = visitor.crossings.setdefault(name, Crossing())
-        crossing.passed += gate.passed(before, one.point)
-        side = gate.side(one.point)
+        crossing.passed += gate.passed(before, sighting.point)
+        side = gate.side(sighting.point)
         if abs(side) <= self._margin:
             return
         new = 1 if side > 0 else -1
         if crossing.side == -new and crossing.passed * new > 0:
             direction = "in" if new > 0 else "out"
             self.totals.counts[name][direction] += 1
-            yield Event("cross", name, one.track, one.label, direction)
+            yield Event("cross", name, sighting.track, sighting.label, direction)
         crossing.side, crossing.passed = new, 0
 
     def _lost(self, track: int) -> list[Event]:

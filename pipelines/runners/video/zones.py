@@ -20,7 +20,7 @@ from pipelines.values import TypedList, ValueType
 
 _log = logging.getLogger(__name__)
 _FRACTION: Final = 2.0
-"""Coordinates beyond this are no fractions of a picture; boxes may hang over its edge a little."""
+"""Largest coordinate that counts as a fraction of the picture; boxes may extend a little beyond its edge."""
 
 
 class ZonesRunner(LaneRunner[Visits]):
@@ -92,15 +92,17 @@ class ZonesRunner(LaneRunner[Visits]):
             self._compared = True
             self._warn_of_units(max(map(max, corners)))
         ids = ids_of(data, step.ids_name, boxes, key)
-        found = [
+        sightings = [
             Sighting(number, box.label, ((x1 + x2) / 2, _height(y1, y2, step.anchor)))
             for number, box, (x1, y1, x2, y2) in zip(ids, boxes, corners, strict=True)
             if number > 0
         ]
-        if len({one.track for one in found}) < len(found):
-            twice = next(track for track, count in Counter(one.track for one in found).items() if count > 1)
+        if len({sighting.track for sighting in sightings}) < len(sightings):
+            twice = next(
+                track for track, count in Counter(sighting.track for sighting in sightings).items() if count > 1
+            )
             raise DataError(f'"{step.ids_name}" has {twice} twice: a track is in one place only')
-        return found
+        return sightings
 
     def _warn_of_units(self, most: float) -> None:
         """Say once that places are in pixels and boxes in fractions of the picture, or the other way round."""
@@ -116,9 +118,9 @@ class ZonesRunner(LaneRunner[Visits]):
                 )  # fmt: skip
                 return
 
-    def step(self, data: Data, found: list[Sighting], state: Visits, now: float) -> Data:
+    def step(self, data: Data, values: list[Sighting], state: Visits, now: float) -> Data:
         record = data.record or NO_RECORD
-        events = [_described(event, record) for event in state.update(found, now)]
+        events = [_described(event, record) for event in state.update(values, now)]
         inside = state.inside()
         counts = {
             name: Data({"inside": inside[name], **counted} if name in self._step.zones else {**counted})
@@ -138,7 +140,7 @@ def _height(top: float, bottom: float, anchor: str) -> float:
 
 
 def _described(event: Event, record: RecordContext) -> Data:
-    found: dict[str, Any] = {"event": event.kind, "place": event.place, "id": event.track}
+    entries: dict[str, Any] = {"event": event.kind, "place": event.place, "id": event.track}
     optional = {"label": event.label, "direction": event.direction, "seconds": event.seconds, "time": record.timestamp}
-    found |= {key: value for key, value in optional.items() if value is not None}
-    return Data(found | {"lost": True} if event.lost else found)
+    entries |= {key: value for key, value in optional.items() if value is not None}
+    return Data(entries | {"lost": True} if event.lost else entries)

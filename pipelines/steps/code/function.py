@@ -62,13 +62,13 @@ class HasFunction(Config):
 
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
         """Plain data. Raises `DefinitionError` for a function that cannot be found again by module and name."""
-        found = self.reference
-        if found is None:
+        reference = self.reference
+        if reference is None:
             raise DefinitionError(
                 f"the function {self.label} cannot be written into a definition: move it to the top level of a module "
                 'that can be imported, and name it "module:name"'
             )
-        return {**super().to_dict(form), "function": found}
+        return {**super().to_dict(form), "function": reference}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HasFunction) or type(other) is not type(self):

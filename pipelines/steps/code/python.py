@@ -111,7 +111,7 @@ class Python(Step):
             config.python_code_path if config.python_code is None else None,
             config.import_code_path if config.import_code is None else None,
         )
-        return tuple(one for one in named if one)
+        return tuple(path for path in named if path)
 
     @property
     def code_keys(self) -> tuple[str, ...]:

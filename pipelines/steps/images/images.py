@@ -88,6 +88,6 @@ class ShowImage(Step):
     """Whether a list may have more, or fewer, than one image; otherwise such a record fails."""
 
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
-        """Plain data; an `image_name` that is none is written, as an absent one means `image`."""
+        """Plain data; an `image_name` of `None` is written, as an absent one means `image`."""
         written = super().to_dict(form)
         return written if self.image_name is not None else {**written, self.key("image_name", form): None}

@@ -46,8 +46,8 @@ class Feature(Config):
             raise ValueError(
                 f'"{self.field}" has "oneHot", and as many numbers as that has categories: leave "size" out'
             )
-        given = [str(one) for one in self.one_hot]
-        twice = next((one for at, one in enumerate(given) if one in given[:at]), None)
+        given = [str(category) for category in self.one_hot]
+        twice = next((category for at, category in enumerate(given) if category in given[:at]), None)
         if twice is not None:
             raise ValueError(f'"oneHot" of "{self.field}" has {twice!r} twice')
         return self
@@ -68,14 +68,14 @@ FeatureType = Literal["FLOAT", "DOUBLE", "INT64", "INT32"]
 
 def written(features: Sequence[Feature], form: Form) -> list[Any]:
     """Features as a definition spells them, the short way where there are no options."""
-    found: list[Any] = []
+    listed: list[Any] = []
     for feature in features:
-        own = {key: value for key, value in feature.to_dict(form).items() if value != _DEFAULTS.get(key)}
+        options = {key: value for key, value in feature.to_dict(form).items() if value != _DEFAULTS.get(key)}
         if form == "json" and feature.default is not None and not math.isfinite(feature.default):
-            # JSON has no such numbers; as texts they are read.
-            own["default"] = str(feature.default)
-        found.append(feature.field if own.keys() == {"field"} else own)
-    return found
+            # JSON has no NaN or infinity; strings of them are read.
+            options["default"] = str(feature.default)
+        listed.append(feature.field if options.keys() == {"field"} else options)
+    return listed
 
 
 _DEFAULTS = Feature(field="field").to_dict() | {"field": None}

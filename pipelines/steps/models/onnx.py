@@ -76,20 +76,23 @@ class Onnx(Step):
             return self
         if isinstance(self.input_names, dict):
             raise ValueError('"inputs" says where inputs come from, and so does the mapping "inputNames": keep one')
-        stacked = {name for name, taken in self.inputs.items() if not isinstance(taken, str)}
-        shared = next((taken for taken in self.inputs.values() if isinstance(taken, str) and taken in stacked), None)
+        stacked = {name for name, source in self.inputs.items() if not isinstance(source, str)}
+        shared = next(
+            (source for source in self.inputs.values() if isinstance(source, str) and source in stacked), None
+        )
         if shared is not None:
             raise ValueError(f'"{shared}" is an input that is stacked here: rename the value that another input takes')
         return self
 
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
         """Plain data with `@type` first, as `form` spells it."""
-        found = super().to_dict(form)
+        data = super().to_dict(form)
         if self.inputs is not None:
-            found["inputs"] = {
-                name: taken if isinstance(taken, str) else written(taken, form) for name, taken in self.inputs.items()
+            data["inputs"] = {
+                name: source if isinstance(source, str) else written(source, form)
+                for name, source in self.inputs.items()
             }
-        return found
+        return data
 
     def __init__(self, model_uri: Place = None, /, **fields: Any) -> None:
         super().__init__(**placed(model_uri, fields))

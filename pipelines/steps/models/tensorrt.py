@@ -83,7 +83,7 @@ class TensorRt(Step):
     @field_validator("min_dimensions", "max_dimensions", "optimal_dimensions")
     @classmethod
     def _once(cls, given: Dimensions) -> Dimensions:
-        names = [one.name for one in given or ()]
+        names = [dimensions.name for dimensions in given or ()]
         if len(set(names)) < len(names):
             raise ValueError("an input is named twice")
         return given

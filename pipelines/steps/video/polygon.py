@@ -11,20 +11,20 @@ Point: TypeAlias = tuple[float, float]
 
 def fault(corners: Sequence[Point]) -> str | None:
     """Why three or more corners in their order enclose no area, or which edges cross; `None` if they are right."""
-    if all(_side(corners[0], _other_than(corners[0], corners), one) == 0 for one in corners):
+    if all(_side(corners[0], _other_than(corners[0], corners), corner) == 0 for corner in corners):
         return "its corners lie on one line, so that it has no area"
     edges = list(zip(corners, [*corners[1:], corners[0]], strict=True))
-    for one, other in combinations(edges, 2):
-        if _cross(one, other):
+    for edge, other in combinations(edges, 2):
+        if _cross(edge, other):
             return (
-                f"the edge from {_told(one[0])} to {_told(one[1])} crosses that from {_told(other[0])} to "
-                f"{_told(other[1])}; list the corners in the order in which one walks around it"
+                f"the edge from {_shown(edge[0])} to {_shown(edge[1])} crosses that from {_shown(other[0])} to "
+                f"{_shown(other[1])}; list the corners in the order in which one walks around it"
             )
     return None
 
 
 def _other_than(corner: Point, corners: Sequence[Point]) -> Point:
-    return next((one for one in corners if one != corner), corner)
+    return next((other for other in corners if other != corner), corner)
 
 
 def _side(start: Point, end: Point, point: Point) -> float:
@@ -32,10 +32,10 @@ def _side(start: Point, end: Point, point: Point) -> float:
     return (end[0] - start[0]) * (point[1] - start[1]) - (end[1] - start[1]) * (point[0] - start[0])
 
 
-def _cross(one: tuple[Point, Point], other: tuple[Point, Point]) -> bool:
+def _cross(edge: tuple[Point, Point], other: tuple[Point, Point]) -> bool:
     """Whether these edges cross between their ends; those that only touch do not."""
-    return _side(*one, other[0]) * _side(*one, other[1]) < 0 and _side(*other, one[0]) * _side(*other, one[1]) < 0
+    return _side(*edge, other[0]) * _side(*edge, other[1]) < 0 and _side(*other, edge[0]) * _side(*other, edge[1]) < 0
 
 
-def _told(point: Point) -> str:
+def _shown(point: Point) -> str:
     return f"[{point[0]:g}, {point[1]:g}]"

@@ -19,9 +19,9 @@ def adopt(value: object) -> Any:
     arrays becomes a numpy array, over the same memory where that is possible; one of a class that is a form of images
     an `Image` that holds it. Objects with DLPack are arrays too. Raises `DataError` for one that cannot be converted.
     """
-    own = getattr(type(value), "as_data_value", None)
-    if own is not None:
-        return own(value)
+    convert = getattr(type(value), "as_data_value", None)
+    if convert is not None:
+        return convert(value)
     conversions = array_conversions()
     factory = conversions.factories.of_class(type(value))
     if factory is not None or hasattr(type(value), "__dlpack__"):

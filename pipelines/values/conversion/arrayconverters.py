@@ -37,19 +37,19 @@ def array_conversions() -> Conversions[ArrayFormat]:
 
 def builtin_converters() -> list[Converter]:
     """Every built-in converter of arrays."""
-    found = [
+    converters = [
         Converter("array", "numpy", "numpy", detailed, _ALL),
         Converter("array", "numpy", CANONICAL, _serialize, frozenset({"dtype"})),
         Converter("array", CANONICAL, CANONICAL, _serializing(SerializedNDArray.numpy), frozenset({"dtype"})),
         Converter("array", CANONICAL, "numpy", lambda value, wanted: detailed(value.numpy(), wanted), _ALL),
     ]
     for form, read in _TO_NUMPY.items():
-        found.append(Converter("array", form, "numpy", _reading(read), _ALL))
-        found.append(Converter("array", form, CANONICAL, _serializing(read), frozenset({"dtype"})))
+        converters.append(Converter("array", form, "numpy", _reading(read), _ALL))
+        converters.append(Converter("array", form, CANONICAL, _serializing(read), frozenset({"dtype"})))
     for form, (write, honours) in _FROM_NUMPY.items():
-        found.append(Converter("array", "numpy", form, _writing(write), frozenset(honours)))
-        found.append(Converter("array", CANONICAL, form, _unserializing(write), frozenset(honours)))
-    return found
+        converters.append(Converter("array", "numpy", form, _writing(write), frozenset(honours)))
+        converters.append(Converter("array", CANONICAL, form, _unserializing(write), frozenset(honours)))
+    return converters
 
 
 def detailed(array: Array, wanted: ArrayFormat) -> Array:
@@ -120,7 +120,7 @@ def _of_list(values: Any) -> Array:
     if array.dtype == np.float64 and array.size and array.max() >= _BEYOND_INT64:
         # numpy makes floats of integers of which some need the 64th bit.
         objects = np.array(values, object)
-        if all(type(one) is int for one in objects.flat):
+        if all(type(number) is int for number in objects.flat):
             array = _of_large(objects)
     if array.dtype.kind not in "biuf":
         raise WrongTypeError(f"the lists hold no numbers but {array.dtype}; pipelines.tensors.strings holds strings")

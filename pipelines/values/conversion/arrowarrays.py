@@ -15,7 +15,7 @@ def from_arrow_array(value: Any) -> Array:
     """An array over the Arrow array's memory (booleans and several chunks: a copy).
 
     Lists of one fixed size and fixed-shape tensors become further axes. `DataError` for nulls,
-    `WrongTypeError` for elements that are no numbers.
+    `WrongTypeError` for elements that are not numbers.
     """
     pyarrow = sys.modules["pyarrow"]
     if isinstance(value, pyarrow.ChunkedArray):

@@ -129,10 +129,10 @@ class FactoryRegistry:
 
     def of(self, value: object) -> Factory | None:
         """The form of this object: by its class, else the first that accepts it; `None` if there is none."""
-        found = self.of_class(type(value))
-        if found is not None:
-            return found
-        return next((one for _, one in self if one.accepts is not None and one.accepts(value)), None)
+        factory = self.of_class(type(value))
+        if factory is not None:
+            return factory
+        return next((factory for _, factory in self if factory.accepts is not None and factory.accepts(value)), None)
 
     def __iter__(self) -> Iterator[tuple[str, Factory]]:
         """Every form, with where it comes from."""
@@ -173,7 +173,7 @@ class ConverterRegistry:
 
     def __iter__(self) -> Iterator[tuple[str, Converter]]:
         """Every converter, with where it comes from."""
-        return (one for known in self._converters.values() for one in known)
+        return (converter for known in self._converters.values() for converter in known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +230,10 @@ class Conversions(Generic[F]):
     def add(self, *registered: Factory | Converter, origin: str = OURS) -> None:
         """Make forms and converters known. One that exists already is noted in `problems` and an error when used."""
         self._plans.clear()
-        for one in registered:
-            clash = self._factories.add(one, origin) if isinstance(one, Factory) else self._converters.add(one, origin)
+        for part in registered:
+            clash = (
+                self._factories.add(part, origin) if isinstance(part, Factory) else self._converters.add(part, origin)
+            )
             if clash is not None:
                 self.problems.append(clash)
 
@@ -277,12 +279,12 @@ class Conversions(Generic[F]):
     def listing(self) -> tuple[list[ListedForm], list[ListedConverter]]:
         """Every form and every converter that is known, without importing any package."""
         forms = [
-            ListedForm(self.kind, one.form, one.classes, one.available, _why(one), origin)
-            for origin, one in self.factories
+            ListedForm(self.kind, factory.form, factory.classes, factory.available, _why(factory), origin)
+            for origin, factory in self.factories
         ]
         converters = [
-            ListedConverter(self.kind, one.source, one.target, tuple(sorted(one.honours)), origin)
-            for origin, one in self.converters
+            ListedConverter(self.kind, converter.source, converter.target, tuple(sorted(converter.honours)), origin)
+            for origin, converter in self.converters
         ]
         return forms, converters
 
@@ -318,29 +320,29 @@ class Conversions(Generic[F]):
         if not self._pending:
             return
         self._pending = False
-        found, problems = found_plugins()
+        parts, problems = conversion_plugins()
         self.problems.extend(problems)
-        for origin, one in found:
-            if one.kind == self.kind:
-                self.add(one, origin=origin)
+        for origin, part in parts:
+            if part.kind == self.kind:
+                self.add(part, origin=origin)
 
 
 @cache
-def found_plugins() -> tuple[list[tuple[str, Factory | Converter]], list[str]]:
+def conversion_plugins() -> tuple[list[tuple[str, Factory | Converter]], list[str]]:
     """The forms and converters of plug-ins, each with its distribution, and the problems found; looked for once."""
-    found: list[tuple[str, Factory | Converter]] = []
+    parts: list[tuple[str, Factory | Converter]] = []
     problems: list[str] = []
     for group, wanted in ((FORMAT_GROUP, Factory), (CONVERTER_GROUP, Converter)):
 
         def add(plugin: Any, origin: str, wanted: type[Any] = wanted) -> None:
             many = plugin if isinstance(plugin, Iterable) else (plugin,)
             listed = list(many)
-            if not all(isinstance(one, wanted) for one in listed):
+            if not all(isinstance(part, wanted) for part in listed):
                 raise TypeError(f"the entry point must name a {wanted.__name__} or several in a list")
-            found.extend((origin, one) for one in listed)
+            parts.extend((origin, part) for part in listed)
 
         load_plugins(group, add, problems)
-    return found, problems
+    return parts, problems
 
 
 def _why(form: Factory) -> str:
@@ -354,7 +356,7 @@ def _clash(known: list[tuple[str, Converter]]) -> str | None:
     if len(known) < 2:
         return None
     first = known[0][1]
-    both = " and ".join(f"{_full_name(one.convert)} ({origin})" for origin, one in known)
+    both = " and ".join(f"{_full_name(converter.convert)} ({origin})" for origin, converter in known)
     return f"the converter of {first.kind}s from {first.source} to {first.target} exists twice: {both}; uninstall one"
 
 

@@ -31,7 +31,7 @@ class Format:
     @property
     def details(self) -> dict[str, Any]:
         """The details that are asked for, by name."""
-        named = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "form"}
+        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "form"}
         return {name: value for name, value in named.items() if value is not None}
 
     @classmethod
@@ -62,19 +62,19 @@ class ArrayFormat(Format):
         Raises:
             DataError: Two words set the same detail.
         """
-        found: dict[str, Any] = {}
+        details: dict[str, Any] = {}
         for word in _words(text):
             if word == "order":
                 continue
             if word in _DTYPES:
-                _put(found, "dtype", _dtype(word), text)
+                _put(details, "dtype", _dtype(word), text)
             elif word in _ORDERS:
-                _put(found, "order", _ORDERS[word], text)
+                _put(details, "order", _ORDERS[word], text)
             elif word in _BYTE_ORDERS:
-                _put(found, "byte_order", _BYTE_ORDERS[word], text)
+                _put(details, "byte_order", _BYTE_ORDERS[word], text)
             else:
-                _put(found, "form", word, text)
-        return cls(**found)
+                _put(details, "form", word, text)
+        return cls(**details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,29 +106,29 @@ class ImageFormat(Format):
 
         Raises `DataError` if two words set the same detail, and for a number out of range.
         """
-        found: dict[str, Any] = {}
+        details: dict[str, Any] = {}
         words = iter(_words(text))
         for word in words:
             if word in ("quality", "compression"):
                 number = next(words, "")
                 if not number.isdecimal():
                     raise DataError(f'"{text}": {word} is followed by a number, as in "JPEG quality 80"')
-                _put(found, word, int(number), text)
+                _put(details, word, int(number), text)
             elif word.upper() in _CHANNELS:
-                _put(found, "channels", _CHANNELS[word.upper()], text)
+                _put(details, "channels", _CHANNELS[word.upper()], text)
             else:
-                _put(found, "form", word, text)
-        return cls(**found)
+                _put(details, "form", word, text)
+        return cls(**details)
 
 
 def _words(text: str) -> list[str]:
     return re.findall(r"[^\s,]+", text.lower())
 
 
-def _put(found: dict[str, Any], name: str, value: Any, text: str) -> None:
-    if name in found:
-        raise DataError(f'"{text}" asks for both {found[name]} and {value}; say one {name.replace("_", " ")}')
-    found[name] = value
+def _put(details: dict[str, Any], name: str, value: Any, text: str) -> None:
+    if name in details:
+        raise DataError(f'"{text}" asks for both {details[name]} and {value}; say one {name.replace("_", " ")}')
+    details[name] = value
 
 
 def _dtype(name: str) -> np.dtype[Any]:

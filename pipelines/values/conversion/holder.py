@@ -31,7 +31,7 @@ class NDArray(Generic[Held]):
     def __init__(self, value: Held) -> None:
         factory = array_conversions().factories.of(value)
         if factory is None:
-            forms = ", ".join(one.form for _, one in array_conversions().factories)
+            forms = ", ".join(factory.form for _, factory in array_conversions().factories)
             raise WrongTypeError(f"Unable to create NDArray from object of {type(value).__name__}; there are {forms}")
         self._value = value
         self._form = factory.form

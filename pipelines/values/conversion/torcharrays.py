@@ -19,7 +19,7 @@ def torch_shape(tensor: Any) -> tuple[int, ...]:
 def from_torch(tensor: Any) -> Array:
     """An array over the tensor's memory; of a tensor on another device a copy. Gradients are left behind.
 
-    `DataError` for a tensor that is no plain array (sparse, quantized).
+    `DataError` for a tensor that is not a plain array (sparse, quantized).
     """
     torch = sys.modules["torch"]
     try:

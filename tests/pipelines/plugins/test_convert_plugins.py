@@ -13,7 +13,7 @@ import pytest
 from pipelines import ArrayFormat, Data, Image, NDArray, Package, RegistryError, any_of
 from pipelines.errors import DataError
 from pipelines.values import Converter, Factory, array_conversions, image_conversions
-from pipelines.values.conversion.convert import Conversions, found_plugins
+from pipelines.values.conversion.convert import Conversions, conversion_plugins
 
 Install = Callable[..., None]
 
@@ -88,7 +88,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 
 def _forget() -> None:
-    for cached in (found_plugins, array_conversions, image_conversions):
+    for cached in (conversion_plugins, array_conversions, image_conversions):
         cached.cache_clear()
 
 
