@@ -71,15 +71,6 @@ def parsed(text: Text) -> Any:
         return _LENIENT.decode(string)
 
 
-def parsed_all(texts: Sequence[Text]) -> list[Any]:
-    """The result of `parsed` for each of these texts, all of which are JSON values."""
-    try:
-        values: list[Any] = quickly_parsed(b"[" + b",".join(texts) + b"]")
-        return values
-    except REFUSED:
-        return [parsed(text) for text in texts]
-
-
 def members(text: Text) -> dict[str, Any]:
     """The values of an object by key, as texts; the last one of a key that is there twice.
 

@@ -15,13 +15,14 @@ import numpy as np
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, DenseColumn, Rows
 from pipelines.data.spans import Spans
-from pipelines.data.sparsecolumn import SparseColumn, by_key
+from pipelines.data.sparsecolumn import SparseColumn, by_key, in_form
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError, without_traceback
 from pipelines.hotpath import choose
 from pipelines.values.oddvalue import OddValue
 from pipelines.wire.hints import encoded_twice
 from pipelines.wire.jsontext import (
+    REFUSED,
     Pointer,
     Text,
     check_size,
@@ -29,7 +30,7 @@ from pipelines.wire.jsontext import (
     documents,
     members,
     parsed,
-    parsed_all,
+    quickly_parsed,
     text_of,
 )
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
@@ -69,7 +70,7 @@ def read_json(values: Sequence[Any], wanted: frozenset[str], options: JsonOption
     errors in them show only when they are read. A payload fails if it is no JSON object, exceeds the limits, or has a
     value under a wanted key that no `Data` can hold; with `each`, it fails with all its rows.
     """
-    records: list[dict[str, Text]] = []
+    records: list[dict[str, Text | None]] = []
     rows: list[int] = []
     failed: dict[int, WireError] = {}
     for position, payload in enumerate(values):
@@ -118,8 +119,13 @@ class JsonDecoder:
 
     def read(self, entries: Sequence[Any]) -> tuple[Column, dict[int, WireError]]:
         """The column of these texts, in plain Python, and the errors of those that are no value by position."""
-        plain = parsed_all([b"null" if entry is None else entry for entry in entries])
-        return read_column(plain, PlainRules(self.limits, finite=True))
+        texts = [b"null" if entry is None else entry for entry in entries]
+        try:
+            values = quickly_parsed(b"[" + b",".join(texts) + b"]")
+        except REFUSED:
+            return read_column([parsed(text) for text in texts], PlainRules(self.limits, finite=True))
+        # None of these numbers is beyond the largest.
+        return read_column(values, PlainRules(self.limits))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,12 +228,12 @@ class JsonWriter:
             return self._text(_without_nan(plain))
 
 
-def _records(text: bytes, options: JsonOptions) -> list[dict[str, Text]]:
-    """The rows of a payload: key to the text of its value."""
+def _records(text: bytes, options: JsonOptions) -> list[dict[str, Text | None]]:
+    """The rows of a payload."""
     if not options.each:
         check_size(text, options.limits)
         return [_record(text, options)]
-    records: list[dict[str, Text]] = []
+    records: list[dict[str, Text | None]] = []
     for plain, part in documents(text):
         if not isinstance(plain, dict):
             raise WireError(
@@ -239,37 +245,41 @@ def _records(text: bytes, options: JsonOptions) -> list[dict[str, Text]]:
     return records
 
 
-def _record(text: bytes, options: JsonOptions) -> dict[str, Text]:
+def _record(text: bytes, options: JsonOptions) -> dict[str, Text | None]:
+    """The text of each value; `None` for null and for a field that is not there, as their keys have a place too."""
     values = members(text)
     if options.fields:
         inside = {key: pointer.value(text) or _NULL for key, pointer in options.fields}
         values = {**{key: value for key, value in values.items() if key not in inside}, **inside}
     if options.fields or _NULL in text:
-        values = {key: value for key, value in values.items() if bytes(value) != _NULL}
+        values = {key: None if bytes(value) == _NULL else value for key, value in values.items()}
     return values
 
 
 def _columns(
-    records: Sequence[dict[str, Text]], wanted: frozenset[str], limits: Limits
+    records: Sequence[dict[str, Text | None]], wanted: frozenset[str], limits: Limits
 ) -> tuple[dict[str, Column], dict[int, WireError]]:
     """The columns of these rows, and the errors of rows by position."""
     columns: dict[str, Column] = {}
     failed: dict[int, WireError] = {}
     decoder = JsonDecoder(limits)
     for key, rows, texts in by_key(records, None):
-        if not _is_text(key):
-            wrong = WireError("a key is no text: it holds half of a surrogate pair")
-            places = range(len(records)) if rows is None else rows
-            failed.update((row, wrong) for row, text in zip(places, texts, strict=True) if text is not None)
-        elif key in wanted:
+        if key in wanted and _is_text(key):
             columns[key], errors = decoder.read(texts if rows is None else [record.get(key) for record in records])
             for row, error in errors.items():
                 note_unreadable(failed, row, key, error)
-        elif rows is None:
-            columns[key] = WireColumn(texts, decoder)
+            continue
+        if rows is not None:
+            there = [(row, text) for row, text in zip(rows, texts, strict=True) if text is not None]
+            inner = WireColumn([text for _, text in there], decoder)
+            columns[key] = SparseColumn(len(records), [row for row, _ in there], inner)
         else:
-            columns[key] = SparseColumn(len(records), rows, WireColumn(texts, decoder))
-    return columns, failed
+            columns[key] = WireColumn(texts, decoder)
+        if not _is_text(key):
+            wrong = WireError("a key is no text: it holds half of a surrogate pair")
+            failed.update((row, wrong) for row in columns[key].positions())
+    # Nulls gave their keys a place, but do not make them less rare.
+    return in_form({key: column for key, column in columns.items() if not column.empty}, len(records), wanted), failed
 
 
 def _is_text(key: str) -> bool:

@@ -12,13 +12,11 @@ import binascii
 import copy
 import itertools
 import math
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, DenseColumn, Mask, ObjectColumn, RaggedColumn
@@ -99,20 +97,23 @@ def read_column(values: Sequence[object], rules: PlainRules = RULES) -> tuple[Co
     Rows with an error lack the key in the column. Numbers are a dense column, or a `NumbersColumn` where integers stand
     beside floats; lists of numbers of equal rank are a `ListsColumn`.
     """
-    there, present = _there(values)
-    kinds = set(map(type, there))
-    column = _column(there, kinds, rules)
-    if column is not None and not (rules.finite and _infinite(column)):
-        return _spread(column, present), {}
     failed: dict[int, WireError] = {}
-    positions: Sequence[int] = range(len(values)) if present is None else np.flatnonzero(present).tolist()
-    read: list[Any] = [MISSING] * len(values)
-    for position, value in zip(positions, there, strict=True):
-        try:
-            read[position] = read_value(value, rules)
-        except WireError as error:
-            failed[position] = error
-    return _of_read(read), failed
+    there, present = _there(values)
+    # Where infinite numbers are errors, each value is looked at.
+    column = None if rules.finite else _column(there, rules)
+    if column is None:
+        read: list[Any] = [None] * len(values)
+        for row, value in enumerate(values):
+            if value is not None:
+                try:
+                    read[row] = read_value(value, rules)
+                except WireError as error:
+                    failed[row] = error
+        there, present = _there(read)
+        column = _column(there, rules)
+        if column is None:
+            column = Column.of(there)
+    return _spread(column, present), failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,8 +288,9 @@ def _there(values: Sequence[object]) -> tuple[list[Any], Mask | None]:
     return [value for value in values if value is not None], present
 
 
-def _column(values: list[Any], kinds: set[type], rules: PlainRules = RULES) -> Column | None:
+def _column(values: list[Any], rules: PlainRules) -> Column | None:
     """The column of values that all are there, without a look at each; `None` if that is not possible."""
+    kinds = set(map(type, values))
     if not values:
         return ObjectColumn([])
     if kinds == {float}:
@@ -306,19 +308,6 @@ def _column(values: list[Any], kinds: set[type], rules: PlainRules = RULES) -> C
     return None
 
 
-def _infinite(column: Column) -> bool:
-    """Whether a number is infinite."""
-    if isinstance(column, ListsColumn):
-        column = column.arrays
-    if isinstance(column, RaggedColumn):
-        array = column.samples
-    elif isinstance(column, (DenseColumn, NumbersColumn)):
-        array = column.storage
-    else:
-        return False
-    return array.dtype.kind == "f" and bool(np.isinf(array).any())
-
-
 def _integers(values: list[int]) -> Column | None:
     try:
         return DenseColumn(np.array(values, np.int64), ValueType.INT64)
@@ -334,83 +323,29 @@ def _numbers(values: list[Any]) -> Column | None:
 
 
 def _lists(values: list[list[Any]], rules: PlainRules) -> Column | None:
-    """Lists of numbers that are not nested; `None` for others."""
-    counts = list(map(len, values))
-    samples = _packed(values, counts)
-    if samples is None:
-        return None
-    # Of the numbers that a parser of JSON gives, only floats have a fraction.
-    fractions = rules.finite and not (np.floor(samples) == samples).any()
-    kinds = {float} if fractions else _kinds(values, len(samples))
-    if not kinds <= {int, float}:
+    """Lists of numbers, or nested ones of one shape; `None` for others."""
+    numbers: list[Any] = values
+    kinds: set[type] = {list}
+    levels = 0
+    while kinds == {list}:
+        numbers = list(itertools.chain.from_iterable(numbers))
+        kinds = set(map(type, numbers))
+        levels += 1
+    if not kinds <= {int, float} or levels > rules.limits.max_depth or (levels > 1 and len(kinds) != 1):
         return None
     whole: Mask | None = None
-    if kinds == {int}:
-        try:
-            samples = np.fromiter(itertools.chain.from_iterable(values), np.int64, len(samples))
-        except OverflowError:
+    if len(kinds) == 2:
+        if any(number.__class__ is int and not -EXACT <= number <= EXACT for number in numbers):
             return None
-    elif len(kinds) == 2:
         whole = np.fromiter((float not in map(type, one) for one in values), np.bool_, len(values))
-        if any(
-            max(one) > EXACT or min(one) < -EXACT
-            for one, is_whole in zip(values, whole, strict=True)
-            if is_whole and one
-        ):
-            return None
-        if not (np.abs(samples) < _BEYOND).all():
-            # Maybe an integer beyond 64 bits: each is looked at.
-            return None
-    if len(set(counts)) == 1:
-        return ListsColumn(DenseColumn(samples.reshape(len(values), counts[0])), whole)
-    splits = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(counts, out=splits[1:])
-    return ListsColumn(RaggedColumn(samples, splits), whole)
-
-
-def _packed(values: list[list[Any]], counts: list[int]) -> npt.NDArray[Any] | None:
-    """The numbers of all lists as float64; `None` if one has something else, or an integer that is too large."""
-    # Several times as quick as numpy, which looks for the type of each number.
-    pack = {count: struct.Struct(f"{count}d").pack for count in set(counts)}
+    dtype = np.int64 if kinds == {int} else np.float64
+    counts = list(map(len, values))
     try:
-        packed = b"".join([pack[count](*one) for count, one in zip(counts, values, strict=True)])
-    except struct.error:
-        return None
-    return np.frombuffer(packed) if packed else np.zeros(0)
-
-
-def _kinds(values: list[list[Any]], count: int) -> set[type]:
-    """The types of the elements of these lists."""
-    types = list(map(type, itertools.chain.from_iterable(values)))
-    # To count them is twice as quick as to find which there are.
-    return {float} if types.count(float) == count else set(types)
-
-
-def _of_read(values: list[Any]) -> Column:
-    """The column of native values and gaps, some of which were looked at one by one."""
-    there, present = _there([None if value is MISSING else value for value in values])
-    kinds = set(map(type, there))
-    column = _nested(there) if kinds == {list} else None
-    column = column or _column(there, kinds) or Column.of(there)
-    return _spread(column, present)
-
-
-def _nested(values: list[list[Any]]) -> Column | None:
-    """Nested lists of numbers that are of one shape; `None` for others."""
-    kinds: set[type] = set()
-    flat: list[Any] = values
-    while flat:
-        kinds = set(map(type, flat))
-        if kinds != {list}:
-            break
-        flat = list(itertools.chain.from_iterable(flat))
-    if kinds not in ({int}, {float}):
-        return None
-    try:
-        array: Any = np.array(values, np.int64 if kinds == {int} else np.float64)
+        if levels > 1 or len(set(counts)) == 1:
+            return ListsColumn(DenseColumn(np.array(values, dtype)), whole)
+        return ListsColumn(RaggedColumn(np.array(numbers, dtype), np.cumsum([0, *counts])), whole)
     except (ValueError, OverflowError):
         return None
-    return ListsColumn(DenseColumn(array))
 
 
 def _spread(column: Column, present: Mask | None) -> Column:
@@ -512,7 +447,6 @@ def _label(value: BoundingBox | Point) -> dict[str, Any]:
 
 
 _NOTHING = type(None)
-_BEYOND: Final = 2.0**63
 _AS_THEY_ARE = frozenset({bool, bytes})
 _INFINITE = (math.inf, -math.inf)
 _PLAIN = frozenset({ValueType.STRING, ValueType.INT64, ValueType.DOUBLE, ValueType.BOOLEAN})

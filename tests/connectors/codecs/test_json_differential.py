@@ -156,6 +156,19 @@ def test_of_several_wrong_values_the_first_by_name_is_told_whatever_keys_other_r
         assert str(error).startswith('key "a" cannot be read')
 
 
+@pytest.mark.parametrize("wanted", [frozenset(), frozenset({"a"}), frozenset({"a", "x"})])
+def test_keys_stand_in_the_order_in_which_records_name_them_also_where_their_value_is_null(
+    wanted: frozenset[str],
+) -> None:
+    records = [b'{"x": null, "z": 1}'] * 9 + [b'{"a": {"k": 1}, "b": [1, 2], "x": 1}']
+    for payloads in (records, records[-2:]):
+        same(payloads, wanted)
+        same(payloads, wanted, fields={"a": "/b/0", "none": "/a/k", "whole": ""})
+    codec = codec_of("json")
+    batch = decoded(codec, records[-2:], wanted, spans=False).batch
+    assert batch.keys() == ["x", "z", "a", "b"]
+
+
 @settings(max_examples=examples(25), deadline=None)
 @given(payloads=payloads, wanted=wanted)
 def test_both_ways_agree_with_fields_and_limits(payloads: list[bytes | None], wanted: frozenset[str]) -> None:
