@@ -23,17 +23,20 @@ MOST_SCALE: Final = 1000
 
 
 class AvroTypes(NamedTuple):
-    """The types of a schema, and the fields of its records that are not in payloads."""
+    """The types of a schema."""
 
     types: list[AvroType]
     """A type comes after the types that it contains; the last one is the record type."""
-    defaults: dict[str, Any]
-    """The fields that payloads do not have, and their values."""
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The fields that payloads do not have, and their values."""
+        return dict(self.types[-1][4])
 
     @property
     def fields(self) -> dict[str, AvroField]:
         """The fields that payloads have."""
-        *_, (_, _, inner, names, _) = self.types
+        _, _, inner, names, _ = self.types[-1]
         return {name: self._field(one) for one, name in zip(inner, names, strict=True) if name is not None}
 
     def _field(self, place: int) -> AvroField:
@@ -59,85 +62,85 @@ def avro_types(writer: AvroSchema, reader: AvroSchema | None) -> AvroTypes | Non
     `None` if all payloads are left to fastavro: it refuses them, or a field takes no bytes, so that the size of the
     columns would not be bounded by that of the payloads.
     """
-    made = _Making(named_types(writer.prepared), {} if reader is None else named_types(reader.prepared))
-    own = None if reader is None else reader.prepared
-    if own is not None and not made.match(writer.prepared, own):
+    made, record = _made(writer, reader)
+    fields = [(made[one], name) for one, name in zip(record.type[2], record.type[3], strict=True)]
+    if record.type[0] == REFUSED or any(name and not one.least and one.type[0] != NULL for one, name in fields):
         return None
-    fields = made.fields(writer.prepared, own)
-    if fields is None:
-        return None
-    if any(name is not None and not made.least[one] and made.types[one][0] != NULL for one, name in fields.pairs):
-        return None
-    made.record(fields._replace(defaults=[]))
-    return AvroTypes(made.types, dict(fields.defaults))
+    return AvroTypes([one.type for one in made])
 
 
 def why_not_read(writer: AvroSchema, reader: AvroSchema) -> str | None:
     """Why payloads of `writer` cannot be read as `reader`, as far as the schemas tell."""
-    made = _Making(named_types(writer.prepared), named_types(reader.prepared))
-    return made.why_not(writer.prepared, reader.prepared, "")
+    return _made(writer, reader)[1].why
 
 
-class _Fields(NamedTuple):
-    pairs: list[tuple[int, str | None]]
-    """The type of each field of the payload and its key, `None` for a field that the reader lacks."""
-    defaults: list[tuple[str, Any]]
+class _Made(NamedTuple):
+    type: AvroType
+    least: int
+    """The fewest bytes of a value."""
+    why: str | None
+    """Why no value is read as the reader's type; `None` if some are, or if there is no word for it."""
+
+
+def _made(writer: AvroSchema, reader: AvroSchema | None) -> tuple[list[_Made], _Made]:
+    """All types, and that of the record."""
+    own = None if reader is None else reader.prepared
+    made = _Making(named_types(writer.prepared), {} if own is None else named_types(own))
+    place = made.of(writer.prepared, own, "")
+    return made.types, made.types[place]
 
 
 class _Making:
     def __init__(self, writers: Mapping[str, Any], readers: Mapping[str, Any]) -> None:
-        self.types: list[AvroType] = []
-        self.least: list[int] = []
-        """The fewest bytes of a value of each type."""
+        self.types: list[_Made] = []
         self._writers = writers
         self._readers = readers
-        self._made: dict[tuple[str, str | None], int] = {}
+        self._named: dict[tuple[str, str | None], int] = {}
 
-    def of(self, writer: Any, reader: Any) -> int:
+    def of(self, writer: Any, reader: Any, path: str) -> int:
         """The place of the type `writer`, read as `reader`; read as it is if that is `None`."""
         writer, reader = self._writer(writer), self._reader(reader)
         if isinstance(writer, list):
-            return self._union(writer, reader)
+            return self._union(writer, reader, path)
+        wanted = reader
         if isinstance(reader, list):
             # The first that fits.
-            reader = next((one for one in map(self._reader, reader) if self.match(writer, one)), _NONE)
-        if reader is _NONE or (reader is not None and not self.match(writer, reader)):
-            return self._add(REFUSED)
+            reader = next((one for one in map(self._reader, reader) if self.match(writer, one)), reader)
+        if isinstance(reader, list) or (reader is not None and not self.match(writer, reader)):
+            return self._add(REFUSED, why=_mismatch(writer, wanted, path))
         kind, other = kind_of(writer), None if reader is None else kind_of(reader)
         if kind not in NAMED:
-            return self._unnamed(kind, writer, reader, other)
+            return self._unnamed(kind, writer, reader, other, path)
         if reader is not None and kind != other:
-            return self._add(REFUSED)
+            return self._add(REFUSED, why=_mismatch(writer, wanted, path))
         names = writer["name"], None if reader is None else reader["name"]
-        if names not in self._made:
-            self._made[names] = self._of_name(kind, writer, reader)
-        return self._made[names]
+        if names not in self._named:
+            make = self._record if kind == "record" else self._of_name
+            self._named[names] = make(writer, reader, path)
+        return self._named[names]
 
-    def fields(self, writer: Any, reader: Any) -> _Fields | None:
-        """The fields of a record; `None` if fastavro refuses every record of this type."""
-        if reader is None:
-            return _Fields([(self.of(one["type"], None), one["name"]) for one in writer["fields"]], [])
-        left = {one["name"]: one for one in reader["fields"]}
-        aliases = {alias: one for one in reader["fields"] for alias in one.get("aliases", ())}
-        pairs: list[tuple[int, str | None]] = []
+    def _record(self, writer: Any, reader: Any, path: str) -> int:
+        left = {} if reader is None else {one["name"]: one for one in reader["fields"]}
+        aliases = {alias: one for one in left.values() for alias in one.get("aliases", ())}
+        inner: list[int] = []
+        names: list[str | None] = []
         for one in writer["fields"]:
-            own = left.get(one["name"], aliases.get(one["name"]))
-            if own is None:
-                pairs.append((self.of(one["type"], None), None))
-                continue
-            if left.pop(own["name"], None) is None:
+            own = one if reader is None else left.get(one["name"], aliases.get(one["name"]))
+            names.append(None if own is None else own["name"])
+            if reader is not None and own is not None and left.pop(own["name"], None) is None:
                 # Two fields of the payload match one field of the reader.
-                return None
-            pairs.append((self.of(one["type"], own["type"]), own["name"]))
-        if any("default" not in one for one in left.values()):
-            return None
-        return _Fields(pairs, [(name, one["default"]) for name, one in left.items()])
-
-    def record(self, fields: _Fields) -> int:
-        """The place of a record with these fields."""
-        least = sum(self.least[one] for one, _ in fields.pairs)
-        inner, names = [one for one, _ in fields.pairs], [name for _, name in fields.pairs]
-        return self._add(RECORD, inner=inner, names=names, more=fields.defaults, least=least)
+                return self._add(REFUSED)
+            wanted = None if reader is None or own is None else own["type"]
+            inner.append(self.of(one["type"], wanted, f"{path}.{one['name']}".removeprefix(".")))
+        lacking = next((name for name, one in left.items() if "default" not in one), None)
+        why = next((self.types[one].why for one in inner if self.types[one].why is not None), None)
+        if lacking is not None:
+            place = f"{path}.{lacking}".removeprefix(".")
+            told = f'the schema of the payload has no field "{place}", and that of reader_schema has no default'
+            return self._add(REFUSED, why=why or told)
+        least = sum(self.types[one].least for one in inner)
+        defaults = [(name, one["default"]) for name, one in left.items()]
+        return self._add(RECORD, inner=inner, names=names, more=defaults, least=least, why=why)
 
     def match(self, writer: Any, reader: Any) -> bool:
         """Whether fastavro takes these for the same type, or one of which the other can be made."""
@@ -156,100 +159,57 @@ class _Making:
             return self.match(writer["values"], reader["values"])
         return kind == other or (kind, other) in _PROMOTED
 
-    def why_not(self, writer: Any, reader: Any, path: str) -> str | None:
-        """Why `writer` cannot be read as `reader`; `None` if it can, or if that depends on the payload."""
-        writer, reader = self._writer(writer), self._reader(reader)
-        if isinstance(writer, list):
-            found = [self.why_not(one, reader, path) for one in writer]
-            return found[0] if found and None not in found else None
-        if isinstance(reader, list):
-            same = [one for one in reader if self.match(writer, one)]
-            if same:
-                return self.why_not(writer, same[0], path)
-        kind, other = kind_of(writer), kind_of(reader if not isinstance(reader, list) else "union")
-        if kind == other == "record":
-            if not self.match(writer, reader):
-                where = f'of "{path}"' if path else ""
-                return (
-                    f"the record type {where} is called {writer['name']} in the schema of the payload, and "
-                    f"{reader['name']} in reader_schema; give it the same name there, or an alias "
-                    f'("aliases": ["{writer["name"]}"])'
-                ).replace("  ", " ")
-            return self._why_not_record(writer, reader, path)
-        if isinstance(reader, list) or not self.match(writer, reader):
-            wanted = " or ".join(map(_said, reader)) if isinstance(reader, list) else _said(reader)
-            return f'"{path}" is {_said(writer)} in the schema of the payload, which is not read as {wanted}'
-        inner = {"array": "items", "map": "values"}.get(kind)
-        return None if inner is None else self.why_not(writer[inner], reader[inner], f"{path}[]")
-
-    def _why_not_record(self, writer: Any, reader: Any, path: str) -> str | None:
-        own = {one["name"]: one["type"] for one in writer["fields"]}
-        for one in reader["fields"]:
-            place = f"{path}.{one['name']}".removeprefix(".")
-            name = next((name for name in (one["name"], *one.get("aliases", ())) if name in own), None)
-            if name is None:
-                if "default" not in one:
-                    return f'the schema of the payload has no field "{place}", and that of reader_schema has no default'
-            elif (why := self.why_not(own[name], one["type"], place)) is not None:
-                return why
-        return None
-
     def _writer(self, schema: Any) -> Any:
         return self._writers.get(schema, schema) if isinstance(schema, str) else schema
 
     def _reader(self, schema: Any) -> Any:
         return self._readers.get(schema, schema) if isinstance(schema, str) else schema
 
-    def _union(self, branches: list[Any], reader: Any) -> int:
+    def _union(self, branches: list[Any], reader: Any, path: str) -> int:
         inner: list[int] = []
-        for one in branches:
-            own = self._writer(one)
-            if isinstance(own, list) or not (reader is None or self.match(own, reader)):
-                inner.append(self._add(REFUSED))
-            else:
-                inner.append(self.of(own, reader))
-        return self._add(UNION, inner=inner)
+        for one in map(self._writer, branches):
+            inner.append(self._add(REFUSED) if isinstance(one, list) else self.of(one, reader, path))
+        whys = [self.types[one].why for one in inner]
+        return self._add(UNION, inner=inner, why=whys[0] if whys and None not in whys else None)
 
-    def _unnamed(self, kind: str, writer: Any, reader: Any, other: str | None) -> int:
+    def _unnamed(self, kind: str, writer: Any, reader: Any, other: str | None, path: str) -> int:
         logical = writer.get("logicalType", "") if isinstance(writer, dict) else ""
-        if kind == "array":
-            return self._add(ARRAY, inner=[self.of(writer["items"], None if reader is None else reader["items"])])
-        if kind == "map":
-            return self._add(MAP, inner=[self.of(writer["values"], None if reader is None else reader["values"])])
+        limit = logical if logical in LIMITED else None
+        if kind in _INNER:
+            place, key = _INNER[kind]
+            inner = self.of(writer[key], None if reader is None else reader[key], f"{path}[]")
+            return self._add(place, inner=[inner], why=self.types[inner].why)
         if logical == "streamer-date":
             return self._add(DAYS)
         if logical in _PARTS:
-            return self._add(PARTS, _PARTS[logical])
+            return self._add(PARTS, _PARTS[logical], more=limit)
         if kind in ("int", "long"):
             if other in ("float", "double"):
                 return self._add(REAL, 32 if kind == "int" else 64)
-            return self._add(INT if kind == "int" else LONG)
+            return self._add(INT if kind == "int" else LONG, more=limit)
         if kind == "bytes":
             if logical:
                 return self._decimal(BYTES, MOST_DECIMAL, writer, least=1)
             return self._add(TEXT) if other == "string" else self._add(BYTES, 1 << 62)
         if kind == "string":
-            return self._add(TEXT_AS_BYTES if other == "bytes" else TEXT)
+            return self._add(TEXT_AS_BYTES if other == "bytes" else TEXT, more=limit)
         found, least = _PLAIN[kind]
         return self._add(found, least=least)
 
-    def _of_name(self, kind: str, writer: Any, reader: Any) -> int:
-        if kind == "fixed":
+    def _of_name(self, writer: Any, reader: Any, path: str) -> int:
+        if kind_of(writer) == "fixed":
             size, logical = writer["size"], writer.get("logicalType", "")
             if logical == "streamer-uuid":
                 return self._add(FIXED, size, more=_maker(writer), least=size)
             if logical:
                 return self._decimal(FIXED, size, writer, least=size)
             return self._add(FIXED, size, least=size)
-        if kind == "enum":
-            symbols: Sequence[str | None] = writer["symbols"]
-            if reader is not None:
-                default = reader.get("default")
-                other = default if default and isinstance(default, str) else None
-                symbols = [one if one in reader["symbols"] else other for one in symbols]
-            return self._add(ENUM, names=symbols)
-        fields = self.fields(writer, reader)
-        return self._add(REFUSED) if fields is None else self.record(fields)
+        symbols: Sequence[str | None] = writer["symbols"]
+        if reader is not None:
+            default = reader.get("default")
+            other = default if default and isinstance(default, str) else None
+            symbols = [one if one in reader["symbols"] else other for one in symbols]
+        return self._add(ENUM, names=symbols)
 
     def _decimal(self, kind: int, size: int, writer: Mapping[str, Any], least: int) -> int:
         scale = writer.get("scale", 0)
@@ -265,19 +225,30 @@ class _Making:
         names: Sequence[str | None] = (),
         more: Any = None,
         least: int = 1,
+        why: str | None = None,
     ) -> int:
-        self.types.append((kind, number, inner, names, more))
-        self.least.append(least)
+        self.types.append(_Made((kind, number, inner, names, more), least, why))
         return len(self.types) - 1
 
 
 def _maker(writer: Mapping[str, Any]) -> Any:
     """The function of bytes that makes the value of a logical type."""
-    return partial(_made, READERS[f"{writer['type']}-{writer['logicalType']}"], writer)
+    return partial(_read, READERS[f"{writer['type']}-{writer['logicalType']}"], writer)
 
 
-def _made(read: Any, writer: Mapping[str, Any], raw: bytes) -> Any:
+def _read(read: Any, writer: Mapping[str, Any], raw: bytes) -> Any:
     return read(raw, writer, None)
+
+
+def _mismatch(writer: Any, reader: Any, path: str) -> str:
+    if not isinstance(reader, list) and kind_of(writer) == kind_of(reader) == "record":
+        where = f'of "{path}" ' if path else ""
+        return (
+            f"the record type {where}is called {writer['name']} in the schema of the payload, and {reader['name']} in "
+            f'reader_schema; give it the same name there, or an alias ("aliases": ["{writer["name"]}"])'
+        )
+    wanted = " or ".join(map(_said, reader if isinstance(reader, list) else [reader]))
+    return f'"{path}" is {_said(writer)} in the schema of the payload, which is not read as {wanted}'
 
 
 def _said(schema: Any) -> str:
@@ -285,7 +256,9 @@ def _said(schema: Any) -> str:
     return f"{kind} {schema['name']}" if kind in NAMED and isinstance(schema, dict) else kind
 
 
-_NONE: Final = object()
+LIMITED: Final = frozenset({"streamer-time-millis", "streamer-time-micros", "streamer-uuid"})
+"""Logical types that do not hold all values of their type; they are `more` of numbers and texts."""
+_INNER: Final = {"array": (ARRAY, "items"), "map": (MAP, "values")}
 _ONE_BYTE: Final = 64
 """Numbers below this are one byte."""
 _PARTS: Final = {"streamer-micros": 1000, "streamer-time-micros": 1000, "streamer-nanos": 1_000_000}

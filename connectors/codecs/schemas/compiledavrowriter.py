@@ -87,7 +87,7 @@ def _fields(schema: AvroSchema) -> dict[str, _Field] | None:
     if made is None:
         return None
     found: dict[str, _Field] = {}
-    *_, (_, _, inner, names, _) = made.types
+    _, _, inner, names, _ = made.types[-1]
     for place, name, field in zip(inner, names, schema.prepared["fields"], strict=True):
         assert name is not None
         one = _field(made.types, place, field)
@@ -100,29 +100,22 @@ def _fields(schema: AvroSchema) -> dict[str, _Field] | None:
 def _field(types: Sequence[AvroType], place: int, field: Mapping[str, Any]) -> _Field | None:
     kind, _, inner, _, _ = types[place]
     if kind != avrotypes.UNION:
-        own = _type(types, place, field["type"])
+        own = _type(types, place)
         # A default stands for a value that a row lacks.
         return None if own is None or "default" in field else _Field(own, b"", None)
     nulls = [index for index, one in enumerate(inner) if types[one][0] == avrotypes.NULL]
     if len(inner) != 2 or len(nulls) != 1 or field.get("default") is not None:
         return None
-    own = _type(types, inner[1 - nulls[0]], field["type"][1 - nulls[0]])
+    own = _type(types, inner[1 - nulls[0]])
     return None if own is None else _Field(own, bytes([2 - 2 * nulls[0]]), bytes([2 * nulls[0]]))
 
 
-def _type(types: Sequence[AvroType], place: int, schema: Any) -> _Type | None:
-    kind, number, inner, _, more = types[place]
-    if kind == avrotypes.ARRAY:
-        kind, number, _, _, _ = types[inner[0]]
-        return _Type(kind, number, True, _limit(schema["items"])) if kind in _NUMBERS else None
-    if kind in _NUMBERS or (kind in _STRINGS and more is None):
-        return _Type(kind, number, False, _limit(schema))
+def _type(types: Sequence[AvroType], place: int) -> _Type | None:
+    is_list = types[place][0] == avrotypes.ARRAY
+    kind, number, _, _, more = types[types[place][2][0] if is_list else place]
+    if kind in _NUMBERS or (kind in _STRINGS and not is_list and (more is None or more in avrotypes.LIMITED)):
+        return _Type(kind, number, is_list, more)
     return None
-
-
-def _limit(schema: Any) -> str | None:
-    logical = schema.get("logicalType") if isinstance(schema, dict) else None
-    return logical if logical in _LIMITED else None
 
 
 def _output(column: Column, of: _Type) -> tuple[Any, ...] | None:
@@ -225,7 +218,6 @@ def _spans(form: int, spans: Spans) -> tuple[Any, ...]:
 
 
 _NULL: Final = -1
-_LIMITED: Final = frozenset({"streamer-time-millis", "streamer-time-micros", "streamer-uuid"})
 _UUID_FORM: Final = np.array([2 if at in (8, 13, 18, 23) else 1 for at in range(36)], np.uint8)
 """Of each character of a UUID, whether it is a hexadecimal digit, 1, or a dash, 2."""
 _UUID_BYTES: Final = np.zeros(256, np.uint8)
