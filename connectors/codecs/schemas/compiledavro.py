@@ -166,60 +166,47 @@ class CompiledAvroReader:
         spans = values if isinstance(values, Spans) else joined(self._native, values)
         parts: list[AvroPart] = []
         left: list[int] = []
-        for header, own in _by_header(headers):
-            self._read_some(spans, own, header, wanted, schema_of, parts, left)
+        for header, rows in _by_header(spans, headers):
+            left += self._read_some(spans, rows, header, wanted, schema_of, parts)
         return parts, sorted(left)
 
     def _read_some(
         self,
         spans: Spans,
-        rows: Rows | None,
+        rows: Rows,
         header: bytes | None,
         wanted: frozenset[str],
         schema_of: SchemaOf,
         parts: list[AvroPart],
-        left: list[int],
-    ) -> None:
-        """Read those at `rows`, all of them for `None`, which have the same header: one schema after the other."""
+    ) -> list[int]:
+        """Read those at `rows`, which have the same header, one schema after the other; gives the rows that are left to
+        fastavro."""
+        left: list[int] = []
         for _ in range(MOST_FRAMES):
-            some = spans if rows is None else spans.take(rows)
-            places = rows if rows is not None else range(len(spans))
-            at = self._first(some)
-            if at is None:
+            some = spans if len(rows) == len(spans) else spans.take(rows)
+            first = next((at for at, length in enumerate(some.lengths) if 0 <= length <= self._most), None)
+            payload = None if first is None else some[first]
+            if payload is None:
                 break
-            payload = some[at]
-            assert payload is not None
             try:
                 schema, begin = schema_of(payload, header)
                 compiled = None if schema is None else self._of(schema)
             except WireError:
                 # All payloads with this prefix fail alike.
                 begin, compiled = (ID_SIZE if header is None else 0), None
-            prefix = payload[:begin]
-            others: Sequence[int] = range(len(some))
+            prefix, others = payload[:begin], list(range(len(some)))
             if compiled is not None:
                 part, others = compiled.read(some, prefix, wanted)
                 if len(part.positions):
-                    parts.append(part if rows is None else replace(part, positions=rows[part.positions]))
-            rest: list[int] = []
-            for place in others:
-                length = some.lengths[place]
-                if length != _NULL:
-                    # Whether the payload is no bytes, or of this schema (without a prefix all are), rather than of
-                    # another.
-                    same = length < 0 or not begin or (some[place] or b"")[:begin] == prefix
-                    (left if same else rest).append(int(places[place]))
-            if not rest:
-                return
-            rows = np.array(rest, np.int64)
-        # Payloads of further schemas than are read here, and payloads that are too large.
-        others = range(len(spans)) if rows is None else rows.tolist()
-        left.extend(place for place in others if spans.lengths[place] != _NULL)
-
-    def _first(self, spans: Spans) -> int | None:
-        """The first payload that may be read here."""
-        lengths = spans.lengths
-        return next((row for row in range(len(spans)) if 0 <= lengths[row] <= self._most), None)
+                    parts.append(replace(part, positions=rows[part.positions]))
+            if not others:
+                return left
+            # Those that are no bytes, or of this schema, and those of another.
+            same = [at for at in others if not begin or some.lengths[at] < 0 or (some[at] or b"")[:begin] == prefix]
+            left += rows[same].tolist()
+            rows = rows[np.setdiff1d(others, same)]
+        left += rows.tolist()
+        return left
 
     def _of(self, schema: AvroSchema) -> _Compiled | None:
         if schema not in self._compiled:
@@ -288,13 +275,14 @@ class _Compiled:
             columns[key] = WireColumn(entries, _DECODER, found.present(part))
 
 
-def _by_header(headers: Sequence[bytes | None] | None) -> list[tuple[bytes | None, Rows | None]]:
-    """The headers that there are, and the rows that have each; `None` for all."""
+def _by_header(spans: Spans, headers: Sequence[bytes | None] | None) -> list[tuple[bytes | None, Rows]]:
+    """The headers that there are, and the payloads that have each; tombstones aside."""
+    there: Rows = np.flatnonzero(spans.lengths != _NULL)
     if headers is None or headers.count(None) == len(headers):
-        return [(None, None)]
+        return [(None, there)]
     rows: dict[bytes | None, list[int]] = {}
-    for row, header in enumerate(headers):
-        rows.setdefault(header, []).append(row)
+    for row in there.tolist():
+        rows.setdefault(headers[row], []).append(row)
     return [(header, np.array(own, np.int64)) for header, own in rows.items()]
 
 
