@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from connectors.mqtt.protocol.bursts import Bursts
@@ -32,6 +34,23 @@ _NO_FAULT: Final = (
 _QUICK_ACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 
 
+class Stage(IntEnum):
+    """Where a connection is in its life. The stage only rises; some may be skipped."""
+
+    HANDSHAKE = 0
+    """TLS is being set up."""
+    OPEN = 1
+    """The client has sent no CONNECT yet."""
+    INTRODUCED = 2
+    """The handler has the client's CONNECT, and has not accepted it."""
+    ACCEPTED = 3
+    ENDING = 4
+    """Queued bytes are still written; the server has not told the handler of the end yet."""
+    LINGERING = 5
+    """The server waits until the client closes its end, for a moment."""
+    ENDED = 6
+
+
 class Connection:
     """A socket of the server, with the state of its client. Used by the server's thread only.
 
@@ -49,8 +68,11 @@ class Connection:
         """Seconds after which a silent client counts as gone (one and a half times the keep-alive that it
         announced)."""
         self.state: Any = None
-        self.accepted = False
-        self.closing = False
+        self.stage = Stage.HANDSHAKE if isinstance(sock, ssl.SSLSocket) else Stage.OPEN
+        self.ended_in = self.stage
+        """The stage that its end came in."""
+        self.lingers_until = math.inf
+        """Until when it is `LINGERING` at most, on `time.monotonic`; in the past: it does not linger."""
         self.reason = ""
         """Why it ended, for logs."""
         self.at_fault = False
@@ -61,10 +83,8 @@ class Connection:
         self.packet_since: float | None = None
         self.paused = False
         """Whether it is not read at present."""
-        self.handshaking = isinstance(sock, ssl.SSLSocket)
         self.writing = False
         """Whether it waits for the socket to become writable."""
-        self.lingers_until: float | None = None
         self.counted = 0
         """The part of `kept` that is in the server's total."""
         self.watched = 0
@@ -75,9 +95,18 @@ class Connection:
         self._handler = handler
         self._reader = Reader(Role.SERVER, None, limits.max_packet, Aliases(aliases))
         self._bursts = Bursts(self._reader)
-        self._introduced = False
         self._out = bytearray()
         self._full = False
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the client was accepted, and the connection has not ended."""
+        return self.stage is Stage.ACCEPTED
+
+    @property
+    def closing(self) -> bool:
+        """Whether it has ended, or does so once all queued bytes are written."""
+        return self.stage >= Stage.ENDING
 
     @property
     def host(self) -> str:
@@ -102,7 +131,7 @@ class Connection:
 
     def accept(self, connack: Connack, keep_alive: float = 0.0) -> None:
         """Accept the client: send this CONNACK."""
-        self.accepted = True
+        self._rise(Stage.ACCEPTED)
         self.keep_alive = keep_alive
         self.send(connack)
 
@@ -121,7 +150,7 @@ class Connection:
 
     def write(self, data: bytes) -> None:
         """Queue these bytes for writing. A client that has left too many unread is disconnected."""
-        if self.closing:
+        if self.stage >= Stage.ENDING:
             return
         if len(self._out) + len(data) > self._limits.unread and self._out:
             self.close(ReasonCode.QUOTA_EXCEEDED, f"{len(self._out)} bytes wait for it, and it does not read")
@@ -193,7 +222,7 @@ class Connection:
             self.at_fault = True
             self._cut(f"no TLS: {error}")
             return
-        self.handshaking = False
+        self._rise(Stage.OPEN)
         self.changed(self)
 
     def _read_some(self) -> bytes:
@@ -216,7 +245,7 @@ class Connection:
                     self._handler.messages(self, packet)
                 else:
                     self._hand_on(packet)
-                if self.closing:
+                if self.stage >= Stage.ENDING:
                     return
         except ProtocolError as error:
             self._broken(error)
@@ -230,7 +259,7 @@ class Connection:
         if isinstance(packet, Pingreq):
             self.write(PINGRESP)
         elif isinstance(packet, Connect):
-            self._introduced = True
+            self._rise(Stage.INTRODUCED)
             self.version = packet.version
             self.client_id = packet.client_id
             self._handler.connected(self, packet)
@@ -242,7 +271,7 @@ class Connection:
             self._handler.received(self, packet)
 
     def _broken(self, error: ProtocolError) -> None:
-        if not self._introduced and error.reason in RETURN_CODES:
+        if self.stage is Stage.OPEN and error.reason in RETURN_CODES:
             # A client of another version gets the CONNACK of MQTT 3.1.1.
             self.write(encode(Connack(False, error.reason), V311))
         self.close(error.reason, str(error))
@@ -250,13 +279,17 @@ class Connection:
     def _cut(self, reason: str) -> None:
         # A new buffer, as the error that led here still refers to the old one.
         self._out = bytearray()
-        if not self.closing:
-            self._end(reason)
+        self._end(reason)
         self.lingers_until = 0.0
+        if self.stage is Stage.LINGERING:
+            self.stage = Stage.ENDED
+
+    def _rise(self, stage: Stage) -> None:
+        self.stage = max(self.stage, stage)
 
     def _end(self, reason: str) -> None:
         if not self.closing:
-            self.closing = True
+            self.ended_in, self.stage = self.stage, Stage.ENDING
             self.reason = reason
             # The bytes of its incomplete packet are dropped.
             self._reader = Reader(Role.SERVER)

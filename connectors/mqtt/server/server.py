@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from typing import Final, TypeVar
 
 from connectors.mqtt.protocol.reasons import ReasonCode
-from connectors.mqtt.server.connection import Connection, Handler
+from connectors.mqtt.server.connection import Connection, Handler, Stage
 from connectors.mqtt.server.limits import Limits
 from pipelines.errors import ConnectorError
 
@@ -158,7 +158,7 @@ class Server:
             # It had to make room a moment ago.
             return
         with self._guarding(connection):
-            if connection.handshaking:
+            if connection.stage is Stage.HANDSHAKE:
                 connection.shake_hands()
                 return
             if events & selectors.EVENT_WRITE:
@@ -234,6 +234,7 @@ class Server:
                 why = "it makes room for a new connection, as it has sent no CONNECT"
                 self._handler.sent_away("", stranger.address, f"disconnected: {why}")
             stranger.drop("there is no room for it")
+            self._let_go(stranger)
             self._watch(stranger)
         return True
 
@@ -281,7 +282,7 @@ class Server:
             if connection not in self.connections:
                 continue
             self._count(connection)
-            if not connection.handshaking:
+            if connection.stage is not Stage.HANDSHAKE:
                 with self._guarding(connection):
                     connection.may_write()
             if connection.closing:
@@ -289,20 +290,21 @@ class Server:
             self._watch(connection)
 
     def _let_go(self, connection: Connection) -> None:
-        if connection.at_fault:
-            connection.at_fault = False
-            with self._guarding(connection):
-                self._handler.sent_away(connection.client_id, connection.address, f"disconnected: {connection.reason}")
-        if connection.accepted:
-            connection.accepted = False
-            with self._guarding(connection):
-                self._handler.gone(connection)
-        if connection.lingers_until is None and not self._stopping:
+        if connection.stage is Stage.ENDING:
+            if connection.at_fault:
+                reason = f"disconnected: {connection.reason}"
+                with self._guarding(connection):
+                    self._handler.sent_away(connection.client_id, connection.address, reason)
+            if connection.ended_in is Stage.ACCEPTED:
+                with self._guarding(connection):
+                    self._handler.gone(connection)
             # If a socket with unread bytes is closed, TCP drops the DISCONNECT on its way: wait for the client to
             # close.
-            connection.lingers_until = time.monotonic() + LINGER
-            connection.paused = False
-        if not connection.waiting and connection.lingers_until:
+            now = time.monotonic()
+            lingers = connection.lingers_until > now and not self._stopping
+            connection.stage = Stage.LINGERING if lingers else Stage.ENDED
+            connection.lingers_until, connection.paused = now + LINGER, False
+        if not connection.waiting and connection.stage is Stage.LINGERING:
             with contextlib.suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_WR)
 
@@ -311,7 +313,7 @@ class Server:
         wanted = 0 if connection.paused else selectors.EVENT_READ
         if connection.writing:
             wanted |= selectors.EVENT_WRITE
-        if connection.closing and not connection.lingers_until:
+        if connection.stage is Stage.ENDED:
             wanted = 0
         if wanted != connection.watched:
             if not connection.watched:
@@ -321,7 +323,7 @@ class Server:
             else:
                 self._selector.unregister(connection.sock)
             connection.watched = wanted
-        if connection.closing and not connection.lingers_until:
+        if connection.stage is Stage.ENDED:
             self.connections.discard(connection)
             self._count(connection)
             self._hosts[connection.host] -= 1
@@ -345,8 +347,8 @@ class Server:
     def _look_at(self, connection: Connection, now: float) -> None:
         since, limits = connection.packet_since, self.limits
         if connection.closing:
-            if connection.lingers_until is not None and now >= connection.lingers_until:
-                connection.lingers_until = 0.0
+            if connection.stage is Stage.LINGERING and now >= connection.lingers_until:
+                connection.stage = Stage.ENDED
                 self._changed.add(connection)
         elif not connection.accepted:
             if now - connection.heard_at > limits.connect_time:
