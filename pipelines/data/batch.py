@@ -95,7 +95,7 @@ class Batch:
             len(datas),
             rows=None if first is None else row_range(first, len(datas)),
             metadata=metadata if any(entry is not None for entry in metadata) else None,
-            origin=_Listed(records, first or 0) if any(record is not None for record in records) else None,
+            origin=_ListedOrigin(records, first or 0) if any(record is not None for record in records) else None,
         )
 
     def __len__(self) -> int:
@@ -390,7 +390,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class _Listed:
+class _ListedOrigin:
     records: list[RecordContext | None]
     first: int
 

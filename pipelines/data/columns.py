@@ -248,7 +248,7 @@ class Column(ABC):
         return None
 
     def with_digits(self, digits: np.dtype[Any] | None) -> Self:
-        """This column, which nobody else has yet, with these `digits`."""
+        """Set `digits` of a column that was just made, and return it."""
         self.digits = digits
         return self
 

@@ -39,7 +39,7 @@ class NumbersColumn(Column):
         return int(number) if self.whole[row] else number
 
     def take(self, rows: Rows) -> Column:
-        """Of one type, if these rows are."""
+        """A `DenseColumn` if these rows are all INT64 or all DOUBLE."""
         storage, whole, mask = self.storage[rows], self.whole[rows], mask_at(self.mask, rows)
         there = whole if mask is None else whole[mask]
         if not there.any():

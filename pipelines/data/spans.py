@@ -167,7 +167,7 @@ class Spans(PackedEntries[bytes | None]):
 
 
 def _shared(buffers: Sequence[Bytes]) -> Bytes | None:
-    """The buffer that holds all of these, if they are one, or are the first so many bytes of one."""
+    """The longest of these buffers if all begin at the same address of the same memory, else `None`."""
     first = buffers[0]
     if all(buffer is first for buffer in buffers):
         return first

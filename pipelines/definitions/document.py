@@ -23,7 +23,7 @@ TEXT: Final = "<text>"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FileLimits:
     """Bounds on a file; beyond them reading is a `DefinitionError`."""
 
     bytes: int = 8 << 20
@@ -34,15 +34,15 @@ class Limits:
     """Values in all documents of a file, those of an alias counted at each use."""
 
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = FileLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The line of a value, counted from 1, and the places of the values inside it."""
+class Lines:
+    """The line of a value, counted from 1, and those of the values inside it."""
 
     line: int
-    inside: Mapping[str | int, Place] = field(default_factory=dict)
+    inside: Mapping[str | int, Lines] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Document:
     data: Any
     file: str | None = None
     """The file's name in errors; `None`: data that was never text."""
-    place: Place | None = None
+    place: Lines | None = None
     prefix: KeyPath = ()
     """Path of `data` in the whole document."""
 
@@ -146,7 +146,7 @@ class NotJson(DefinitionError):
 class Budget:
     """Counts the values that a reader builds, against the limits."""
 
-    def __init__(self, file: str, limits: Limits) -> None:
+    def __init__(self, file: str, limits: FileLimits) -> None:
         self._file = file
         self._limits = limits
         self._left = limits.values

@@ -9,13 +9,13 @@ from __future__ import annotations
 from os import PathLike
 from pathlib import Path
 
-from pipelines.definitions.document import DEFAULT_LIMITS, TEXT, Document, Limits, NotJson
+from pipelines.definitions.document import DEFAULT_LIMITS, TEXT, Document, FileLimits, NotJson
 from pipelines.definitions.jsonreader import parse_json
 from pipelines.definitions.yamlreader import parse_yaml
 from pipelines.errors import DefinitionError, nearest
 
 
-def read_documents(path: str | PathLike[str], limits: Limits = DEFAULT_LIMITS) -> list[Document]:
+def read_documents(path: str | PathLike[str], limits: FileLimits = DEFAULT_LIMITS) -> list[Document]:
     """All documents of a JSON or YAML file; a JSON file holds one.
 
     Raises `DefinitionError` for a file that cannot be read, is neither JSON nor YAML, gives a key twice, or exceeds
@@ -36,7 +36,7 @@ def read_documents(path: str | PathLike[str], limits: Limits = DEFAULT_LIMITS) -
     return parse_documents(content, str(path), limits)
 
 
-def parse_documents(text: str | bytes, file: str = TEXT, limits: Limits = DEFAULT_LIMITS) -> list[Document]:
+def parse_documents(text: str | bytes, file: str = TEXT, limits: FileLimits = DEFAULT_LIMITS) -> list[Document]:
     """All documents of a JSON or YAML text; as `read_documents`."""
     text = _decoded(text, file, limits)
     if not text.lstrip().startswith(("{", "[")):
@@ -51,12 +51,12 @@ def parse_documents(text: str | bytes, file: str = TEXT, limits: Limits = DEFAUL
             raise error from None
 
 
-def read_document(path: str | PathLike[str], limits: Limits = DEFAULT_LIMITS) -> Document:
+def read_document(path: str | PathLike[str], limits: FileLimits = DEFAULT_LIMITS) -> Document:
     """The only document of a file; as `read_documents`, and `DefinitionError` if there are none or several."""
     return only(read_documents(path, limits), str(path))
 
 
-def parse_document(text: str | bytes, file: str = TEXT, limits: Limits = DEFAULT_LIMITS) -> Document:
+def parse_document(text: str | bytes, file: str = TEXT, limits: FileLimits = DEFAULT_LIMITS) -> Document:
     """The only document of a text; as `read_document`."""
     return only(parse_documents(text, file, limits), file)
 
@@ -73,7 +73,7 @@ def only(documents: list[Document], file: str) -> Document:
 _MODELS = (".onnx", ".h5", ".keras", ".pb", ".pt", ".pkl", ".joblib", ".tflite", ".zip")
 
 
-def _decoded(text: str | bytes, file: str, limits: Limits) -> str:
+def _decoded(text: str | bytes, file: str, limits: FileLimits) -> str:
     if len(text) > limits.bytes:
         raise DefinitionError(f"{file}: is larger than {limits.bytes} bytes")
     if isinstance(text, str):

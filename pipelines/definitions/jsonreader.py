@@ -7,13 +7,22 @@ import re
 from bisect import bisect_right
 from typing import Any
 
-from pipelines.definitions.document import Budget, Document, KeyPath, Limits, NotJson, Place, check_number, path_text
+from pipelines.definitions.document import (
+    Budget,
+    Document,
+    FileLimits,
+    KeyPath,
+    Lines,
+    NotJson,
+    check_number,
+    path_text,
+)
 from pipelines.errors import DefinitionError
 
 
-def parse_json(text: str, file: str, limits: Limits) -> Document:
+def parse_json(text: str, file: str, limits: FileLimits) -> Document:
     """The document of a JSON text. Raises `NotJson` where the grammar is broken, else `DefinitionError`."""
-    reader = _Reader(text, file, limits)
+    reader = _JsonReader(text, file, limits)
     data, place, end = reader.value(reader.skip(0), (), 1)
     end = reader.skip(end)
     if end != len(text):
@@ -21,15 +30,15 @@ def parse_json(text: str, file: str, limits: Limits) -> Document:
     return Document(data, file, place)
 
 
-class _Reader:
-    def __init__(self, text: str, file: str, limits: Limits) -> None:
+class _JsonReader:
+    def __init__(self, text: str, file: str, limits: FileLimits) -> None:
         self._text = text
         self._file = file
         self._budget = Budget(file, limits)
         self._newlines = [match.start() for match in re.finditer("\n", text)]
         self._scalars = json.JSONDecoder(parse_float=_float, parse_int=_int, parse_constant=_refuse)
 
-    def value(self, at: int, path: KeyPath, depth: int) -> tuple[Any, Place, int]:
+    def value(self, at: int, path: KeyPath, depth: int) -> tuple[Any, Lines, int]:
         self._budget.spend(1, depth, self._line(at))
         start = self._text[at : at + 1]
         if start == "{":
@@ -37,7 +46,7 @@ class _Reader:
         if start == "[":
             return self._list(at, path, depth)
         value, end = self._scalar(at)
-        return value, Place(self._line(at)), end
+        return value, Lines(self._line(at)), end
 
     def skip(self, at: int) -> int:
         match = _SPACE.match(self._text, at)
@@ -48,9 +57,9 @@ class _Reader:
         column = at - (self._newlines[line - 2] if line > 1 else -1)
         return NotJson(f"{self._file}:{line}: not valid JSON: {message} (column {column})")
 
-    def _object(self, at: int, path: KeyPath, depth: int) -> tuple[dict[str, Any], Place, int]:
+    def _object(self, at: int, path: KeyPath, depth: int) -> tuple[dict[str, Any], Lines, int]:
         items: dict[str, Any] = {}
-        inside: dict[str | int, Place] = {}
+        inside: dict[str | int, Lines] = {}
         end = self.skip(at + 1)
         while not self._closed(end, "}", first=not items):
             if items:
@@ -66,13 +75,13 @@ class _Reader:
             if self._text[end : end + 1] != ":":
                 raise self.broken(end, 'a ":" is needed after the key')
             items[key], place, end = self.value(self.skip(end + 1), (*path, key), depth + 1)
-            inside[key] = Place(line, place.inside)
+            inside[key] = Lines(line, place.inside)
             end = self.skip(end)
-        return items, Place(self._line(at), inside), end + 1
+        return items, Lines(self._line(at), inside), end + 1
 
-    def _list(self, at: int, path: KeyPath, depth: int) -> tuple[list[Any], Place, int]:
+    def _list(self, at: int, path: KeyPath, depth: int) -> tuple[list[Any], Lines, int]:
         items: list[Any] = []
-        inside: dict[str | int, Place] = {}
+        inside: dict[str | int, Lines] = {}
         end = self.skip(at + 1)
         while not self._closed(end, "]", first=not items):
             if items:
@@ -80,7 +89,7 @@ class _Reader:
             value, inside[len(items)], end = self.value(end, (*path, len(items)), depth + 1)
             items.append(value)
             end = self.skip(end)
-        return items, Place(self._line(at), inside), end + 1
+        return items, Lines(self._line(at), inside), end + 1
 
     def _closed(self, at: int, closing: str, *, first: bool) -> bool:
         character = self._text[at : at + 1]

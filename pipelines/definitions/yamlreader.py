@@ -24,14 +24,23 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from pipelines.definitions.document import Budget, Document, KeyPath, Limits, Place, check_number, path_text, shortened
+from pipelines.definitions.document import (
+    Budget,
+    Document,
+    FileLimits,
+    KeyPath,
+    Lines,
+    check_number,
+    path_text,
+    shortened,
+)
 from pipelines.errors import DefinitionError
 
 
-def parse_yaml(text: str, file: str, limits: Limits) -> list[Document]:
+def parse_yaml(text: str, file: str, limits: FileLimits) -> list[Document]:
     """All documents of a YAML text; empty ones between two `---` are left out. Raises `DefinitionError`."""
     try:
-        return list(_Reader(yaml.parse(text, Loader=_LOADER), file, limits).documents())
+        return list(_YamlReader(yaml.parse(text, Loader=_LOADER), file, limits).documents())
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = "" if mark is None else f":{mark.line + 1}"
@@ -68,13 +77,13 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 @dataclass(frozen=True, slots=True)
 class _Anchored:
     value: Any
-    place: Place
+    place: Lines
     size: int
     depth: int
 
 
-class _Reader:
-    def __init__(self, events: Iterator[Event], file: str, limits: Limits) -> None:
+class _YamlReader:
+    def __init__(self, events: Iterator[Event], file: str, limits: FileLimits) -> None:
         self._events = events
         self._file = file
         self._budget = Budget(file, limits)
@@ -92,7 +101,7 @@ class _Reader:
             if not isinstance(next(self._events), DocumentEndEvent):
                 raise AssertionError("a document ends behind its value")
 
-    def _value(self, event: Event, path: KeyPath, depth: int) -> tuple[Any, Place]:
+    def _value(self, event: Event, path: KeyPath, depth: int) -> tuple[Any, Lines]:
         line = _line(event)
         if isinstance(event, AliasEvent):
             return self._alias(event, path, depth)
@@ -100,7 +109,7 @@ class _Reader:
         self._budget.spend(1, depth, line)
         self._deepest = depth
         if isinstance(event, ScalarEvent):
-            value, place = self._scalar(event, path), Place(line)
+            value, place = self._scalar(event, path), Lines(line)
         elif isinstance(event, SequenceStartEvent):
             value, place = self._list(event, path, depth)
         elif isinstance(event, MappingStartEvent):
@@ -114,7 +123,7 @@ class _Reader:
         self._deepest = max(self._deepest, deepest)
         return value, place
 
-    def _alias(self, event: AliasEvent, path: KeyPath, depth: int) -> tuple[Any, Place]:
+    def _alias(self, event: AliasEvent, path: KeyPath, depth: int) -> tuple[Any, Lines]:
         anchored = self._anchors.get(event.anchor or "")
         if anchored is None:
             raise self._error(
@@ -123,22 +132,22 @@ class _Reader:
         deepest = depth + anchored.depth - 1
         self._budget.spend(anchored.size, deepest, _line(event))
         self._deepest = max(self._deepest, deepest)
-        return _copied(anchored.value), Place(_line(event), anchored.place.inside)
+        return _copied(anchored.value), Lines(_line(event), anchored.place.inside)
 
-    def _list(self, start: SequenceStartEvent, path: KeyPath, depth: int) -> tuple[list[Any], Place]:
+    def _list(self, start: SequenceStartEvent, path: KeyPath, depth: int) -> tuple[list[Any], Lines]:
         self._check_tag(start, path, "seq")
         items: list[Any] = []
-        inside: dict[str | int, Place] = {}
+        inside: dict[str | int, Lines] = {}
         while not isinstance(event := next(self._events), SequenceEndEvent):
             value, inside[len(items)] = self._value(event, (*path, len(items)), depth + 1)
             items.append(value)
-        return items, Place(_line(start), inside)
+        return items, Lines(_line(start), inside)
 
-    def _mapping(self, start: MappingStartEvent, path: KeyPath, depth: int) -> tuple[dict[str, Any], Place]:
+    def _mapping(self, start: MappingStartEvent, path: KeyPath, depth: int) -> tuple[dict[str, Any], Lines]:
         self._check_tag(start, path, "map")
         items: dict[str, Any] = {}
-        inside: dict[str | int, Place] = {}
-        merged: list[tuple[dict[str, Any], Place]] = []
+        inside: dict[str | int, Lines] = {}
+        merged: list[tuple[dict[str, Any], Lines]] = []
         while not isinstance(event := next(self._events), MappingEndEvent):
             if not isinstance(event, ScalarEvent):
                 raise self._error(event, path, "a key must be a single word or text")
@@ -150,14 +159,14 @@ class _Reader:
             if key in items:
                 raise self._error(event, (*path, key), f"is given twice, first in line {inside[key].line}")
             items[key] = value
-            inside[key] = Place(line, place.inside)
+            inside[key] = Lines(line, place.inside)
         for values, place in merged:
             for key in values.keys() - items.keys():
                 items[key] = values[key]
                 inside[key] = place.inside[key]
-        return items, Place(_line(start), inside)
+        return items, Lines(_line(start), inside)
 
-    def _merged(self, value: Any, place: Place, path: KeyPath) -> list[tuple[dict[str, Any], Place]]:
+    def _merged(self, value: Any, place: Lines, path: KeyPath) -> list[tuple[dict[str, Any], Lines]]:
         if isinstance(value, dict):
             return [(value, place)]
         if isinstance(value, list) and all(isinstance(mapping, dict) for mapping in value):

@@ -28,11 +28,11 @@ class RunTimes(ABC):
 
     @abstractmethod
     def now(self, clock: Clock) -> float:
-        """The time of that clock."""
+        """The current time of that clock, in milliseconds."""
 
     @abstractmethod
     def following(self, clock: Clock, started: float | None) -> float:
-        """When the next run starts, as the last one, started at `started` (`None`: there was none), has ended now."""
+        """The start time of the next run, once the run that began at `started` (`None`: no run yet) has ended."""
 
 
 class FixedPeriod(RunTimes):

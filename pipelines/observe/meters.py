@@ -60,10 +60,10 @@ class Meter(ABC):
 
     @abstractmethod
     def samples(self) -> Samples:
-        """The values now."""
+        """The current values, each with the values of its labels."""
 
     def reading(self) -> Reading:
-        """The metric with its values now."""
+        """The metric with its current values."""
         return Reading(self.name, self.text, self.exported, self.label_names, self.samples())
 
 
@@ -137,7 +137,7 @@ class Timer(Meter):
         return counts
 
     def record(self, seconds: float) -> None:
-        """One duration."""
+        """Record a duration in seconds."""
         self.histogram.add_one(seconds)
 
     def time(self) -> AbstractContextManager[None]:

@@ -37,19 +37,19 @@ class StepMetrics(Mapping[str, Meter]):
         self._meters: dict[str, Meter] = {}
 
     def counter(self, name: str, text: str = "") -> Counter:
-        """A number that only grows."""
+        """The counter `name`: a number that only grows."""
         return self._meter(Counter, name, lambda known: Counter(known, text))
 
     def gauge(self, name: str, text: str = "") -> Gauge:
-        """A number that goes up and down."""
+        """The gauge `name`: a number that goes up and down."""
         return self._meter(Gauge, name, lambda known: Gauge(known, text))
 
     def timer(self, name: str, text: str = "") -> Timer:
-        """Durations."""
+        """The timer `name`: a histogram of durations in seconds."""
         return self._meter(Timer, name, lambda known: Timer(known, text))
 
     def labels(self, name: str, text: str = "", *, limit: int = MAX_LABELS) -> Labels:
-        """Counts by label, for at most `limit` of them."""
+        """The counts `name` by label, for at most `limit` labels."""
         return self._meter(Labels, name, lambda known: Labels(known, text, limit))
 
     def _meter(self, kind: type[Kind], given: str, make: Callable[[str], Kind]) -> Kind:

@@ -80,7 +80,7 @@ class Observer(Protocol):
     """Called for each step and batch, in the thread that runs the executor; metrics and traces are built on it."""
 
     def step(self, run: StepRun) -> None:
-        """A step has run one batch."""
+        """Called after a step has run a batch."""
 
 
 class Observers:

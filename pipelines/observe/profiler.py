@@ -68,7 +68,7 @@ class Profiler:
         return self._path(self._number)
 
     def step(self, run: StepRun) -> None:
-        """A step has run one batch. It may be called from any thread."""
+        """Write the event of a step that has run a batch. May be called from any thread."""
         arguments: dict[str, Any] = {"runner": run.runner, "rows": run.rows}
         if run.errors:
             arguments["errors"] = dict(run.errors)

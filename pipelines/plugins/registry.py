@@ -29,8 +29,8 @@ from pipelines.steps.flow.trigger import Trigger
 
 __all__ = [
     "OURS",
-    "Factory",
-    "Listed",
+    "ListedRunner",
+    "MakesRunners",
     "Registry",
     "RegistryError",
     "RunnerFactory",
@@ -57,12 +57,12 @@ _log = logging.getLogger(__name__)
 Kind = TypeVar("Kind", bound=Typed)
 
 
-class Factory(Protocol):
+class MakesRunners(Protocol):
     """Makes runners for one step type. `RunnerFactory` is one; a plug-in may bring an object of its own."""
 
     @property
     def step_type(self) -> str:
-        """The `@type` it runs."""
+        """The `@type` of the steps that it runs."""
 
     @property
     def name(self) -> str:
@@ -102,7 +102,7 @@ class RunnerFactory:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedRunner:
     """One line of `streamer steps`."""
 
     step_type: str
@@ -132,7 +132,7 @@ class Registry:
             )
             for group, base in TYPE_GROUPS.items()
         }
-        self._runners: Catalog[Factory] = Catalog(
+        self._runners: Catalog[MakesRunners] = Catalog(
             "runner", RUNNER_GROUP, _checked_factory, lambda factory: (_runner_key(factory),), plugins=plugins
         )
         self._ties: set[str] = set()
@@ -154,7 +154,7 @@ class Registry:
         """
         self._types[added.kind].add(added, origin)
 
-    def add_runner(self, factory: Factory, origin: str = OURS) -> None:
+    def add_runner(self, factory: MakesRunners, origin: str = OURS) -> None:
         """Make a runner known. A second one of the same step type and name is treated as `add_step` does."""
         self._runners.add(factory, origin)
 
@@ -176,7 +176,7 @@ class Registry:
         registered = self._types[base.kind].find(type_name)
         return None if registered is None else registered.part
 
-    def runner_for(self, step: Step, name: str | None = None) -> Factory:
+    def runner_for(self, step: Step, name: str | None = None) -> MakesRunners:
         """The factory that runs the step.
 
         Without a `name` it is the available one of the highest priority, among equals the first by name, which is
@@ -222,15 +222,15 @@ class Registry:
                 raise DefinitionError(f"runners: there is no step {step_type}{nearest(step_type, types)}")
             self._checked_name(step_type, name)
 
-    def origin(self, registered: Factory | type[Typed]) -> str:
+    def origin(self, registered: MakesRunners | type[Typed]) -> str:
         """The distribution that a runner's factory or a type comes from, `streamer` for ours. `KeyError` if unknown."""
         if isinstance(registered, type):
             return self._types[registered.kind].distribution(registered)
         return self._runners.distribution(registered)
 
-    def listing(self) -> list[Listed]:
+    def listing(self) -> list[ListedRunner]:
         """Every step type with its runners in the order of preference. Imports no runner and no heavy library."""
-        lines: list[Listed] = []
+        lines: list[ListedRunner] = []
         steps = self._types[Step.kind].known
         for type_name in sorted({*steps, *self._runner_types()}):
             factories = self._factories(type_name)
@@ -239,13 +239,13 @@ class Registry:
                 if type_name not in steps:
                     reason = f"no step has the type {type_name}"
                 origin = self._runners.distribution(factory)
-                lines.append(Listed(type_name, factory.name, factory.priority, not reason, reason, origin))
+                lines.append(ListedRunner(type_name, factory.name, factory.priority, not reason, reason, origin))
             if not factories:
                 origin = steps[type_name].distribution
-                lines.append(Listed(type_name, None, 0, False, "no runner is installed", origin))
+                lines.append(ListedRunner(type_name, None, 0, False, "no runner is installed", origin))
         return lines
 
-    def _factories(self, step_type: str) -> list[Factory]:
+    def _factories(self, step_type: str) -> list[MakesRunners]:
         """The runners of a type of step, in the order of preference; two that clash are both among them."""
         step = self._types[Step.kind].built_in(step_type)
         if step is not None and (ours := built_in_runner(step)) is not None:
@@ -260,7 +260,7 @@ class Registry:
         """The types of steps that runners of plug-ins, and those that were added, can run."""
         return {registered.part.step_type for registered in self._runners.registered() if registered.part is not None}
 
-    def _check_clashes(self, factories: list[Factory]) -> None:
+    def _check_clashes(self, factories: list[MakesRunners]) -> None:
         for factory in factories:
             self._runners.find(_runner_key(factory))
 
@@ -271,7 +271,7 @@ class Registry:
             raise DefinitionError(f'runners: {step_type} has no runner "{name}"{nearest(name, names)}; {there}')
         return name
 
-    def _log_tie(self, step_type: str, available: list[Factory]) -> None:
+    def _log_tie(self, step_type: str, available: list[MakesRunners]) -> None:
         first, *others = available
         equal = [other.name for other in others if other.priority == first.priority]
         if not equal or step_type in self._ties:
@@ -299,12 +299,12 @@ def built_in_runner(step: type[Step]) -> RunnerFactory | None:
     return None if by is None else RunnerFactory(step.type_name, by.name, by.target, by.requires, by.extra)
 
 
-def requirement_of(factory: Factory) -> Requirement:
+def requirement_of(factory: MakesRunners) -> Requirement:
     """The packages that the factory's runner needs."""
     return required(factory.requires, getattr(factory, "extra", None))
 
 
-def _why(factory: Factory) -> str:
+def _why(factory: MakesRunners) -> str:
     lacking = requirement_of(factory).lacking()
     if lacking is None:
         return ""
@@ -312,7 +312,7 @@ def _why(factory: Factory) -> str:
     return f"not installed: {lacking}" if how is None else f"it needs {lacking}: {how}"
 
 
-def _no_runner(step: Step, considered: list[Factory]) -> MissingPackageError | RegistryError:
+def _no_runner(step: Step, considered: list[MakesRunners]) -> MissingPackageError | RegistryError:
     if not considered:
         hint = step.instead or f"a plug-in may bring one (group {RUNNER_GROUP})"
         return RegistryError(f"no runner for the step {step.type_name} is installed; {hint}")
@@ -334,12 +334,12 @@ def _checked_type(base: type[Typed], value: object) -> type[Typed]:
     return value
 
 
-def _runner_key(factory: Factory) -> str:
+def _runner_key(factory: MakesRunners) -> str:
     return f"{factory.name} for {factory.step_type}"
 
 
-def _checked_factory(value: object) -> Factory:
+def _checked_factory(value: object) -> MakesRunners:
     wanted = ("step_type", "name", "priority", "requires", "create")
     if lacking := [name for name in wanted if not hasattr(value, name)]:
         raise TypeError(f"the entry point must name an object like RunnerFactory; it lacks {', '.join(lacking)}")
-    return cast(Factory, value)
+    return cast(MakesRunners, value)

@@ -78,14 +78,14 @@ class Package(Requirement):
 
 
 @dataclass(frozen=True, slots=True)
-class AllOf(Requirement):
+class AllRequired(Requirement):
     """All of these; always met if there are none."""
 
     parts: tuple[Requirement, ...] = ()
 
     def lacking(self) -> Requirement | None:
         left = tuple(lacking for part in self.parts if (lacking := part.lacking()) is not None)
-        return AllOf(left) if len(left) > 1 else left[0] if left else None
+        return AllRequired(left) if len(left) > 1 else left[0] if left else None
 
     def met_by(self) -> tuple[Package, ...]:
         if self.lacking() is not None:
@@ -97,21 +97,21 @@ class AllOf(Requirement):
         return [tuple(dict.fromkeys(package for packages in choice for package in packages)) for choice in sets]
 
     def with_extra(self, extra: str | None) -> Requirement:
-        return AllOf(tuple(part.with_extra(extra) for part in self.parts))
+        return AllRequired(tuple(part.with_extra(extra) for part in self.parts))
 
     def __str__(self) -> str:
-        return " and ".join(f"({part})" if isinstance(part, AnyOf) else str(part) for part in self.parts)
+        return " and ".join(f"({part})" if isinstance(part, AnyRequired) else str(part) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
-class AnyOf(Requirement):
+class AnyRequired(Requirement):
     """One of these, the first that is there."""
 
     parts: tuple[Requirement, ...]
 
     def lacking(self) -> Requirement | None:
         left = [part.lacking() for part in self.parts]
-        return None if None in left else AnyOf(tuple(lacking for lacking in left if lacking is not None))
+        return None if None in left else AnyRequired(tuple(lacking for lacking in left if lacking is not None))
 
     def met_by(self) -> tuple[Package, ...]:
         return next((part.met_by() for part in self.parts if part.lacking() is None), ())
@@ -120,29 +120,29 @@ class AnyOf(Requirement):
         return [packages for part in self.parts for packages in part.alternatives()]
 
     def with_extra(self, extra: str | None) -> Requirement:
-        return AnyOf(tuple(part.with_extra(extra) for part in self.parts))
+        return AnyRequired(tuple(part.with_extra(extra) for part in self.parts))
 
     def __str__(self) -> str:
-        return " or ".join(f"({part})" if isinstance(part, AllOf) else str(part) for part in self.parts)
+        return " or ".join(f"({part})" if isinstance(part, AllRequired) else str(part) for part in self.parts)
 
 
 Requires: TypeAlias = str | Requirement | Iterable[str | Requirement]
 """How requirements may be declared: an import name, a `Requirement`, or several of them that are all needed."""
 
-NOTHING: Final[Requirement] = AllOf()
+NOTHING: Final[Requirement] = AllRequired()
 """The requirement of a feature that needs no package."""
 
 
 def all_of(*parts: str | Requirement, extra: str | None = None) -> Requirement:
     """All of these; a text is an import name of a package that `extra` of our distribution installs."""
-    return AllOf(tuple(_part(part) for part in parts)).with_extra(extra)
+    return AllRequired(tuple(_part(part) for part in parts)).with_extra(extra)
 
 
 def any_of(*parts: str | Requirement, extra: str | None = None) -> Requirement:
     """One of these at least, the first that is there being used. `ValueError` for none; otherwise as `all_of`."""
     if not parts:
         raise ValueError("any_of needs a package at least")
-    return AnyOf(tuple(_part(part) for part in parts)).with_extra(extra)
+    return AnyRequired(tuple(_part(part) for part in parts)).with_extra(extra)
 
 
 def required(declared: Requires, extra: str | None = None) -> Requirement:

@@ -88,7 +88,7 @@ class Cells:
 
     @property
     def count(self) -> int:
-        """Elements shown."""
+        """The number of elements shown."""
         return math.prod(self.shape)
 
     @property
@@ -208,7 +208,7 @@ def sealed(array: Array) -> Array:
 
 
 def _lent(array: Array) -> tuple[Array, Array]:
-    """The same memory as another array, after the one that all arrays made of that keep alive; mostly the same."""
+    """Two arrays over the same memory: the base that numpy keeps alive for every slice, and the array to lend."""
     if array.dtype.name == "bfloat16":
         root = np.asarray(array.view(np.uint16).data)
         return root, root.view(array.dtype)

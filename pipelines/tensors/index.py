@@ -62,12 +62,12 @@ def all() -> Index:  # noqa: A001 - the names are those of the proposal that the
 
 def incl(*positions: SupportsIndex) -> Index:
     """The elements at these positions only, in this order."""
-    return _Listed(tuple(map(integer, positions)), included=True)
+    return _ListedIndex(tuple(map(integer, positions)), included=True)
 
 
 def excl(*positions: SupportsIndex) -> Index:
     """All elements but those at these positions."""
-    return _Listed(tuple(map(integer, positions)), included=False)
+    return _ListedIndex(tuple(map(integer, positions)), included=False)
 
 
 def range(start: SupportsIndex, end: SupportsIndex) -> Index:  # noqa: A001
@@ -148,7 +148,7 @@ class _Range(Index):
 
 
 @dataclass(frozen=True, slots=True)
-class _Listed(Index):
+class _ListedIndex(Index):
     positions: tuple[int, ...]
     included: bool
 

@@ -37,12 +37,12 @@ class Span(Selection):
         return self.start + nth * self.step
 
     def slice(self) -> slice:
-        """The same for a sequence."""
+        """The selection as a `slice`."""
         return slice(self.start, self.start + self.count * self.step, self.step)
 
 
 class Listed(Selection):
-    """These positions."""
+    """A list of positions, in any order."""
 
     __slots__ = ("positions",)
 

@@ -20,7 +20,7 @@ from pipelines.values.pixels import Pixels, as_pixels, check_size
 Plane: TypeAlias = npt.NDArray[np.uint8]
 """One channel of a picture, `(height, width)`; rows may lie further apart than they are wide."""
 
-Part: TypeAlias = tuple[int, int, int, int]
+Rect: TypeAlias = tuple[int, int, int, int]
 """A part of a picture in pixels: left, top, width, height."""
 
 MOST_SCALERS: Final = 16
@@ -45,7 +45,7 @@ def frame_pixels(frame: Any, max_pixels: int) -> Pixels:
     return as_pixels(interleaved.reshape(frame.height, frame.width, 3))
 
 
-def frame_planes(frame: Any, width: int, height: int, channels: int, part: Part | None = None) -> tuple[Plane, ...]:
+def frame_planes(frame: Any, width: int, height: int, channels: int, part: Rect | None = None) -> tuple[Plane, ...]:
     """Blue, green and red of a frame or of a part of it, or its gray alone, each `(height, width)`, read-only.
 
     Smaller than the frame every pixel is the mean of those that it covers, larger they are interpolated (bilinear).
@@ -125,7 +125,7 @@ def _scaler() -> Any:
     return VideoReformatter()
 
 
-def _cropped(frame: Any, part: Part) -> Any:
+def _cropped(frame: Any, part: Rect) -> Any:
     """A part of a frame: libavfilter's crop, which moves the start of the planes and copies nothing."""
     from av.error import FFmpegError
 
@@ -140,7 +140,7 @@ def _cropped(frame: Any, part: Part) -> Any:
         raise DataError(f"{part} of the video frame ({properties[:3]}) cannot be cut out: {error}") from None
 
 
-def _crop(width: int, height: int, pixel_format: str, colorspace: int, color_range: int, part: Part) -> Any:
+def _crop(width: int, height: int, pixel_format: str, colorspace: int, color_range: int, part: Rect) -> Any:
     from av.filter import Graph
 
     graph = Graph()

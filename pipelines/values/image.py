@@ -14,7 +14,7 @@ from pipelines.errors import DataError, MissingPackageError, WrongTypeError
 from pipelines.late import late
 from pipelines.values.conversion.convert import Conversions
 from pipelines.values.conversion.formats import ImageFormat
-from pipelines.values.frames import Part, Plane, frame_planes
+from pipelines.values.frames import Plane, Rect, frame_planes
 from pipelines.values.imageheader import FORMATS, Header, read_header, sniff
 from pipelines.values.orientation import LYING, UPRIGHT, orientation, turned
 from pipelines.values.pixels import Pixels, as_pixels, check_size, decode, encode, gray_of, merged, resized, split
@@ -135,7 +135,7 @@ class Image:
         """Whether it was made of a video frame: `scaled` then converts only as many pixels as are wanted."""
         return self._form == "frame"
 
-    def scaled(self, width: int, height: int, channels: int | None = None, part: Part | None = None) -> Pixels:
+    def scaled(self, width: int, height: int, channels: int | None = None, part: Rect | None = None) -> Pixels:
         """The pixels in another size: read-only uint8 `(height, width, channels)`, as `get_as("numpy")` has them.
 
         `channels` is 3 (blue, green, red) or 1 (gray), by default those of the image; three of gray are equal.
@@ -155,7 +155,7 @@ class Image:
         return merged(self.scaled_planes(width, height, channels, part))
 
     def scaled_planes(
-        self, width: int, height: int, channels: int | None = None, part: Part | None = None
+        self, width: int, height: int, channels: int | None = None, part: Rect | None = None
     ) -> tuple[Plane, ...]:
         """The channels of `scaled` one by one, each `(height, width)`: a video frame has them without interleaving."""
         if not self._scales_planes(part):
@@ -202,11 +202,11 @@ class Image:
         kind = (sniff(encoded) or "PNG").lower()
         return f'<img alt="{self!r}" src="data:image/{kind};base64,{base64.b64encode(encoded).decode()}">'
 
-    def _scales_planes(self, part: Part | None) -> bool:
+    def _scales_planes(self, part: Rect | None) -> bool:
         # Colours often have one sample for two by two pixels: a part that cuts through them is taken from the pixels.
         return self.is_frame and (self._is_whole(part) or not any(number % 2 for number in part or ()))
 
-    def _is_whole(self, part: Part | None) -> bool:
+    def _is_whole(self, part: Rect | None) -> bool:
         return part is None or part == (0, 0, self.width, self.height)
 
     def _png_or_unknown(self) -> bytes:

@@ -17,7 +17,7 @@ from connectors.codecs.registry import CODECS, anchored
 from connectors.config import ConnectorConfig, SourceConfig
 from connectors.registry import SINKS, SOURCES
 from pipelines.definitions.definition import read_pipeline
-from pipelines.definitions.document import TEXT, Document, KeyPath, Place, Problems
+from pipelines.definitions.document import TEXT, Document, KeyPath, Lines, Problems
 from pipelines.definitions.documents import only, parse_documents, read_documents
 from pipelines.definitions.validation import definition_error
 from pipelines.errors import DefinitionError, StreamerError
@@ -286,6 +286,6 @@ def _pipeline(document: Document, given: _Given) -> pipelines.Pipeline:
             raise document.error(("pipeline",), str(error)) from None
     part = document.at("pipeline")
     if isinstance(value, list):
-        place = None if part.place is None else Place(part.place.line, {"steps": part.place})
+        place = None if part.place is None else Lines(part.place.line, {"steps": part.place})
         part = Document({"steps": value}, part.file, place, part.prefix)
     return read_pipeline(part, base=base.absolute(), refused=given.refused_outside)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from connectors.config import ConnectorConfig
-from pipelines.definitions.document import Document, KeyPath, Place
+from pipelines.definitions.document import Document, KeyPath, Lines
 from pipelines.definitions.walk import Part, walk
 from pipelines.errors import DefinitionError
 from pipelines.plugins.modelfiles import is_remote
@@ -137,7 +137,7 @@ def _place(written: Document | None, *parts: str | int) -> str:
     return "" if written.file is None or line is None else f"{written.file}:{line}: "
 
 
-def _step_into(place: Place | None, part: str | int) -> tuple[KeyPath, Place | None]:
+def _step_into(place: Lines | None, part: str | int) -> tuple[KeyPath, Lines | None]:
     """The path from `place` to this part of it, and the part's place; the empty path if there is no such part."""
     if place is None:
         return (), None

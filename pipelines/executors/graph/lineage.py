@@ -77,7 +77,7 @@ class Lineage:
         return chain[::-1]
 
     def order(self, rows: Rows) -> Rows | None:
-        """Positions that put these ids in the order of the records; `None` if they are."""
+        """Positions that sort these ids by the order of the records; `None` if they are sorted already."""
         if bool((rows[1:] > rows[:-1]).all()) and self.plain:
             return None
         if self.plain:
@@ -154,9 +154,9 @@ class Lineage:
             return self._given.numbers(ids)
         parents = [self.roots(row) for row in ids.tolist()]
         rows = np.concatenate([np.zeros(0, np.int64), *parents])
-        if all(len(one) == 1 for one in parents):
+        if all(len(numbers) == 1 for numbers in parents):
             return rows, None
-        return rows, np.concatenate([np.zeros(1, np.int64), np.cumsum([len(one) for one in parents])])
+        return rows, np.concatenate([np.zeros(1, np.int64), np.cumsum([len(numbers) for numbers in parents])])
 
     def _origin(self) -> Origin:
         return self._origins[0] if len(self._origins) == 1 else _Origins(tuple(self._origins))

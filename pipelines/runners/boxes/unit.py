@@ -9,7 +9,7 @@ from pipelines.errors import DataError
 from pipelines.values import BoundingBox
 
 WIDEST: Final = 2.0
-"""The width or height of a box, in pictures, beyond which it can only be in pixels if it lies beside the picture."""
+"""A box outside the picture with a larger width or height, as a fraction of the picture's, must be in pixels."""
 
 
 def in_pixels(box: BoundingBox) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 from pipelines.data.data import Data
 from pipelines.errors import DataError, DefinitionError, WrongTypeError
 from pipelines.runners.documents.documenttables import Names, clean, extracted
-from pipelines.runners.documents.documenttype import Kind, decoded, kind_of
+from pipelines.runners.documents.documenttype import DocumentKind, decoded, kind_of
 from pipelines.runners.documents.htmltree import html_text, html_tree, xml_text
 from pipelines.runners.documents.pdftext import pdf_html, pdf_text
 from pipelines.runners.runner import OpenContext, RowRunner
@@ -58,7 +58,7 @@ class DocumentParserRunner(RowRunner):
                 raise DataError(f'"{document.input}": {error}') from error
         return Data(results, metadata=data.metadata)
 
-    def _parsed(self, content: bytes, document: _Document) -> str:
+    def _parsed(self, content: bytes, document: _DocumentOptions) -> str:
         if len(content) > self._max_bytes:
             raise DataError(f"a document of {len(content):,} bytes; the limit is {self._max_bytes:,} (maxBytes)")
         kind = kind_of(content)
@@ -67,21 +67,21 @@ class DocumentParserRunner(RowRunner):
         tables = extracted(document.select(html_tree(self._html(content, kind))), document.names)
         return json.dumps(tables, ensure_ascii=False)
 
-    def _text(self, content: bytes, kind: Kind) -> str:
+    def _text(self, content: bytes, kind: DocumentKind) -> str:
         if kind == "pdf":
             return pdf_text(content, max_pages=self._max_pages, max_bytes=self._max_bytes)
         if kind == "html":
             return html_text(decoded(content))
         return xml_text(content) if kind == "xml" else decoded(content)
 
-    def _html(self, content: bytes, kind: Kind) -> str:
+    def _html(self, content: bytes, kind: DocumentKind) -> str:
         if kind == "pdf":
             return pdf_html(content, max_pages=self._max_pages, max_bytes=self._max_bytes)
         return decoded(content) if kind == "html" else f"<html><body>{escape(self._text(content, kind))}</body></html>"
 
 
 @dataclass(frozen=True, slots=True)
-class _Document:
+class _DocumentOptions:
     input: str
     output: str
     layout: bool
@@ -90,7 +90,7 @@ class _Document:
     names: Names
 
 
-def _documents(step: DocumentParser) -> list[_Document]:
+def _documents(step: DocumentParser) -> list[_DocumentOptions]:
     if not step.input_names or not step.output_names:
         raise DefinitionError("the step needs inputNames and outputNames, lists of the keys of documents and results")
     inputs = step.input_names
@@ -107,7 +107,7 @@ def _documents(step: DocumentParser) -> list[_Document]:
     by_table = {clean(table): _cleaned(names) for table, names in (step.table_specific_field_names or {}).items()}
     tables = _cleaned(step.table_keys or ())
     return [
-        _Document(
+        _DocumentOptions(
             key,
             outputs[i],
             parsers[i] == PDFBOX,

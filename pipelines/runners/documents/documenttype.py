@@ -8,13 +8,13 @@ from typing import Final, Literal
 
 from pipelines.errors import DataError
 
-Kind = Literal["pdf", "html", "xml", "text"]
+DocumentKind = Literal["pdf", "html", "xml", "text"]
 """The kinds of documents that can be read."""
 
 READABLE: Final = "PDF, HTML, XML and plain text are read"
 
 
-def kind_of(content: bytes) -> Kind:
+def kind_of(content: bytes) -> DocumentKind:
     """The kind of a document. `DataError` naming the format if it is one that is not read, and for no bytes at all."""
     if not content.strip():
         raise DataError("the document is empty")

@@ -67,7 +67,7 @@ def _near(place: int, size: int, thickness: int) -> int:
 
 
 def draw_text(picture: Pixels, text: str, left: int, bottom: int, color: Color) -> None:
-    """Write a line whose lower left corner is there, moved down as far as the picture's border asks."""
+    """Write text with its lower left corner at `left`, `bottom`, moved if it would begin outside of the picture."""
     cv2 = opencv()
     size = max(picture.shape[0] / 900, 0.4)
     (_, high), _ = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, size, 1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from pipelines.steps.images.imagetondarray import AspectRatio
 from pipelines.values import BoundingBox, Image
-from pipelines.values.frames import Part, Plane
+from pipelines.values.frames import Plane, Rect
 from pipelines.values.pixels import Pixels, check_size, split
 from pipelines.values.pixels import resized as resized_within
 
@@ -53,7 +53,7 @@ def fitted_planes(
     return tuple(canvas)
 
 
-def _placed(image: Image, height: int, width: int, handling: AspectRatio) -> Part | None:
+def _placed(image: Image, height: int, width: int, handling: AspectRatio) -> Rect | None:
     """Where the scaled image lies in the result, `(x, y, width, height)`; `None` if it has to be padded before.
 
     A video frame is padded after it was scaled where its edges fall between pixels of the result.
@@ -71,7 +71,7 @@ def _placed(image: Image, height: int, width: int, handling: AspectRatio) -> Par
     return left, top, wide, high
 
 
-def _shown(image: Image, height: int, width: int, handling: AspectRatio) -> Part | None:
+def _shown(image: Image, height: int, width: int, handling: AspectRatio) -> Rect | None:
     """The part of an image that the result shows; `None` for all of it."""
     if handling != "CENTER_CROP" or (image.height, image.width) == (height, width):
         return None

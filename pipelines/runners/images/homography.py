@@ -15,7 +15,7 @@ Corners: TypeAlias = npt.NDArray[np.float64]
 """`(4, 2)`: x and y of the top left, top right, bottom left, bottom right corner."""
 FARTHEST: Final = 1e9
 """How far from 0 a coordinate may be: pixels are counted in 32 bits, and areas and products are still exact enough."""
-Matrix: TypeAlias = npt.NDArray[np.float64]
+Homography: TypeAlias = npt.NDArray[np.float64]
 
 
 def corners_of(points: Sequence[Point], what: str) -> Corners:
@@ -35,7 +35,7 @@ def corners_of(points: Sequence[Point], what: str) -> Corners:
     return corners
 
 
-def homography(source: Corners, target: Corners) -> Matrix:
+def homography(source: Corners, target: Corners) -> Homography:
     """The matrix `(3, 3)` that maps `source` to `target`; element (2, 2) is 1.
 
     Raises `DataError` where there is none: three of the points on a line.
@@ -55,7 +55,7 @@ def homography(source: Corners, target: Corners) -> Matrix:
     return np.append(solution, 1.0).reshape(3, 3)
 
 
-def mapped(matrix: Matrix, points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def mapped(matrix: Homography, points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Points `(n, 2)` mapped by a matrix `(3, 3)`. Raises `DataError` for a point that has no finite image."""
     projected = np.concatenate([points, np.ones((len(points), 1))], axis=1) @ matrix.T
     if (np.abs(projected[:, 2]) < 1e-12).any():

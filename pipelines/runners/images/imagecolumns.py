@@ -20,7 +20,7 @@ Keys = TypeVar("Keys")
 
 
 def is_images(value: Any, lists: bool = True) -> bool:
-    """Whether a value is an image, or a list of images if `lists`; an empty list counts if it says so."""
+    """Whether a value is an image or, if `lists`, a list of images or an empty list of that element type."""
     if isinstance(value, Image):
         return True
     return lists and isinstance(value, list) and element_type(value) is ValueType.IMAGE

@@ -35,7 +35,7 @@ class OutputMemory:
         size = math.prod(shape) * wanted.itemsize
         if size < LARGE:
             return np.empty(shape, wanted)
-        lease = _Lease(self._memory(size), shape, wanted)
+        lease = _MemoryOwner(self._memory(size), shape, wanted)
         weakref.finalize(lease, self._free.append, lease.memory).atexit = False
         return np.asarray(lease)
 
@@ -51,7 +51,7 @@ class OutputMemory:
         return np.empty(size, np.uint8)
 
 
-class _Lease:
+class _MemoryOwner:
     """Owner of the bytes of an array in `memory` and of its views, by numpy's array interface."""
 
     def __init__(self, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:

@@ -12,7 +12,7 @@ from pipelines.data.data import Data
 from pipelines.errors import DataError, DefinitionError, WrongTypeError
 from pipelines.runners.images.fields import each, holds, listed
 from pipelines.runners.images.fitting import rounded
-from pipelines.runners.images.homography import Corners, Matrix, corners_of, frame, homography, mapped, upright
+from pipelines.runners.images.homography import Corners, Homography, corners_of, frame, homography, mapped, upright
 from pipelines.runners.images.opencv import opencv
 from pipelines.runners.runner import OpenContext, RowRunner
 from pipelines.steps.images.geometry import PerspectiveTransform
@@ -88,7 +88,7 @@ class PerspectiveTransformRunner(RowRunner):
             return step.reference_width, step.reference_height
         return None
 
-    def _matrix(self, data: Data, size: tuple[int, int] | None) -> Matrix:
+    def _matrix(self, data: Data, size: tuple[int, int] | None) -> Homography:
         step = self._step
         source = self._source
         if source is None:
@@ -111,7 +111,7 @@ def _fixed(points: tuple[Any, ...], what: str) -> Corners:
         raise DefinitionError(str(error)) from None
 
 
-def _transformed(value: Any, matrix: Matrix, size: tuple[int, int] | None) -> Any:
+def _transformed(value: Any, matrix: Homography, size: tuple[int, int] | None) -> Any:
     if isinstance(value, Image):
         return _warped(value, matrix)
     if isinstance(value, BoundingBox):
@@ -124,7 +124,7 @@ def _transformed(value: Any, matrix: Matrix, size: tuple[int, int] | None) -> An
     return Point((x, y), value.label, value.probability)
 
 
-def _warped(image: Image, matrix: Matrix) -> Image:
+def _warped(image: Image, matrix: Homography) -> Image:
     corners = mapped(matrix, frame(image.width, image.height))
     extent = corners.max(axis=0) - corners.min(axis=0)
     width, height = (max(rounded(length), 1) for length in extent.tolist())

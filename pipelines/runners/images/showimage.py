@@ -20,7 +20,7 @@ SMALLEST = 64
 
 
 class Screen(Protocol):
-    """Where windows are shown."""
+    """Interface to a desktop: opens windows with images and closes them."""
 
     def show(self, title: str, image: Image, width: int, height: int) -> None:
         """Show the image in the window with this title, which is opened if need be, and set the window's size."""

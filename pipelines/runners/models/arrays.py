@@ -40,7 +40,7 @@ def array_column(batch: Batch, key: str | None) -> Column:
 
 
 def array_named(key: str | None) -> str:
-    """How errors call the array of `key`, or the only one."""
+    """The name in errors of the array of `key`, or of the only array."""
     return "the only array" if key is None else f'the array "{key}"'
 
 

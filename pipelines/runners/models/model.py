@@ -32,7 +32,7 @@ class Port:
 
 
 def element_named(dtype: np.dtype[Any]) -> str:
-    """How errors call the element type of a port or of an array that is given to one."""
+    """The name in errors of the element type of a port or of an array given to it."""
     return "string" if dtype.kind == "O" else dtype.name
 
 

@@ -88,7 +88,7 @@ class ModelInput:
         return self._unless_refused(column.arrays)
 
     def _unless_refused(self, column: Column) -> Samples | None:
-        """The rows of a column that has other types than the values themselves: errors are left to each value."""
+        """`of_column` of a column made from the values; `None` if it fails: then errors come from each value."""
         try:
             return self.of_column(column)
         except RowsFailed:

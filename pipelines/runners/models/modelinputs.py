@@ -34,7 +34,7 @@ class Feed:
 
     @property
     def total(self) -> int:
-        """Samples of all records."""
+        """The number of samples of all records."""
         return len(self.arrays[0])
 
 

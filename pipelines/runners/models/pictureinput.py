@@ -13,7 +13,7 @@ from pipelines.runners.models.model import Port
 _NAMES: Final = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
 _LAYOUTS: Final = {1: "GRAYSCALE", 3: "RGB", 4: "RGBA"}
 """The usual layout of so many channels."""
-_Order: TypeAlias = Literal["CHANNELS_FIRST", "CHANNELS_LAST"]
+_ChannelOrder: TypeAlias = Literal["CHANNELS_FIRST", "CHANNELS_LAST"]
 
 
 def for_pictures(port: Port, dtype: np.dtype[Any], shape: Lengths | None) -> str:
@@ -38,7 +38,7 @@ def for_pictures(port: Port, dtype: np.dtype[Any], shape: Lengths | None) -> str
     return f": for pictures, IMAGE_TO_NDARRAY with {listed}"
 
 
-def _order(lengths: Lengths) -> _Order | None:
+def _order(lengths: Lengths) -> _ChannelOrder | None:
     """Whether a picture with these axis lengths has its channels first or last; `None` if that is ambiguous."""
     first, last = lengths[0] in _LAYOUTS, lengths[2] in _LAYOUTS
     if first == last:
@@ -52,7 +52,7 @@ def _of_type(dtype: np.dtype[Any]) -> dict[str, str]:
     return {"dataType": _NAMES[dtype], "normalization": how}
 
 
-def _of_shape(wanted: Lengths, order: _Order, there: Lengths, arrived: _Order) -> dict[str, str]:
+def _of_shape(wanted: Lengths, order: _ChannelOrder, there: Lengths, arrived: _ChannelOrder) -> dict[str, str]:
     settings: dict[str, str] = {} if order == arrived else {"format": order}
     needed, given = _by_name(wanted, order), _by_name(there, arrived)
     if needed["channels"] != given["channels"]:
@@ -63,6 +63,6 @@ def _of_shape(wanted: Lengths, order: _Order, there: Lengths, arrived: _Order) -
     return settings
 
 
-def _by_name(lengths: Lengths, order: _Order) -> dict[str, int | None]:
+def _by_name(lengths: Lengths, order: _ChannelOrder) -> dict[str, int | None]:
     names = ("channels", "height", "width") if order == "CHANNELS_FIRST" else ("height", "width", "channels")
     return dict(zip(names, lengths, strict=True))

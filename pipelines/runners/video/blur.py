@@ -14,7 +14,7 @@ from pipelines.runners.runner import OpenContext, RowRunner
 from pipelines.runners.video.boxrows import boxes_of, corners_of
 from pipelines.steps.video.blur import Blur
 from pipelines.values import Image
-from pipelines.values.frames import Part
+from pipelines.values.frames import Rect
 from pipelines.values.pixels import Pixels
 
 BLACK = (0, 0, 0)
@@ -55,7 +55,7 @@ class BlurRunner(RowRunner):
         data[step.output_name or key] = image
         return data
 
-    def _part(self, corners: list[float], image: Image) -> Part:
+    def _part(self, corners: list[float], image: Image) -> Rect:
         """The part of the image in pixels, at least the box: left, top, right, bottom."""
         x1, y1, x2, y2 = corners
         across, down = (x2 - x1) * self._step.grow, (y2 - y1) * self._step.grow

@@ -52,7 +52,7 @@ class BoxFilters:
         self._state = np.concatenate([self._state, new], axis=1)
 
     def keep(self, rows: npt.NDArray[np.bool_]) -> None:
-        """Only these boxes."""
+        """Keep these boxes and drop the others."""
         self._state = self._state[:, rows]
 
     def predict(self, seconds: float) -> None:

@@ -72,7 +72,7 @@ class LaneRunner(RowRunner, StatefulRunner, Generic[State]):
         return self.step(data, values, state, now)
 
     def moved_on(self, record: RecordContext) -> tuple[State, float]:
-        """The state of a record's camera, and the seconds since the first of its records: one more has come."""
+        """Count a record: the state of its camera, and the seconds since the camera's first record."""
         camera = record.lane, record.topic, record.key if self._by_key else None
         known = self._cameras.pop(camera, None)
         if known is None:

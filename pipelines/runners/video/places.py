@@ -9,21 +9,21 @@ from typing import TypeAlias
 from pipelines.data.record import RecordContext
 from pipelines.steps.video.zones import Place
 
-Point: TypeAlias = tuple[float, float]
+XY: TypeAlias = tuple[float, float]
 
 
 class Area:
     """A polygon."""
 
-    def __init__(self, points: Sequence[Point]) -> None:
+    def __init__(self, points: Sequence[XY]) -> None:
         self._edges = list(zip(points, [*points[1:], points[0]], strict=True))
 
-    def depth(self, point: Point) -> float:
+    def depth(self, point: XY) -> float:
         """How far inside a point is; below zero how far outside."""
         nearest = min(_distance(point, start, end) for start, end in self._edges)
         return nearest if self._holds(point) else -nearest
 
-    def _holds(self, point: Point) -> bool:
+    def _holds(self, point: XY) -> bool:
         # A ray to the right meets the edges of a polygon an odd number of times from inside.
         x, y = point
         inside = False
@@ -36,19 +36,19 @@ class Area:
 class Gate:
     """A line from one point to another."""
 
-    def __init__(self, start: Point, end: Point) -> None:
+    def __init__(self, start: XY, end: XY) -> None:
         self._start, self._end = start, end
         self._along = (end[0] - start[0], end[1] - start[1])
         self._length = math.hypot(*self._along)
 
-    def side(self, point: Point) -> float:
+    def side(self, point: XY) -> float:
         """How far to the right of the line, seen from its start, a point is; below zero how far to the left.
 
         The picture's y goes down. The line counts as endless: points beyond its ends have a side, too.
         """
         return self._cross(point) / self._length
 
-    def passed(self, before: Point, after: Point) -> int:
+    def passed(self, before: XY, after: XY) -> int:
         """The direction in which the way from one point to the next crosses the line between its ends.
 
         A point on the line is to its right: ways that follow each other count it once.
@@ -67,7 +67,7 @@ class Gate:
             return 0
         return 1 if a < 0 else -1
 
-    def _cross(self, point: Point) -> float:
+    def _cross(self, point: XY) -> float:
         return self._along[0] * (point[1] - self._start[1]) - self._along[1] * (point[0] - self._start[0])
 
 
@@ -80,7 +80,7 @@ def place_of(place: Place, record: RecordContext | None) -> bool:
     return record.topic in place.cameras or (record.key or b"").decode(errors="replace") in place.cameras
 
 
-def _distance(point: Point, start: Point, end: Point) -> float:
+def _distance(point: XY, start: XY, end: XY) -> float:
     """From a point to a line between two points."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     square = dx * dx + dy * dy

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from pipelines.runners.video.places import Area, Gate, Point
+from pipelines.runners.video.places import XY, Area, Gate
 
-Kind: TypeAlias = Literal["enter", "leave", "dwell", "cross"]
+EventKind: TypeAlias = Literal["enter", "leave", "dwell", "cross"]
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """One event of a track at a zone or line."""
 
-    kind: Kind
+    kind: EventKind
     place: str
     """Name of the zone or line."""
     track: int
@@ -35,7 +35,7 @@ class Sighting:
 
     track: int
     label: str | None
-    point: Point
+    point: XY
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Visitor:
     """The state of one track."""
 
     label: str | None
-    point: Point
+    point: XY
     seen: float
     since: dict[str, float] = field(default_factory=dict)
     """Zone to the time at which the track entered it, while it is inside."""
@@ -150,7 +150,7 @@ class Visits:
         if depth < -self._margin:
             yield self._left(name, sighting.track, visitor, now, lost=False)
 
-    def _at_line(self, name: str, gate: Gate, sighting: Sighting, visitor: Visitor, before: Point) -> Iterator[Event]:
+    def _at_line(self, name: str, gate: Gate, sighting: Sighting, visitor: Visitor, before: XY) -> Iterator[Event]:
         crossing = visitor.crossings.setdefault(name, Crossing())
         crossing.passed += gate.passed(before, sighting.point)
         side = gate.side(sighting.point)

@@ -35,7 +35,7 @@ class HasFunction(Config):
 
     @property
     def code_keys(self) -> tuple[str, ...]:
-        """The function."""
+        """The key of the function."""
         return ("function",)
 
     @property

@@ -115,5 +115,5 @@ class Python(Step):
 
     @property
     def code_keys(self) -> tuple[str, ...]:
-        """All of it."""
+        """The key of its code: all its configuration."""
         return (self.key("python_config"),)

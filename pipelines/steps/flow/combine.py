@@ -110,7 +110,7 @@ class First(CombineFunction):
 
     @property
     def aligns(self) -> bool:
-        """It does not: one input is enough."""
+        """`False`: one input is enough."""
         return False
 
     open: ClassVar[Callable[..., Any]] = late("pipelines.executors.graph.joining:FirstJunction.of")

@@ -48,7 +48,7 @@ class Merge(GraphStep):
 
     @property
     def aligns(self) -> bool:
-        """It does."""
+        """`True`: a row goes on only if all inputs have it."""
         return True
 
     open: ClassVar[Callable[..., Any]] = late("pipelines.executors.graph.joining:MergeJunction.of")

@@ -62,5 +62,5 @@ class VideoCapture(Step):
 
     @property
     def data_files(self) -> tuple[str, ...]:
-        """The video."""
+        """The video file."""
         return self.files

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipelines
-from pipelines.definitions.document import Limits, path_text
+from pipelines.definitions.document import FileLimits, path_text
 from pipelines.definitions.documents import parse_document, parse_documents, read_document, read_documents
 from pipelines.definitions.yamlwriter import write_yaml
 from pipelines.errors import DefinitionError
 
 
-def failure(text: str | bytes, limits: Limits | None = None) -> str:
+def failure(text: str | bytes, limits: FileLimits | None = None) -> str:
     with pytest.raises(DefinitionError) as caught:
-        parse_document(text, "a.yaml", limits or Limits())
+        parse_document(text, "a.yaml", limits or FileLimits())
     return str(caught.value)
 
 
@@ -231,7 +231,7 @@ def test_an_alias_bomb_is_refused_before_it_is_expanded() -> None:
     lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
 
-    assert failure("\n".join(lines), Limits(values=2000)).endswith("holds more than 2000 values, aliases expanded")
+    assert failure("\n".join(lines), FileLimits(values=2000)).endswith("holds more than 2000 values, aliases expanded")
 
 
 def test_depth_is_bounded_also_through_aliases() -> None:
@@ -248,7 +248,7 @@ def test_a_large_file_is_refused_unread(tmp_path: Path) -> None:
     path.write_text("a: " + "x" * 100)
 
     with pytest.raises(DefinitionError, match="larger than 50 bytes"):
-        read_document(path, Limits(bytes=50))
+        read_document(path, FileLimits(bytes=50))
 
 
 def test_a_file_that_is_not_there_is_answered_with_the_nearest(tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def test_anchors_inside_each_other_cost_no_more_than_lists() -> None:
 
 
 def test_limits_count_values_behind_yaml_aliases_too() -> None:
-    limits = Limits(values=30, depth=6)
+    limits = FileLimits(values=30, depth=6)
     text = "a: &a [1, 2]\nb: &b {{x: *a, y: *a}}\nc: {}"
     # The mapping, a list of three, a mapping of two lists.
     assert parse_document(text.format("[*b, *b]"), limits=limits).data["c"] == [{"x": [1, 2], "y": [1, 2]}] * 2
