@@ -56,10 +56,10 @@ def leaf(schema: Any) -> Leaf:
         return _uuid(kind, options)
     if kind == "enum":
         symbols = options["symbols"]
-        return Leaf(options["name"], f"one of {', '.join(symbols[:10])}", _held(lambda value: value in symbols, str))
+        return Leaf(options["name"], f"one of {', '.join(symbols[:10])}", _held(str, symbols.__contains__))
     if kind == "fixed":
         size = options["size"]
-        return Leaf(options["name"], f"{size} bytes", _held(lambda value: len(value) == size, bytes))
+        return Leaf(options["name"], f"{size} bytes", _held(bytes, lambda value: len(value) == size))
     return _PLAIN[kind]
 
 
@@ -71,7 +71,7 @@ def is_utf8(text: str) -> bool:
         return False
 
 
-def _held(fits: Callable[[Any], bool], kind: type) -> Callable[[Any], Written | None]:
+def _held(kind: type, fits: Callable[[Any], object] = lambda value: True) -> Callable[[Any], Written | None]:
     return lambda value: (value, True) if isinstance(value, kind) and fits(value) else None
 
 
@@ -105,9 +105,9 @@ def _floats(values: list[Any]) -> bool:
 
 
 def _double(value: Any) -> Written | None:
-    if type(value) is float:
-        return value, True
-    return (value, int(float(value)) == value) if type(value) is int else None
+    if type(value) is int:
+        return value, int(float(value)) == value
+    return (value, True) if isinstance(value, float) else None
 
 
 def _time(kind: str, logical: str, schema: Mapping[str, Any]) -> Leaf:
@@ -142,7 +142,7 @@ def _uuid(kind: str, schema: Mapping[str, Any]) -> Leaf:
 
     if kind == "fixed":
         return Leaf(schema["name"], "fixed (uuid)", raw, hint)
-    return Leaf(kind, f"{kind} (uuid)", _held(lambda value: UUID_TEXT.fullmatch(value) is not None, str), hint)
+    return Leaf(kind, f"{kind} (uuid)", _held(str, UUID_TEXT.fullmatch), hint)
 
 
 def _decimal(kind: str, schema: Mapping[str, Any]) -> Leaf:
@@ -209,15 +209,13 @@ _TIMES: Final[Mapping[str, tuple[int, int, bool]]] = {
 }
 """By what milliseconds are multiplied and divided, and whether they are of a day."""
 _PLAIN: Final[Mapping[str, Leaf]] = {
-    "null": Leaf("null", "null", lambda value: (None, True) if value is None else None),
-    "boolean": Leaf("boolean", "boolean", lambda value: (value, True) if isinstance(value, bool) else None),
+    "null": Leaf("null", "null", _held(type(None))),
+    "boolean": Leaf("boolean", "boolean", _held(bool)),
     **{kind: _integer(kind) for kind in INTEGERS},
     "float": Leaf(
         "float", "float", _float, lambda value: f"float holds {float32.RANGE}" if _is_whole(value) else None, _floats
     ),
     "double": Leaf("double", "double", _double, holds_all=lambda values: set(map(type, values)) <= {int, float}),
-    "string": Leaf(
-        "string", "string", lambda value: (value, True) if isinstance(value, str) and is_utf8(value) else None
-    ),
-    "bytes": Leaf("bytes", "bytes", lambda value: (value, True) if isinstance(value, bytes) else None),
+    "string": Leaf("string", "string", _held(str, is_utf8)),
+    "bytes": Leaf("bytes", "bytes", _held(bytes)),
 }

@@ -255,15 +255,12 @@ class _Preparing:
             return {"type": "array", "items": items}, 1, 1
         if kind == "map":
             return {"type": "map", "values": self.of(schema.get("values"), space, depth + 1)[0]}, 1, 1
-        if kind == "enum":
-            self.sizes[_full(schema, space)] = (1, 1)
+        if kind in ("enum", "fixed"):
+            name, size = _full(schema, space), schema.get("size")
+            least = 1 if kind == "enum" else size if isinstance(size, int) and size > 0 else 0
+            self.sizes[name] = 1, least
             kept = {key: value for key, value in schema.items() if key != "default" or self.defaults}
-            return {**kept, "name": _full(schema, space), "namespace": ""}, 1, 1
-        if kind == "fixed":
-            given = schema.get("size")
-            least = given if isinstance(given, int) and given > 0 else 0
-            self.sizes[_full(schema, space)] = (1, least)
-            return self._logical({**schema, "name": _full(schema, space), "namespace": ""}), 1, least
+            return self._logical({**kept, "name": name, "namespace": ""}), 1, least
         if isinstance(kind, str) and kind not in _PRIMITIVES:
             return self._named(kind, space, depth)
         return self._logical({**schema}), 1, _least(kind)
@@ -274,16 +271,14 @@ class _Preparing:
         self.open.append(name)
         fields: list[Any] = []
         size, least = 1, 0
+        kept = ("name", "aliases", "default") if self.defaults else ("name", "aliases")
         for one in schema["fields"]:
             check_key(one["name"])
             prepared, values, fewest = self.of(one["type"], inner, depth + 1)
             size, least = size + values, least + fewest
             if size > MOST_VALUES:
                 raise WireError(f"the record {name} has more than {MOST_VALUES} values")
-            kept = {key: one[key] for key in ("name", "default", "aliases") if key in one}
-            if not self.defaults:
-                kept.pop("default", None)
-            fields.append({**kept, "type": prepared})
+            fields.append({**{key: one[key] for key in kept if key in one}, "type": prepared})
         self.open.pop()
         self.sizes[name] = (size, least)
         aliases = {"aliases": schema["aliases"]} if "aliases" in schema else {}

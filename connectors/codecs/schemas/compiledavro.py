@@ -64,12 +64,13 @@ class AvroEntries(PackedEntries[Any]):
     def plain(self) -> list[Any]:
         """All values, made once; not to be changed."""
         if self._made is None:
-            self._made = self._values(self.spans)
+            parts = map(np.ascontiguousarray, (self.spans.buffer, self.spans.starts, self.spans.lengths))
+            self._made = self.program.values(self.key, *parts)
         return self._made
 
     def take(self, rows: Rows) -> AvroEntries:
         """The values at these positions, still not made."""
-        return AvroEntries(self.program, self.key, self.field, self.spans.take(rows))
+        return self._of(self.spans.take(rows))
 
     def joined(self, parts: Sequence[Entries]) -> AvroEntries | None:
         """The values of all parts, still not made; `None` unless all are of this field or absent."""
@@ -83,11 +84,10 @@ class AvroEntries(PackedEntries[Any]):
                 spans.append(Spans.of(part))
             else:
                 return None
-        return AvroEntries(self.program, self.key, self.field, Spans.concat(spans))
+        return self._of(Spans.concat(spans))
 
-    def _values(self, spans: Spans) -> list[Any]:
-        starts, lengths = np.ascontiguousarray(spans.starts), np.ascontiguousarray(spans.lengths)
-        return self.program.values(self.key, np.ascontiguousarray(spans.buffer), starts, lengths)
+    def _of(self, spans: Spans) -> AvroEntries:
+        return AvroEntries(self.program, self.key, self.field, spans)
 
     def __len__(self) -> int:
         return len(self.spans)
@@ -98,11 +98,11 @@ class AvroEntries(PackedEntries[Any]):
     def __getitem__(self, row: slice) -> AvroEntries: ...
     def __getitem__(self, row: int | slice) -> Any:
         if isinstance(row, slice):
-            return AvroEntries(self.program, self.key, self.field, self.spans[row])
+            return self._of(self.spans[row])
         if self._made is not None:
             return self._made[row]
         row = range(len(self))[row]
-        return self._values(self.spans[row : row + 1])[0]
+        return self[row : row + 1].plain()[0]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.plain())
