@@ -51,7 +51,6 @@ def written(type: Any, batch: Batch) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("rows", [2, 1000])
 @pytest.mark.parametrize(
     ("type", "good", "bad", "key"),
     [
@@ -68,11 +67,10 @@ def written(type: Any, batch: Batch) -> list[Any]:
     ids=str,
 )
 def test_a_number_too_large_for_a_float_of_avro_fails_alone(
-    type: Any, good: Any, bad: Any, key: str, rows: int, hot_path: HotPath
+    type: Any, good: Any, bad: Any, key: str, hot_path: HotPath
 ) -> None:
-    data = [as_data({"x": good, "id": row}) for row in range(rows - 1)]
-    found = written(type, Batch.of([*data, as_data({"x": bad, "id": rows})]))
-    assert found[:-1] == [good] * (rows - 1)
+    found = written(type, Batch.of([as_data({"x": value, "id": row}) for row, value in enumerate([good, good, bad])]))
+    assert found[:-1] == [good, good]
     value = BEYOND if bad == BEYOND else -1e300 if bad == -1e300 else 1e300
     assert f'"{key}" is ' in found[-1]
     assert f"the value is the number {value!r}" in found[-1]
@@ -93,15 +91,13 @@ def test_an_array_with_a_number_too_large_for_avros_float_fails_alone(
 
 def test_infinity_nan_and_the_largest_floats_are_written_by_avro(hot_path: HotPath) -> None:
     given = [math.inf, -math.inf, LARGEST, math.nextafter(BEYOND, 0), float(1 << 62)]
-    for rows in (given, given * 100):
-        found = written("float", Batch.of([Data({"x": one, "id": 1}) for one in rows]))
-        assert found == [math.inf, -math.inf, LARGEST, LARGEST, float(1 << 62)] * (len(rows) // len(given))
+    found = written("float", Batch.of([Data({"x": one, "id": 1}) for one in given]))
+    assert found == [math.inf, -math.inf, LARGEST, LARGEST, float(1 << 62)]
     (nan,) = written("float", Batch.of([Data({"x": math.nan, "id": 1})]))
     assert math.isnan(nan)
     assert written(["float", "double"], Batch.of([Data({"x": 1e300, "id": 1})])) == [1e300]
 
 
-@pytest.mark.parametrize("rows", [2, 1000])
 @pytest.mark.parametrize(
     ("type", "good", "bad"),
     [
@@ -111,11 +107,8 @@ def test_infinity_nan_and_the_largest_floats_are_written_by_avro(hot_path: HotPa
     ],
     ids=str,
 )
-def test_a_time_that_avros_type_cannot_hold_fails_alone(
-    type: Any, good: int, bad: int, rows: int, hot_path: HotPath
-) -> None:
-    data = [Data({"x": good, "id": row}) for row in range(rows - 1)]
-    *others, wrong = written(type, Batch.of([*data, Data({"x": bad, "id": rows})]))
+def test_a_time_that_avros_type_cannot_hold_fails_alone(type: Any, good: int, bad: int, hot_path: HotPath) -> None:
+    *others, wrong = written(type, Batch.of([Data({"x": value, "id": 1}) for value in (good, good, bad)]))
     assert not any(isinstance(one, str) for one in others)
     assert f"the value is the integer {bad}" in wrong
     assert f"{type['type']} ({type['logicalType']}) holds -" in wrong
