@@ -1,4 +1,4 @@
-"""How the demos print numbers: curves, durations, percentages."""
+"""Numbers as the demos print them: curves, durations, percentages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def curve(values: Sequence[float], top: float | None = None) -> str:
-    """Numbers as a line of bars, the highest (or `top`) as high as a line."""
+    """Numbers as a line of bars; the highest number, or `top` if given, has a full bar."""
     if top is None:
         top = max((value for value in values if math.isfinite(value)), default=0.0)
     if top <= 0:

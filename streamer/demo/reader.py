@@ -1,4 +1,4 @@
-"""A reader: takes the records of a source as any other consumer would, in a thread of its own."""
+"""A reader: takes the records of a source as any other consumer would, in its own thread."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from connectors.source import Source
 WAIT = 0.1
 """Seconds of one wait for a first record."""
 AT_ONCE = 4096
-"""Records taken in one go at most."""
+"""The most records of one poll."""
 ROOM = 16 << 20
-"""Bytes taken in one go at most."""
+"""The most bytes of one poll."""
 
 
 class Reader:
@@ -35,7 +35,7 @@ class Reader:
         self._thread.start()
 
     def stop(self) -> None:
-        """Leave; waits for it."""
+        """Stop reading and disconnect; waits up to 5 s for that."""
         self._stop.set()
         self._source.wake()
         if self._thread.ident is not None:
@@ -53,7 +53,7 @@ class Reader:
                 for records in self._arrived():
                     if len(records) and self._take(records):
                         self.sees.set()
-                    # A bus that hands out a window of records goes on once they are acknowledged.
+                    # Some buses deliver no more than a window of unacknowledged records.
                     self._source.acknowledge(_positions(records))
                 self._source.events()
         except Exception as error:  # noqa: BLE001 - raised by `check`
@@ -63,7 +63,7 @@ class Reader:
             self._source.close()
 
     def _arrived(self) -> list[Records]:
-        # One record first, so that the others are not waited for.
+        # Wait for one record only, then take what else is there.
         first = self._source.poll(1, ROOM, WAIT)
         return [first, self._source.poll(AT_ONCE, ROOM, 0.0)] if len(first) else []
 

@@ -15,7 +15,7 @@ from streamer.demo.reader import Reader
 
 
 def started(service: Service, stack: ExitStack) -> Agent:
-    """The service as it runs; it is stopped when the stack ends."""
+    """Start the service. Returns its agent, which is stopped when `stack` is closed."""
     agent = Agent(service)
     agent.start()
     stack.callback(agent.join)
@@ -34,7 +34,7 @@ def wait_for_the_first(
 ) -> None:
     """Send probes until the reader sees a result, or `stop` is set.
 
-    Raises `StreamerError`, with `hint`, after so many seconds.
+    Raises `StreamerError`, with `hint`, after `seconds`.
     """
     deadline = time.monotonic() + seconds
     while not stop.is_set():
@@ -50,7 +50,7 @@ def wait_for_the_first(
 
 
 def batches(agent: Agent) -> Histogram:
-    """How many records the batches of the service's only source have had."""
+    """The sizes of the batches of the service's only source, in records."""
     (meters,) = agent.meters.sources.values()
     return meters.batch_records
 

@@ -1,4 +1,4 @@
-"""Where a demo shows its state: a table in a terminal, drawn again and again, or a line now and then."""
+"""Screens of the demos: a panel in a terminal that is drawn again and again, or a line now and then."""
 
 from __future__ import annotations
 

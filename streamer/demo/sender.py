@@ -1,4 +1,4 @@
-"""A sender: messages at a steady rate, from a thread of its own."""
+"""A sender: messages at a steady rate, from its own thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FULL = 10.0
 """Seconds that a send may wait for a full sink, and a barrier for confirmations."""
 
 
-class Sender(ABC):
+class SteadySender(ABC):
     """Sends `total` messages, `rate` a second. `what` names them in errors: "images"."""
 
     def __init__(self, sink: Sink, what: str, *, rate: float, total: int) -> None:
@@ -30,30 +30,30 @@ class Sender(ABC):
 
     @abstractmethod
     def made(self, first: int, stop: int) -> Messages:
-        """The messages from number `first` up to `stop`, which are sent now."""
+        """The messages with the numbers `first` to `stop - 1`; they are sent at once."""
 
     def start(self) -> None:
-        """Begin."""
+        """Begin to send."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Send no more. From any thread."""
+        """Send no more messages. From any thread."""
         self._stop.set()
 
     @property
     def done(self) -> bool:
-        """Whether sending has ended, with all messages confirmed or by `stop`. Raises the error of the thread."""
+        """Whether sending has ended, because all messages are confirmed or by `stop`. Raises the thread's error."""
         if self._error is not None:
             raise self._error
         return not self._thread.is_alive()
 
     def send(self, messages: Messages) -> None:
-        """Send these. Raises `StreamerError` where the sink does not take one."""
+        """Send these messages. Raises `StreamerError` if the sink does not take one of them."""
         for error in self._sink.send(messages, time.monotonic() + FULL).values():
             raise StreamerError(f"the broker does not take the {self._what}: {error}") from error
 
     def confirm(self) -> None:
-        """Wait until all that was sent is confirmed. Raises `StreamerError` where one is lost."""
+        """Wait until all sent messages are confirmed. Raises `StreamerError` if one of them is lost."""
         for error in self._sink.barrier(time.monotonic() + FULL).values():
             raise StreamerError(f"{self._what} were lost on their way to the broker: {error}") from error
 

@@ -88,14 +88,14 @@ def demo(
 
         if example == "sensors":
             found = _sensors(seconds or 20.0, rate, progress, console, status.stop, stop)
-            return 0 if found is None else _sensors_told(found, as_json)
+            return 0 if found is None else _report_sensors(found, as_json)
         if example == "cameras":
             clips = None if no_video else video or VIDEOS
             seen = _cameras(seconds or 30.0, clips, progress, console, status.update, stop)
-            return 0 if seen is None else _cameras_told(seen, as_json)
+            return 0 if seen is None else _report_cameras(seen, as_json)
         drawn = None if no_sheet else sheet or SHEET
         outcome = _digits(seconds or 15.0, rate or 2000.0, drawn, progress, console, status.stop, stop)
-        return 0 if outcome is None else _digits_told(outcome, as_json)
+        return 0 if outcome is None else _report_digits(outcome, as_json)
 
 
 def _digits(
@@ -106,16 +106,16 @@ def _digits(
     console: Console,
     begun: Callable[[], None],
     stop: threading.Event,
-) -> images.Outcome | None:
+) -> images.DigitsOutcome | None:
     from streamer.demo.images.example import digits
     from streamer.demo.images.play import play
-    from streamer.demo.images.screen import LiveScreen, PlainScreen
+    from streamer.demo.images.screen import DigitsLiveScreen, DigitsPlainScreen
 
-    def screen(broker: Broker) -> LiveScreen | PlainScreen:
+    def screen(broker: Broker) -> DigitsLiveScreen | DigitsPlainScreen:
         begun()
         if not console.is_terminal:
-            return PlainScreen(console)
-        return LiveScreen(console, digits().images, broker.description)
+            return DigitsPlainScreen(console)
+        return DigitsLiveScreen(console, digits().images, broker.description)
 
     return play(seconds=seconds, rate=rate, sheet=sheet, progress=progress, screen=screen, stop=stop)
 
@@ -127,13 +127,13 @@ def _sensors(
     console: Console,
     begun: Callable[[], None],
     stop: threading.Event,
-) -> machines.Outcome | None:
+) -> machines.SensorsOutcome | None:
     from streamer.demo.machines.play import play
-    from streamer.demo.machines.screen import LiveScreen, PlainScreen
+    from streamer.demo.machines.screen import SensorsLiveScreen, SensorsPlainScreen
 
-    def screen(broker: MqttBroker) -> LiveScreen | PlainScreen:
+    def screen(broker: MqttBroker) -> SensorsLiveScreen | SensorsPlainScreen:
         begun()
-        return LiveScreen(console, broker.description) if console.is_terminal else PlainScreen(console)
+        return SensorsLiveScreen(console, broker.description) if console.is_terminal else SensorsPlainScreen(console)
 
     return play(seconds=seconds, rate=rate, progress=progress, screen=screen, stop=stop)
 
@@ -145,7 +145,7 @@ def _cameras(
     console: Console,
     update: Callable[[str], None],
     stop: threading.Event,
-) -> films.Outcome | None:
+) -> films.CamerasOutcome | None:
     from streamer.demo.films.play import play
 
     page = ""
@@ -163,7 +163,7 @@ def _cameras(
     return play(seconds=seconds, video=video, progress=progress, begun=begun, tell=tell, stop=stop)
 
 
-def _cameras_told(outcome: films.Outcome, as_json: bool) -> int:
+def _report_cameras(outcome: films.CamerasOutcome, as_json: bool) -> int:
     import json
 
     from rich.table import Table
@@ -192,7 +192,7 @@ def _cameras_told(outcome: films.Outcome, as_json: bool) -> int:
     return 0
 
 
-def _digits_told(outcome: images.Outcome, as_json: bool) -> int:
+def _report_digits(outcome: images.DigitsOutcome, as_json: bool) -> int:
     import json
 
     from streamer.cli.terminal import output
@@ -205,7 +205,7 @@ def _digits_told(outcome: images.Outcome, as_json: bool) -> int:
     return 0 if outcome.score.answered == outcome.score.sent else 1
 
 
-def _digits_summary(outcome: images.Outcome) -> RenderableType:
+def _digits_summary(outcome: images.DigitsOutcome) -> RenderableType:
     from rich.table import Table
 
     from streamer.demo.drawing import milliseconds, percent
@@ -227,7 +227,7 @@ def _digits_summary(outcome: images.Outcome) -> RenderableType:
     return table
 
 
-def _digits_next(outcome: images.Outcome) -> Text:
+def _digits_next(outcome: images.DigitsOutcome) -> Text:
     service = _service_file("digits")
     lines = [
         f"  streamer check {service}    the parts of the service",
@@ -241,7 +241,7 @@ def _digits_next(outcome: images.Outcome) -> Text:
     return _next(lines, None if outcome.real else mock)
 
 
-def _sensors_told(outcome: machines.Outcome, as_json: bool) -> int:
+def _report_sensors(outcome: machines.SensorsOutcome, as_json: bool) -> int:
     import json
 
     from streamer.cli.terminal import output
@@ -254,7 +254,7 @@ def _sensors_told(outcome: machines.Outcome, as_json: bool) -> int:
     return 0 if outcome.lost == 0 else 1
 
 
-def _sensors_summary(outcome: machines.Outcome) -> RenderableType:
+def _sensors_summary(outcome: machines.SensorsOutcome) -> RenderableType:
     from rich.table import Table
 
     from streamer.demo.drawing import milliseconds
@@ -275,7 +275,7 @@ def _sensors_summary(outcome: machines.Outcome) -> RenderableType:
     return table
 
 
-def _sensors_next(outcome: machines.Outcome) -> Text:
+def _sensors_next(outcome: machines.SensorsOutcome) -> Text:
     service = _service_file("sensors")
     lines = [
         f"  streamer check {service}    the parts of the service",

@@ -19,15 +19,15 @@ NEEDS = all_of(
 
 
 def films(place: Path, progress: Callable[[str], None]) -> dict[str, str]:
-    """Write a film for each camera into this folder; gives their paths by the cameras' names."""
+    """Write a film for each camera into the folder `place`. Returns their paths by the cameras' names."""
     film = _film()
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for number, name in enumerate(film.CAMERAS):
         progress(f"filming camera {name}")
         file = place / f"{name}.mp4"
         film.write(file, number)
-        found[name] = str(file)
-    return found
+        paths[name] = str(file)
+    return paths
 
 
 def service(cameras: dict[str, str], listen: str, faces: Path, video: Path | None) -> Service:
@@ -57,7 +57,7 @@ def service(cameras: dict[str, str], listen: str, faces: Path, video: Path | Non
 
 
 def _film() -> ModuleType:
-    # A file of the example, which is no package in a checkout.
+    # In a checkout the example's folder is not a package, so its file is loaded by its path.
     spec = importlib.util.spec_from_file_location("streamer_demo_film", folder("cameras") / "film.py")
     assert spec is not None
     assert spec.loader is not None

@@ -26,19 +26,19 @@ class CameraTally:
 
     pictures: int = 0
     faces: int = 0
-    """In the newest picture."""
+    """Faces in the newest picture."""
     tracks: set[int] = field(default_factory=set)
-    """Ids of tracks."""
+    """Ids of all tracks so far."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CamerasOutcome:
     """The result of a demo, as its summary shows it."""
 
     seconds: float
     cameras: dict[str, CameraTally]
     videos: list[Path]
-    """The videos with boxes, blurred."""
+    """Files of the videos in which faces have boxes and are blurred."""
 
     @property
     def pictures(self) -> int:
@@ -46,9 +46,9 @@ class Outcome:
         return sum(seen.pictures for seen in self.cameras.values())
 
     def to_dict(self) -> dict[str, object]:
-        """As plain values, for JSON."""
+        """The fields as plain values, for JSON."""
         cameras = {name: {"pictures": seen.pictures, "tracks": len(seen.tracks)} for name, seen in self.cameras.items()}
-        return {"seconds": self.seconds, "cameras": cameras, "videos": [str(one) for one in self.videos]}
+        return {"seconds": self.seconds, "cameras": cameras, "videos": [str(video) for video in self.videos]}
 
 
 def play(
@@ -59,8 +59,8 @@ def play(
     begun: Callable[[str], None],
     tell: Callable[[dict[str, CameraTally]], None],
     stop: threading.Event,
-) -> Outcome | None:
-    """Run the service on films for so many seconds, or until `stop` is set; `None` if that came before it began.
+) -> CamerasOutcome | None:
+    """Run the service on films for `seconds`, or until `stop` is set; `None` if it is set before the service began.
 
     `progress` is called before work that takes long, `begun` with the address of the page, `tell` every second with the
     state of the cameras. Videos go to the folder `video`, if one is given. Raises `StreamerError` if the service fails.
@@ -92,7 +92,7 @@ def play(
         check(agent)
         tail.read()
         videos = [] if video is None else sorted(set(video.glob("*.mp4")) - before)
-        return Outcome(ran, tail.cameras, videos)
+        return CamerasOutcome(ran, tail.cameras, videos)
 
 
 class _Tail:
@@ -118,13 +118,13 @@ class _Tail:
     def _take(self, result: dict[str, object]) -> None:
         seen = self.cameras[str(result["camera"])]
         ids = result.get("ids")
-        found = [one for one in ids if isinstance(one, int)] if isinstance(ids, list) else []
+        tracks = [track for track in ids if isinstance(track, int)] if isinstance(ids, list) else []
         seen.pictures += 1
-        seen.faces = len(found)
-        seen.tracks.update(one for one in found if one)
+        seen.faces = len(tracks)
+        seen.tracks.update(track for track in tracks if track)
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
         return port

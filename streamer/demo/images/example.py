@@ -40,9 +40,9 @@ def service(bootstrap: str) -> Service:
     return streamer.definition.loading.loads(text, folder("digits"), environment=environment)
 
 
-def topics_of(found: Service) -> tuple[str, str, str]:
+def topics_of(service: Service) -> tuple[str, str, str]:
     """Names of the topics of images, of predictions and of dead letters."""
-    source: Any = found.sources[0]
-    sink: Any = found.sinks[0]
-    dead: Any = found.dead_letter
+    source: Any = service.sources[0]
+    sink: Any = service.sinks[0]
+    dead: Any = service.dead_letter
     return source.topics[0], sink.topic, dead.topic

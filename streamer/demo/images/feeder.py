@@ -9,13 +9,13 @@ from connectors.sink import Sink
 from pipelines.data.data import Data
 from streamer.demo.images.example import Digits
 from streamer.demo.images.score import Score
-from streamer.demo.sender import Sender
+from streamer.demo.sender import SteadySender
 
 RUN_HEADER = "demo"
 """Header that marks the predictions of this run; the service passes headers on."""
 
 
-class Feeder(Sender):
+class Feeder(SteadySender):
     """Sends image after image, with an id and its label, as ProtoData."""
 
     def __init__(self, sink: Sink, digits: Digits, score: Score, run: str, *, rate: float, seconds: float) -> None:
@@ -25,12 +25,12 @@ class Feeder(Sender):
         self._headers = [(RUN_HEADER, run.encode())]
 
     def probe(self) -> None:
-        """Send one image with an id that does not count, to see whether the way to the viewer is open."""
+        """Send one image with an id that is not scored, to see whether predictions reach the viewer."""
         self.send(self._messages([-1]))
         self.confirm()
 
     def made(self, first: int, stop: int) -> Messages:
-        """As `Sender.made`."""
+        """The messages of the images with the ids `first` to `stop - 1`, which are noted as sent."""
         self._score.sending(first, stop)
         return self._messages(range(first, stop))
 

@@ -18,26 +18,26 @@ from pipelines.plugins.requirements import Package, all_of
 from streamer.agent.agent import Agent
 from streamer.demo.images import example
 from streamer.demo.images.feeder import Feeder
-from streamer.demo.images.score import Score, Standing
-from streamer.demo.images.screen import Look
+from streamer.demo.images.score import Score, ScoreState
+from streamer.demo.images.screen import DigitsLook
 from streamer.demo.images.sheet import contact_sheet
-from streamer.demo.images.viewer import Viewer
+from streamer.demo.images.viewer import PredictionViewer
 from streamer.demo.running import batches, check, mean, started, wait_for_the_first
 from streamer.demo.screen import Screen
 from streamer.devbroker import Broker, create_topics, open_broker
 
 PARTITIONS = 4
-"""Of the topics, where the demo creates them."""
+"""Partitions of topics that the demo creates."""
 REFRESH = 0.25
-"""Seconds between two looks."""
+"""Seconds between two updates of the screen."""
 OPENING = 45.0
-"""Seconds until the first prediction has to be back."""
+"""Timeout in seconds of the first prediction."""
 LAST = 10.0
 """Seconds that the last predictions may take after the last image."""
 WARM_UP = 5.0
 """Seconds at the beginning of a long enough run that do not count for rate and latencies."""
 SHOWN = 8
-"""Newest predictions on the screen at most."""
+"""The most predictions on the screen, the newest ones."""
 
 Progress = Callable[[str], None]
 
@@ -46,15 +46,15 @@ NEEDS = all_of(Package("confluent_kafka", "demo"), Package("onnxruntime", "demo"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How it went. Times are in seconds."""
+class DigitsOutcome:
+    """The result of the demo. Times are in seconds."""
 
     broker: str
     real: bool
-    """Whether it was a real Kafka."""
+    """Whether the broker was a real Kafka, not a mock."""
     topics: tuple[str, str, str]
-    """Images, predictions, dead letters."""
-    score: Standing
+    """The topics of images, predictions and dead letters."""
+    score: ScoreState
     warm_up: float
     """Seconds at the beginning that rate and latencies leave out: broker and caches are cold."""
     batch_mean: float
@@ -63,12 +63,12 @@ class Outcome:
     sheet: Path | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
-        standing = {**asdict(self.score), "accuracy": self.score.accuracy}
+        """The fields as plain values, for JSON."""
+        state = {**asdict(self.score), "accuracy": self.score.accuracy}
         # JSON has no NaN.
-        standing = {key: value if math.isfinite(value) else None for key, value in standing.items()}
-        found = {key: value for key, value in asdict(self).items() if key != "score"}
-        return {**found, **standing, "sheet": None if self.sheet is None else str(self.sheet)}
+        state = {key: value if math.isfinite(value) else None for key, value in state.items()}
+        fields = {key: value for key, value in asdict(self).items() if key != "score"}
+        return {**fields, **state, "sheet": None if self.sheet is None else str(self.sheet)}
 
 
 def play(
@@ -77,15 +77,15 @@ def play(
     rate: float,
     sheet: Path | None,
     progress: Progress,
-    screen: Callable[[Broker], Screen[Look]],
+    screen: Callable[[Broker], Screen[DigitsLook]],
     stop: threading.Event,
-) -> Outcome | None:
+) -> DigitsOutcome | None:
     """Run the demo: about `seconds` of `rate` images a second, less if `stop` is set; `None` if there is no result.
 
     `progress` is called before each preparation, `screen` makes the view once the broker is there, `sheet` is the file
     of the contact sheet (`None`: no sheet). Raises `StreamerError` if a part is missing or fails.
     """
-    # Said before anything is started; the sheet is drawn last.
+    # Checked before anything is started, though the sheet is drawn last.
     (NEEDS if sheet is None else all_of(NEEDS, Package("PIL", "demo"))).check("streamer demo")
     run = uuid.uuid4().hex[:8]
     data = example.digits()
@@ -95,7 +95,7 @@ def play(
         progress("starting the service")
         service = example.service(broker.bootstrap)
         images, predictions, dead = example.topics_of(service)
-        # A broker of the user's decides itself how many replicas a topic has.
+        # A user's broker has its default for the number of replicas of a topic.
         replication = -1 if broker.kind == "environment" else 1
         create_topics(broker.bootstrap, {images: PARTITIONS, predictions: PARTITIONS, dead: 1}, replication)
         score = Score(data.labels, round(seconds * rate) + 1)
@@ -121,7 +121,7 @@ def play(
         if sheet is not None:
             progress("drawing the contact sheet")
             written = contact_sheet(data, score.by_image(), sheet)
-        return Outcome(
+        return DigitsOutcome(
             broker=broker.description,
             real=broker.kind != "mock",
             topics=(images, predictions, dead),
@@ -134,13 +134,13 @@ def play(
         )
 
 
-def _viewer(broker: Broker, topic: str, score: Score, run: str) -> Viewer:
-    # Predictions of former runs need not be read again, and none of this run may be missed.
+def _viewer(broker: Broker, topic: str, score: Score, run: str) -> PredictionViewer:
+    # On a user's broker skip predictions of earlier runs, but miss none of this run.
     start: Literal["earliest"] | int = round((time.time() - 5.0) * 1000) if broker.kind == "environment" else "earliest"
     config = KafkaSourceConfig(
         name="viewer", bootstrap=broker.bootstrap, topics=(topic,), group=f"streamer-demo-{run}", start=start
     )
-    return Viewer(config.build(), codec_of(config.codec), score, run)
+    return PredictionViewer(config.build(), codec_of(config.codec), score, run)
 
 
 def _feeder(
@@ -163,11 +163,11 @@ def _feeder(
 
 def _watch(
     agent: Agent,
-    viewer: Viewer,
+    viewer: PredictionViewer,
     feeder: Feeder,
     score: Score,
     seconds: float,
-    view: Screen[Look],
+    view: Screen[DigitsLook],
     stop: threading.Event,
 ) -> None:
     began = time.monotonic()
@@ -180,18 +180,18 @@ def _watch(
             feeder.stop()
         if feeder.done and deadline == float("inf"):
             deadline = time.monotonic() + LAST
-        standing = score.standing()
+        state = score.state()
         gathered = batches(agent)
         view.show(
-            Look(
+            DigitsLook(
                 elapsed=time.monotonic() - began,
                 seconds=seconds,
-                standing=standing,
+                state=state,
                 batch_median=gathered.quantile(0.5) if gathered.count else 0.0,
                 batch_mean=mean(gathered),
                 latest=score.latest(SHOWN),
             )
         )
-        if time.monotonic() > deadline or (feeder.done and standing.answered == standing.sent):
+        if time.monotonic() > deadline or (feeder.done and state.answered == state.sent):
             return
         time.sleep(REFRESH)

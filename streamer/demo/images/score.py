@@ -20,7 +20,7 @@ RECENT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ScoreState:
     """The score at one moment. Times are in seconds, NaN as long as there is no prediction."""
 
     sent: int
@@ -42,7 +42,7 @@ class Score:
     """One entry for each image sent, by its id. Written by the threads of feeder and viewer, read by any thread."""
 
     def __init__(self, labels: Bytes, capacity: int) -> None:
-        """`labels` are those of the images, which are sent in turn: image `id % len(labels)` has this id."""
+        """`labels` are the labels of the images, which are sent in turn: `id` is that of image `id % len(labels)`."""
         self._labels = labels
         self._lock = threading.Lock()
         self._sent_at = np.full(capacity, np.nan)
@@ -53,17 +53,17 @@ class Score:
 
     @property
     def capacity(self) -> int:
-        """How many images can be sent."""
+        """The most images that can be sent."""
         return len(self._answers)
 
     def sending(self, first: int, stop: int) -> None:
-        """The images with the ids `first` to `stop - 1` are being sent now."""
+        """Note that the images with the ids `first` to `stop - 1` are being sent now."""
         with self._lock:
             self._sent_at[first:stop] = time.monotonic()
             self._sent = stop
 
     def answered(self, ids: npt.NDArray[np.int64], labels: npt.NDArray[np.int8]) -> None:
-        """These predictions have arrived now. One that came before, or with an id never sent, is not counted."""
+        """Note that these predictions have arrived now. Second ones, and those of ids never sent, do not count."""
         now = time.monotonic()
         with self._lock:
             known = (ids >= 0) & (ids < self._sent)
@@ -75,16 +75,16 @@ class Score:
                 self._answered_at[ids] = now
                 self._last_id = int(ids[-1])
 
-    def standing(self) -> Standing:
+    def state(self) -> ScoreState:
         """The score now; rate and latencies of the last seconds."""
-        return self._standing(lambda at, late: at > time.monotonic() - RECENT)
+        return self._state(lambda at, late: at > time.monotonic() - RECENT)
 
-    def final(self, warm_up: float) -> Standing:
+    def final(self, warm_up: float) -> ScoreState:
         """The score at the end; rate and latencies of messages that were sent later than `warm_up` seconds after the
         first."""
-        return self._standing(lambda at, late: at - late >= np.nanmin(at - late) + warm_up)
+        return self._state(lambda at, late: at - late >= np.nanmin(at - late) + warm_up)
 
-    def _standing(self, of: Callable[[Floats, Floats], npt.NDArray[np.bool_]]) -> Standing:
+    def _state(self, of: Callable[[Floats, Floats], npt.NDArray[np.bool_]]) -> ScoreState:
         with self._lock:
             sent = self._sent
             answers = self._answers[:sent].copy()
@@ -94,12 +94,12 @@ class Score:
         correct = int((answers[done] == self._expected(np.flatnonzero(done))).sum())
         shown = of(at[done], late[done]) if done.any() else np.zeros(0, np.bool_)
         if not shown.any():
-            return Standing(sent, int(done.sum()), correct, 0.0, *[float("nan")] * 3)
+            return ScoreState(sent, int(done.sum()), correct, 0.0, *[float("nan")] * 3)
         at, late = at[done][shown], late[done][shown]
         span = float(at.max() - at.min())
         rate = len(at) / span if span > 0 else 0.0
         p50, p95, p99 = np.percentile(late, (50, 95, 99)).tolist()
-        return Standing(sent, int(done.sum()), correct, rate, p50, p95, p99)
+        return ScoreState(sent, int(done.sum()), correct, rate, p50, p95, p99)
 
     def latest(self, count: int) -> list[tuple[int, int, bool]]:
         """The newest answers: image number, predicted digit, whether it is right."""
@@ -113,11 +113,11 @@ class Score:
 
     def by_image(self) -> npt.NDArray[np.int8]:
         """The last prediction of each image, `int8 (N,)`, -1 for one without any."""
-        found = np.full(len(self._labels), UNANSWERED, np.int8)
+        predictions = np.full(len(self._labels), UNANSWERED, np.int8)
         with self._lock:
             ids = np.flatnonzero(self._answers[: self._sent] != UNANSWERED)
-            found[ids % len(self._labels)] = self._answers[ids]
-        return found
+            predictions[ids % len(self._labels)] = self._answers[ids]
+        return predictions
 
     def _expected(self, ids: npt.NDArray[np.intp]) -> npt.NDArray[np.int8]:
         return self._labels[ids % len(self._labels)].astype(np.int8)

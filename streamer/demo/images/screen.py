@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from streamer.demo.drawing import curve, milliseconds, percent
 from streamer.demo.images.example import Bytes
-from streamer.demo.images.score import Standing
+from streamer.demo.images.score import ScoreState
 from streamer.demo.screen import EVERY, DrawnScreen, Screen
 
 if TYPE_CHECKING:
@@ -22,32 +22,32 @@ POINTS = 36
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class DigitsLook:
     """All that is shown at one moment."""
 
     elapsed: float
     seconds: float
     """How long the demo feeds."""
-    standing: Standing
+    state: ScoreState
     batch_median: float
     batch_mean: float
     latest: list[tuple[int, int, bool]]
     """Image number, prediction, whether it is right."""
 
 
-class PlainScreen(Screen[Look]):
+class DigitsPlainScreen(Screen[DigitsLook]):
     """A line every two seconds."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._next = EVERY
 
-    def show(self, look: Look) -> None:
-        """As `Screen.show`."""
+    def show(self, look: DigitsLook) -> None:
+        """Print a line, if two seconds have passed since the last."""
         if look.elapsed < self._next:
             return
         self._next += EVERY
-        score = look.standing
+        score = look.state
         self._console.print(
             f"{look.elapsed:4.0f} s  {score.sent:,} sent, {score.answered:,} predicted, {score.rate:,.0f}/s, "
             f"batches of {look.batch_mean:.1f}, latency p50 {milliseconds(score.p50)} p99 {milliseconds(score.p99)}, "
@@ -55,7 +55,7 @@ class PlainScreen(Screen[Look]):
         )
 
 
-class LiveScreen(DrawnScreen[Look]):
+class DigitsLiveScreen(DrawnScreen[DigitsLook]):
     """A panel that is drawn again several times a second, and gone at the end."""
 
     def __init__(self, console: Console, images: Bytes, where: str) -> None:
@@ -66,15 +66,15 @@ class LiveScreen(DrawnScreen[Look]):
         self._delays: deque[float] = deque(maxlen=POINTS)
         self._next = 0.0
 
-    def show(self, look: Look) -> None:
-        """As `Screen.show`."""
+    def show(self, look: DigitsLook) -> None:
+        """Draw the panel with this state, and add a point to the curves every `SAMPLE` seconds."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + SAMPLE
-            self._rates.append(look.standing.rate)
-            self._delays.append(look.standing.p50)
+            self._rates.append(look.state.rate)
+            self._delays.append(look.state.p50)
         super().show(look)
 
-    def _panel(self, look: Look) -> RenderableType:
+    def _panel(self, look: DigitsLook) -> RenderableType:
         from rich.console import Group
         from rich.panel import Panel
         from rich.progress_bar import ProgressBar
@@ -92,10 +92,10 @@ class LiveScreen(DrawnScreen[Look]):
             width=min(self._console.width, 92),
         )
 
-    def _numbers(self, look: Look) -> RenderableType:
+    def _numbers(self, look: DigitsLook) -> RenderableType:
         from rich.table import Table
 
-        score = look.standing
+        score = look.state
         table = Table.grid(padding=(0, 3))
         table.add_column(style="dim")
         table.add_column(justify="right", style="bold", min_width=10)

@@ -16,7 +16,7 @@ SAMPLE_ROWS: Final = 5
 MISTAKE_ROWS: Final = 4
 
 _SIDE: Final = 72
-"""Pixels of an image's side: nine for each of its own."""
+"""Width and height of an image on the sheet in pixels: nine for each of its eight."""
 _CAPTION: Final = 26
 _GAP: Final = 14
 _MARGIN: Final = 40

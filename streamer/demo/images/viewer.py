@@ -15,7 +15,7 @@ from streamer.demo.reader import Reader
 WANTED = frozenset({"id", "label"})
 
 
-class Viewer(Reader):
+class PredictionViewer(Reader):
     """Takes the predictions of one run from a source."""
 
     def __init__(self, source: Source, codec: Codec, score: Score, run: str) -> None:
@@ -27,7 +27,7 @@ class Viewer(Reader):
     def _answered(self, records: Records) -> bool:
         headers = records.header_column() or [None] * len(records)
         batch = self._codec.decode(records, WANTED).batch
-        # The batch lacks tombstones and records that cannot be decoded, so that rows are found by their numbers.
+        # The batch lacks tombstones and records that cannot be decoded, so headers are looked up by row number.
         ours = [
             data
             for row, data in zip(batch.rows.tolist(), batch.to_list(), strict=True)

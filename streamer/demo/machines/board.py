@@ -18,15 +18,15 @@ Floats = npt.NDArray[np.float64]
 POINTS = 24
 """Points of a machine's curve."""
 POINT = 0.6
-"""Seconds of each."""
+"""Seconds that each point stands for."""
 RECENT = 8
 """Number of latest scores whose median is shown."""
 NOW = 1.0
-"""Seconds for which an alert counts as one of now."""
+"""Seconds for which an alert is shown as current."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MachineState:
     """The state of a machine at one moment."""
 
     line: str
@@ -35,22 +35,22 @@ class Standing:
     """Root mean squares, mm/s, the newest last."""
     temperature: float
     score: float
-    """Median of the last ones; NaN without any."""
+    """Median of the last `RECENT` scores; NaN without any."""
     alert: bool
     """Whether there was an alert in the last second."""
     fault: Fault | None
-    """The fault that the simulation gives it now."""
+    """The fault that the machine has now in the simulation."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FaultFinding:
     """A fault, and when it was found. Times are in seconds since the beginning."""
 
     machine: str
     fault: Fault
     began: float
     after: float | None
-    """From its beginning to the first alert; `None`: there was none."""
+    """Seconds from the beginning of the fault to its first alert; `None`: there was no alert."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,14 @@ class Count:
     """Alerts of machines that had no fault yet."""
     p50: float
     p99: float
-    """Seconds from before a window is published until its score is here; NaN without any."""
+    """Seconds from publishing a window to the arrival of its score; NaN without any."""
 
 
 class Board:
-    """Written by the gateway and the readers, read by any thread. `capacity`: most windows in all."""
+    """The windows, scores and alerts of all machines. `capacity`: the most windows that are sent in all.
+
+    Written by the threads of gateway and viewer, read by any thread.
+    """
 
     def __init__(self, places: Sequence[tuple[str, str]], faults: Sequence[Failing], capacity: int) -> None:
         self._places = places
@@ -89,7 +92,7 @@ class Board:
         self._false_alerts = 0
 
     def sending(self, number: int, window: Window) -> None:
-        """This window is published now: number n is window `n // machines` of machine `n % machines`."""
+        """Note that window `number // machines` of machine `number % machines` is published now."""
         turn, machine = divmod(number, len(self._places))
         now = time.monotonic()
         with self._lock:
@@ -100,7 +103,7 @@ class Board:
             self._temperatures[machine] = window.temperature
 
     def scored(self, machine: str, turn: int, score: float) -> None:
-        """The score of a window has come. One that came before, or of a window that was never sent, is not counted."""
+        """Note the score of a window. A second one, or one of a window that was never sent, does not count."""
         now = time.monotonic()
         with self._lock:
             number = self._of(machine, turn)
@@ -109,7 +112,7 @@ class Board:
                 self._late[turn, number] = now - self._sent_at[turn, number]
 
     def alerted(self, machine: str, turn: int) -> None:
-        """An alert has come; one of a window that was never sent, or the second one, is not counted."""
+        """Note an alert about a window. A second one, or one of a window that was never sent, does not count."""
         now = time.monotonic()
         with self._lock:
             number = self._of(machine, turn)
@@ -130,20 +133,20 @@ class Board:
             p50, p99 = np.percentile(late, (50, 99)).tolist() if len(late) else (float("nan"), float("nan"))
             return Count(self._sent, len(late), int(self._alerted.sum()), self._false_alerts, p50, p99)
 
-    def machines(self) -> list[Standing]:
-        """Every machine, in order."""
+    def machines(self) -> list[MachineState]:
+        """The state of every machine, in order."""
         with self._lock:
             elapsed = time.monotonic() - self._began if self._began else 0.0
-            return [self._standing(number, elapsed) for number in range(len(self._places))]
+            return [self._state(number, elapsed) for number in range(len(self._places))]
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[FaultFinding]:
         """The faults that have begun, in the order of their beginnings."""
         with self._lock:
             elapsed = time.monotonic() - self._began if self._began else 0.0
             begun = [failing for failing in self._faults.values() if failing.begins <= elapsed]
             return [
-                Finding(one.machine, one.fault, one.begins, self._after(one))
-                for one in sorted(begun, key=lambda one: one.begins)
+                FaultFinding(failing.machine, failing.fault, failing.begins, self._after(failing))
+                for failing in sorted(begun, key=lambda failing: failing.begins)
             ]
 
     def _of(self, machine: str, turn: int) -> int | None:
@@ -156,11 +159,11 @@ class Board:
         first = self._first_alert.get(failing.machine)
         return None if first is None else first - self._began - failing.begins
 
-    def _standing(self, number: int, elapsed: float) -> Standing:
+    def _state(self, number: int, elapsed: float) -> MachineState:
         line, name = self._places[number]
         failing = self._faults.get(name)
         known = self._scores[:, number][~np.isnan(self._scores[:, number])][-RECENT:]
-        return Standing(
+        return MachineState(
             line,
             name,
             self._curve(number, elapsed),
@@ -176,5 +179,5 @@ class Board:
         points = (at[sent] / POINT).astype(np.int64)
         levels = self._level[:, number][sent]
         last = int(elapsed / POINT)
-        found = [levels[points == point] for point in range(max(last - POINTS + 1, 0), last + 1)]
-        return [float(one.mean()) for one in found if len(one)]
+        groups = [levels[points == point] for point in range(max(last - POINTS + 1, 0), last + 1)]
+        return [float(group.mean()) for group in groups if len(group)]

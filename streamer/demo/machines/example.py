@@ -17,19 +17,19 @@ KEPT = 60.0
 def service(broker: str, run: str) -> Service:
     """The service that `sensors.yaml` defines, on this broker (`host:port`).
 
-    Its clients have names of this run, so that a service which runs already is not disconnected.
+    Its MQTT client ids contain `run`, so that another service of the example is not disconnected.
     """
     import streamer.definition.loading
 
     text = (folder("sensors") / "sensors.yaml").read_text(encoding="utf-8")
     environment = {**os.environ, "MQTT_BROKER": broker}
-    found = streamer.definition.loading.loads(text, folder("sensors"), environment=environment)
-    sinks = [sink.model_copy(update={"client_id": f"demo-{run}-{sink.label}"}) for sink in found.sinks]
+    service = streamer.definition.loading.loads(text, folder("sensors"), environment=environment)
+    sinks = [sink.model_copy(update={"client_id": f"demo-{run}-{sink.label}"}) for sink in service.sinks]
     sources = [
         source.model_copy(update={"client_id": f"demo-{run}-{source.label}", "expiry": KEPT})
-        for source in found.sources
+        for source in service.sources
     ]
-    letters = found.dead_letter
+    letters = service.dead_letter
     if letters is not None:
         letters = letters.model_copy(update={"client_id": f"demo-{run}-dead"})
-    return found.model_copy(update={"source": sources, "sink": sinks, "dead_letter": letters})
+    return service.model_copy(update={"source": sources, "sink": sinks, "dead_letter": letters})

@@ -11,15 +11,15 @@ from connectors.records import Messages
 from connectors.sink import Sink
 from streamer.demo.machines.board import Board
 from streamer.demo.machines.hall import Hall, payload, topic
-from streamer.demo.sender import Sender
+from streamer.demo.sender import SteadySender
 
 
 def publisher(url: str, client_id: str) -> Sink:
-    """A sink for them, not yet open."""
+    """A sink for the machines' windows, not open yet."""
     return MqttSinkConfig(name="gateway", url=url, client_id=client_id, topic="factory").build()
 
 
-class Gateway(Sender):
+class Gateway(SteadySender):
     """Sends windows, and enters them on the board: message n is window `n // machines` of machine `n % machines`."""
 
     def __init__(self, sink: Sink, hall: Hall, board: Board | None, *, rate: float, total: int) -> None:
@@ -30,13 +30,13 @@ class Gateway(Sender):
         self._began: float | None = None
 
     def probe(self) -> None:
-        """Publish a window of each machine whose number does not count, to see whether scores come back."""
+        """Publish a window of each machine with a number that is not scored, to see whether scores come back."""
         windows = [self._hall.window(machine, 0.0) for machine in range(len(self._topics))]
         self.send(_messages([payload(window, -1) for window in windows], self._topics))
         self.confirm()
 
     def made(self, first: int, stop: int) -> Messages:
-        """As `Sender.made`."""
+        """The messages of the windows with the numbers `first` to `stop - 1`, which are entered on the board."""
         now = time.monotonic()
         if self._began is None:
             self._began = now

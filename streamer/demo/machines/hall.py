@@ -1,4 +1,4 @@
-"""The hall: which machines there are, and which of them develop faults when."""
+"""The hall: its machines, and the faults that some of them develop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINES: Final = {
 WINDOWS: Final = RATE / SAMPLES
 """Windows a second of each machine, one behind the other."""
 WORST: Final = 1.2
-"""How far a fault gets."""
+"""The severity that a fault reaches."""
 
 
 class Failing(NamedTuple):
@@ -54,20 +54,20 @@ class Hall:
         self._faults = {failing.machine: failing for failing in faults}
 
     def window(self, machine: int, elapsed: float) -> Window:
-        """The measurement of this machine's sensor, so many seconds after the beginning."""
-        found, failing = self._machines[machine], self._faults.get(self.places[machine][1])
+        """The measurement of the machine's sensor, `elapsed` seconds after the beginning."""
+        simulated, failing = self._machines[machine], self._faults.get(self.places[machine][1])
         if failing is not None and elapsed >= failing.begins:
-            found.fault = failing.fault
-            found.severity = min((elapsed - failing.begins) / failing.grows, WORST)
-        return found.window()
+            simulated.fault = failing.fault
+            simulated.severity = min((elapsed - failing.begins) / failing.grows, WORST)
+        return simulated.window()
 
 
 def topic(line: str, machine: str) -> str:
-    """Where a machine publishes."""
+    """The topic that a machine publishes to."""
     return f"factory/{line}/{machine}/vibration"
 
 
 def payload(window: Window, number: int) -> bytes:
     """The payload of a sensor's message, as JSON."""
-    found = {"window": number, "temperature": window.temperature, "vibration": window.vibration.tolist()}
-    return json.dumps(found, separators=(",", ":")).encode()
+    message = {"window": number, "temperature": window.temperature, "vibration": window.vibration.tolist()}
+    return json.dumps(message, separators=(",", ":")).encode()

@@ -14,39 +14,39 @@ from typing import Any
 from pipelines.plugins.requirements import Package
 from streamer.agent.agent import Agent
 from streamer.demo.machines import example
-from streamer.demo.machines.board import Board, Count, Finding
+from streamer.demo.machines.board import Board, Count, FaultFinding
 from streamer.demo.machines.gateway import Gateway, publisher
 from streamer.demo.machines.hall import WINDOWS, Hall, plan
-from streamer.demo.machines.screen import Look
-from streamer.demo.machines.viewer import Viewer
+from streamer.demo.machines.screen import SensorsLook
+from streamer.demo.machines.viewer import ScoreViewer
 from streamer.demo.running import batches, check, mean, started, wait_for_the_first
 from streamer.demo.screen import Screen
 from streamer.devbroker.mqtt import MqttBroker, open_mqtt_broker
 
 REFRESH = 0.2
-"""Seconds between two looks."""
+"""Seconds between two updates of the screen."""
 OPENING = 30.0
-"""Seconds until the first score has to be back."""
+"""Timeout in seconds of the first score."""
 LAST = 10.0
 """Seconds that the last scores and alerts may take after the last window."""
 SETTLED = 0.5
-"""Seconds that alerts, which are on their way by themselves, have after the last score."""
+"""Seconds to wait for alerts after the last score, as they come on another topic."""
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SensorsOutcome:
     """The result of a demo. Times are in seconds."""
 
     broker: str
     real: bool
-    """Whether the broker is one for production, and not one for development."""
+    """Whether the broker is mosquitto or the user's, rather than one for development."""
     machines: int
     count: Count
     dead: int
     batch_mean: float
-    findings: list[Finding]
+    findings: list[FaultFinding]
 
     @property
     def lost(self) -> int:
@@ -54,10 +54,10 @@ class Outcome:
         return self.count.sent - self.count.scored
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """The fields as plain values, for JSON."""
         counts = {key: value if math.isfinite(value) else None for key, value in asdict(self.count).items()}
-        found = {key: value for key, value in asdict(self).items() if key != "count"}
-        return {**found, **counts, "lost": self.lost}
+        fields = {key: value for key, value in asdict(self).items() if key != "count"}
+        return {**fields, **counts, "lost": self.lost}
 
 
 def play(
@@ -65,9 +65,9 @@ def play(
     seconds: float,
     rate: float | None,
     progress: Progress,
-    screen: Callable[[MqttBroker], Screen[Look]],
+    screen: Callable[[MqttBroker], Screen[SensorsLook]],
     stop: threading.Event,
-) -> Outcome | None:
+) -> SensorsOutcome | None:
     """Run the demo for about `seconds`, less if `stop` is set; `None` if there is no result.
 
     `rate` is in windows a second, of all machines together; `None`: as fast as the sensors measure. `progress` is
@@ -86,7 +86,7 @@ def play(
         broker = stack.enter_context(open_mqtt_broker("the demo", progress, allow_development=True))
         progress("starting the service")
         agent = started(example.service(broker.address, run), stack)
-        viewer = Viewer(broker.url, f"demo-{run}-viewer", board)
+        viewer = ScoreViewer(broker.url, f"demo-{run}-viewer", board)
         stack.callback(viewer.stop)
         viewer.start()
         gateway = stack.enter_context(_gateway(broker, run, hall, board, rate, total))
@@ -106,7 +106,7 @@ def play(
         agent.stop()
         summary = agent.join()
         check(agent)
-        return Outcome(
+        return SensorsOutcome(
             broker=broker.description,
             real=broker.kind != "development",
             machines=len(hall.places),
@@ -131,11 +131,11 @@ def _gateway(broker: MqttBroker, run: str, hall: Hall, board: Board, rate: float
 
 def _watch(
     agent: Agent,
-    viewer: Viewer,
+    viewer: ScoreViewer,
     gateway: Gateway,
     board: Board,
     seconds: float,
-    view: Screen[Look],
+    view: Screen[SensorsLook],
     stop: threading.Event,
 ) -> None:
     began = time.monotonic()
@@ -149,7 +149,7 @@ def _watch(
         count = board.count()
         if gateway.done and deadline == float("inf"):
             deadline = time.monotonic() + LAST
-        view.show(Look(time.monotonic() - began, seconds, count, board.machines(), board.findings()))
+        view.show(SensorsLook(time.monotonic() - began, seconds, count, board.machines(), board.findings()))
         if gateway.done and count.scored == count.sent:
             deadline = min(deadline, time.monotonic() + SETTLED)
         if time.monotonic() > deadline:

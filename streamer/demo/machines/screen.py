@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamer.demo.drawing import curve, milliseconds
-from streamer.demo.machines.board import POINTS, Count, Finding, Standing
+from streamer.demo.machines.board import POINTS, Count, FaultFinding, MachineState
 from streamer.demo.screen import EVERY, DrawnScreen, Screen
 
 if TYPE_CHECKING:
@@ -17,34 +17,34 @@ if TYPE_CHECKING:
 FULL = 3.0
 """mm/s of a curve's highest bar."""
 _COLUMNS = {"line": 70, "machine": 0, "vibration": 0, "C": 0, "score": 0, "state": 0, "in truth": 78}
-"""Columns, and how wide the terminal has to be for each."""
+"""The columns, each with the least width of a terminal that has room for it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SensorsLook:
     """All that is shown at one moment."""
 
     elapsed: float
     seconds: float
     """How long the machines publish."""
     count: Count
-    machines: list[Standing]
-    findings: list[Finding]
+    machines: list[MachineState]
+    findings: list[FaultFinding]
 
 
-class PlainScreen(Screen[Look]):
+class SensorsPlainScreen(Screen[SensorsLook]):
     """A line every two seconds, and one for each fault that is found."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._next = EVERY
-        self._told: set[str] = set()
+        self._announced: set[str] = set()
 
-    def show(self, look: Look) -> None:
-        """As `Screen.show`."""
+    def show(self, look: SensorsLook) -> None:
+        """Print each new finding, and a line if two seconds have passed since the last."""
         for finding in look.findings:
-            if finding.after is not None and finding.machine not in self._told:
-                self._told.add(finding.machine)
+            if finding.after is not None and finding.machine not in self._announced:
+                self._announced.add(finding.machine)
                 self._console.print(
                     f"{finding.began + finding.after:4.0f} s  alert: {finding.machine}, "
                     f"{finding.after:.1f} s after its {finding.fault} began"
@@ -60,14 +60,14 @@ class PlainScreen(Screen[Look]):
         )
 
 
-class LiveScreen(DrawnScreen[Look]):
+class SensorsLiveScreen(DrawnScreen[SensorsLook]):
     """A table that is drawn again several times a second, and gone at the end."""
 
     def __init__(self, console: Console, where: str) -> None:
         super().__init__(console)
         self._where = where
 
-    def _panel(self, look: Look) -> RenderableType:
+    def _panel(self, look: SensorsLook) -> RenderableType:
         from rich.console import Group
         from rich.panel import Panel
         from rich.progress_bar import ProgressBar
@@ -92,7 +92,7 @@ class LiveScreen(DrawnScreen[Look]):
             width=min(self._console.width, 96),
         )
 
-    def _table(self, look: Look) -> RenderableType:
+    def _table(self, look: SensorsLook) -> RenderableType:
         from rich.table import Table
 
         width = self._console.width
@@ -113,7 +113,7 @@ class LiveScreen(DrawnScreen[Look]):
         return table
 
 
-def _cells(machine: Standing, points: int) -> dict[str, Text | str]:
+def _cells(machine: MachineState, points: int) -> dict[str, Text | str]:
     return {
         "line": machine.line,
         "machine": machine.name,
@@ -125,7 +125,7 @@ def _cells(machine: Standing, points: int) -> dict[str, Text | str]:
     }
 
 
-def _score(machine: Standing) -> Text:
+def _score(machine: MachineState) -> Text:
     if math.isnan(machine.score):
         return _styled("-", "dim")
     return _styled(f"{machine.score:.2f}", "bold red" if machine.score > 1 else "")

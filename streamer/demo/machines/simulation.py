@@ -24,7 +24,7 @@ SAMPLES: Final = 128
 
 _HARMONICS: Final = np.array([1.0, 2.0, 3.0, 4.0])
 _GAINS: Final = np.array([1.0, 0.45, 0.25, 0.12])
-"""How strong the harmonics are, in mm/s under full load, in the middle of all machines."""
+"""Amplitudes of the harmonics in mm/s under full load, of a median machine."""
 _NOISE: Final = 0.12
 _SPEED: Final = 50.0
 _RINGING: Final = 640.0
@@ -38,13 +38,13 @@ class Window(NamedTuple):
     """One message of a sensor."""
 
     vibration: Floats
-    """mm/s, `float64 (128,)`, rounded to a thousandth as sensors have it."""
+    """mm/s, `float64 (128,)`, rounded to a thousandth as sensors do."""
     temperature: float
     """Degrees Celsius."""
 
 
 class Machine:
-    """A machine with a sensor. Machines of other seeds differ as those of one hall do."""
+    """A machine with a sensor. Machines with different `seed`s differ as the machines of a hall do."""
 
     def __init__(self, seed: int) -> None:
         self._random = random = np.random.default_rng(seed)
@@ -55,7 +55,7 @@ class Machine:
         self._load = random.uniform(0.4, 1.0)
         self.fault: Fault | None = None
         self.severity = 0.0
-        """How far the fault is: 0 is none, 1 is one for which a maintainer would stop the machine."""
+        """The severity of the fault: at 0 there is none, at 1 a maintainer would stop the machine."""
 
     def window(self) -> Window:
         """The next 64 ms. The load wanders between 0.3 and 1."""
@@ -87,6 +87,6 @@ class Machine:
 
 
 def windows(machine: Machine, count: int) -> tuple[Floats, Floats]:
-    """So many windows of a machine: vibration `(count, 128)` and temperature `(count,)`."""
-    found = [machine.window() for _ in range(count)]
-    return np.array([one.vibration for one in found]), np.array([one.temperature for one in found])
+    """`count` windows of a machine: vibration `(count, 128)` and temperature `(count,)`."""
+    measured = [machine.window() for _ in range(count)]
+    return np.array([window.vibration for window in measured]), np.array([window.temperature for window in measured])

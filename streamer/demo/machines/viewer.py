@@ -13,11 +13,11 @@ ALERTS = "alerts/+"
 WANTED = frozenset({"machine", "window", "score"})
 
 
-class Viewer(Reader):
+class ScoreViewer(Reader):
     """Takes the scores and alerts of one run."""
 
     def __init__(self, url: str, client_id: str, board: Board) -> None:
-        # Alerts of former runs, which the broker keeps, are none of this one.
+        # Retained alerts are those of earlier runs.
         config = MqttSourceConfig(
             name="viewer",
             url=url,

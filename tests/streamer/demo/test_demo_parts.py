@@ -14,7 +14,7 @@ from streamer.demo.drawing import curve
 from streamer.demo.images import example
 from streamer.demo.images.example import Digits
 from streamer.demo.images.score import Score
-from streamer.demo.images.screen import LiveScreen, Look, PlainScreen, blocks
+from streamer.demo.images.screen import DigitsLiveScreen, DigitsLook, DigitsPlainScreen, blocks
 from streamer.demo.images.sheet import COLUMNS, contact_sheet
 
 LABELS = np.array([3, 1, 4], np.uint8)
@@ -28,9 +28,9 @@ def test_accuracy_is_counted_by_id_against_the_labels_in_turn() -> None:
     score = Score(LABELS, 10)
     score.sending(0, 5)
     answer(score, (0, 3), (1, 7), (3, 3))
-    standing = score.standing()
-    assert (standing.sent, standing.answered, standing.correct) == (5, 3, 2)
-    assert standing.accuracy == pytest.approx(2 / 3)
+    state = score.state()
+    assert (state.sent, state.answered, state.correct) == (5, 3, 2)
+    assert state.accuracy == pytest.approx(2 / 3)
 
 
 def test_an_answer_counts_once_and_only_for_an_image_that_was_sent() -> None:
@@ -38,8 +38,8 @@ def test_an_answer_counts_once_and_only_for_an_image_that_was_sent() -> None:
     score.sending(0, 2)
     answer(score, (0, 3))
     answer(score, (0, 9), (-1, 3), (2, 4), (1000, 1))
-    standing = score.standing()
-    assert (standing.answered, standing.correct) == (1, 1)
+    state = score.state()
+    assert (state.answered, state.correct) == (1, 1)
 
 
 def test_the_newest_answers_and_those_of_each_image_are_known() -> None:
@@ -52,12 +52,12 @@ def test_the_newest_answers_and_those_of_each_image_are_known() -> None:
 
 def test_latencies_are_from_sending_to_arrival_and_nothing_is_known_without_answers() -> None:
     score = Score(LABELS, 10)
-    assert math.isnan(score.standing().p50)
+    assert math.isnan(score.state().p50)
     assert math.isnan(score.final(5.0).p99)
     score.sending(0, 3)
     answer(score, (0, 3), (2, 4))
-    standing = score.final(0.0)
-    assert 0 <= standing.p50 <= standing.p95 <= standing.p99 < 60
+    state = score.final(0.0)
+    assert 0 <= state.p50 <= state.p95 <= state.p99 < 60
     assert math.isnan(score.final(60.0).p50), "everything was sent while it warmed up"
 
 
@@ -104,11 +104,11 @@ def test_a_contact_sheet_of_few_images_or_none_is_one_too(digits: Digits, tmp_pa
     assert contact_sheet(digits, none, tmp_path / "one.png").stat().st_size > 0
 
 
-def look(digits: Digits, elapsed: float) -> Look:
+def look(digits: Digits, elapsed: float) -> DigitsLook:
     score = Score(digits.labels, 100)
     score.sending(0, 20)
     answer(score, *((number, int(digits.labels[number])) for number in range(10)))
-    return Look(elapsed, 15.0, score.standing(), 12.0, 13.5, score.latest(8))
+    return DigitsLook(elapsed, 15.0, score.state(), 12.0, 13.5, score.latest(8))
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
@@ -116,7 +116,7 @@ def test_the_live_view_fits_the_terminal_and_shows_what_is_counted(digits: Digit
     from rich.console import Console
 
     terminal = Console(file=io.StringIO(), force_terminal=True, width=width, height=40, color_system=None)
-    with LiveScreen(terminal, digits.images, "a broker") as screen:
+    with DigitsLiveScreen(terminal, digits.images, "a broker") as screen:
         for elapsed in (1.0, 2.0, 16.0):
             screen.show(look(digits, elapsed))
     lines = terminal.file.getvalue().splitlines()  # type: ignore[attr-defined]
@@ -130,7 +130,7 @@ def test_without_a_terminal_there_is_a_line_every_two_seconds(digits: Digits) ->
     from rich.console import Console
 
     file = io.StringIO()
-    with PlainScreen(Console(file=file, width=200)) as screen:
+    with DigitsPlainScreen(Console(file=file, width=200)) as screen:
         for tenths in range(50):
             screen.show(look(digits, tenths / 10))
     lines = file.getvalue().splitlines()

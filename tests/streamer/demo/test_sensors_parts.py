@@ -17,9 +17,9 @@ from connectors.message import Message
 from pipelines import Batch, Data, Onnx
 from streamer.demo.examples import folder
 from streamer.demo.machines import example
-from streamer.demo.machines.board import Board, Count, Finding, Standing
+from streamer.demo.machines.board import Board, Count, FaultFinding, MachineState
 from streamer.demo.machines.hall import LINES, Failing, Hall, payload, plan, topic
-from streamer.demo.machines.screen import LiveScreen, Look, PlainScreen
+from streamer.demo.machines.screen import SensorsLiveScreen, SensorsLook, SensorsPlainScreen
 from streamer.demo.machines.simulation import FAULTS, Fault, Machine, Window, windows
 from streamer.testing.cases import cases_of
 from streamer.testing.trial import tried
@@ -176,14 +176,14 @@ def test_an_alert_of_a_machine_without_a_fault_is_a_false_one() -> None:
     assert [machine.alert for machine in seen.machines()] == [True, True]
 
 
-def look(elapsed: float) -> Look:
+def look(elapsed: float) -> SensorsLook:
     machines = [
-        Standing("north", "press-1", [0.5, 1.0, 2.9], 41.2, 0.31, False, None),
-        Standing("north", "press-2", [], float("nan"), float("nan"), False, None),
-        Standing("west", "pump-2", [9.0], 71.0, 3.4, True, "overheating"),
+        MachineState("north", "press-1", [0.5, 1.0, 2.9], 41.2, 0.31, False, None),
+        MachineState("north", "press-2", [], float("nan"), float("nan"), False, None),
+        MachineState("west", "pump-2", [9.0], 71.0, 3.4, True, "overheating"),
     ]
     count = Count(2400, 2399, 31, 0, 0.012, 0.04)
-    return Look(elapsed, 20.0, count, machines, [Finding("pump-2", "overheating", 1.0, 0.7)])
+    return SensorsLook(elapsed, 20.0, count, machines, [FaultFinding("pump-2", "overheating", 1.0, 0.7)])
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
@@ -191,7 +191,7 @@ def test_the_live_table_shows_every_machine_and_who_is_not_well(width: int) -> N
     from rich.console import Console
 
     terminal = Console(file=io.StringIO(), force_terminal=True, width=width, height=40, color_system=None)
-    with LiveScreen(terminal, "a broker") as screen:
+    with SensorsLiveScreen(terminal, "a broker") as screen:
         screen.show(look(3.0))
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.file.getvalue())  # type: ignore[attr-defined]
     for shown in ("press-1", "0.31", "well", "pump-2", "3.40", "ALERT", "█", "2,399"):
@@ -203,7 +203,7 @@ def test_without_a_terminal_there_are_lines_and_one_for_each_fault_that_is_found
     from rich.console import Console
 
     file = io.StringIO()
-    with PlainScreen(Console(file=file, width=200)) as screen:
+    with SensorsPlainScreen(Console(file=file, width=200)) as screen:
         for tenths in range(50):
             screen.show(look(tenths / 10))
     lines = file.getvalue().splitlines()
