@@ -7,17 +7,17 @@ import sys
 
 def main() -> None:
     """The entry point of the installed command `streamer`."""
-    if next((one for one in sys.argv[1:] if not one.startswith("-")), "") == "run":
+    if next((argument for argument in sys.argv[1:] if not argument.startswith("-")), "") == "run":
         # The imports take a second or so, and a signal during that time has to stop the service too.
         from streamer.cli.signals import ending_at_once
 
         ending_at_once()
-    # Here, as the handlers of signals come before anything that takes time.
+    # Imported after the signal handlers are set: imports take time.
     from streamer.hiding import hiding
 
-    told = hiding()
-    if told is not None:
-        sys.exit(f"error: {told}")
+    error = hiding()
+    if error is not None:
+        sys.exit(f"error: {error}")
     from streamer.cli.app import invoke
 
     sys.exit(invoke(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""The commands put together, and the one place where an error becomes text and an exit code."""
+"""The application of all commands, and the only place where an error becomes text and an exit code."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def streamer(
     from streamer.definition.nocode import code_allowed
 
     if not code_allowed():
-        # Before plug-ins are looked for: there may be some.
+        # First, because looking for plug-ins may import modules from here.
         import_nothing_from_here()
 
 
@@ -105,10 +105,10 @@ def invoke(arguments: Sequence[str]) -> int:
 
     json_lines(False)
     debug = "--debug" in arguments
-    given = [one for one in arguments if one != "--debug"]
+    given = [argument for argument in arguments if argument != "--debug"]
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)
-        warnings.showwarning = _told
+        warnings.showwarning = _show_warning
         try:
             result = app(given or ["--help"], prog_name="streamer", standalone_mode=False)
         except (KeyboardInterrupt, typer.Abort):
@@ -138,7 +138,7 @@ def _failed(error: Exception, debug: bool) -> int:
     return FAILED
 
 
-def _told(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     from streamer.cli.terminal import warn
 
     warn(message)

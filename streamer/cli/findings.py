@@ -55,7 +55,7 @@ from streamer.delivery.guarantee import STATEFUL, guarantee
 from streamer.routing.sinkroute import SinkRoute
 
 _WITH_MODELS = (Onnx, TensorFlow, Keras, TensorRt, Tvm)
-"""Steps whose models may be behind URLs."""
+"""Steps whose models may be at URLs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ class Finding:
     """The part of the service: `source kafka`, `step 0:ONNX`, ..."""
     ok: bool
     text: str
-    """The facts found, or the error."""
+    """What the check found out, or the error."""
 
 
-def found(part: str, look: Callable[[], str]) -> Finding:
-    """The text that `look` returns, or the error that it raises."""
+def finding(part: str, look: Callable[[], str]) -> Finding:
+    """The result of the check `look`: the text that it returns, or the error that it raises."""
     try:
         return Finding(part, True, look())
     except StreamerError as error:
@@ -81,27 +81,27 @@ def found(part: str, look: Callable[[], str]) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """The findings about a service, and what was learned of its steps."""
+    """The findings about a service, and the keys that its steps need and give."""
 
     findings: list[Finding]
     steps: Mapping[str, StepKeys]
-    """What steps do to keys, by name, as far as that is known."""
+    """The keys that steps need and give, by the step's name, as far as they are known."""
 
 
 def examined(service: Service) -> Examined:
-    """Every part of the service: connectors and their packages, steps with runners and models, settings.
+    """Check every part of the service: connectors and their packages, steps with runners and models, settings.
 
-    Of a service that may not run code, parts that would are not tried, and are wrong.
+    If the service may not run code, parts that would run code are reported as wrong, and not tried.
     """
     steps: dict[str, StepKeys] = {}
-    # First: it refuses files outside of the service's folder before they are read.
+    # First, so that files outside of the service's folder are refused before they are read.
     refusals = refused(service)
     parts = list(walk(service.sequence()))
 
     def tried(part: str, look: Callable[[], str]) -> Finding:
         # A step is refused for the steps inside it, too.
-        whys = (f"{one.where}{one.why}" for one in refusals if f"{one.part}/".startswith(f"{part}/"))
-        return next((Finding(part, False, why) for why in whys), None) or found(part, look)
+        whys = (f"{refusal.where}{refusal.why}" for refusal in refusals if f"{refusal.part}/".startswith(f"{part}/"))
+        return next((Finding(part, False, why) for why in whys), None) or finding(part, look)
 
     context = OpenContext(allow_code=service.allows_code, runners=service.runners)
     findings = [tried(f"source {config.label}", partial(_source, config, service)) for config in service.sources]
@@ -116,13 +116,15 @@ def examined(service: Service) -> Examined:
     dead = "failures" if service.dead_letter is None else f"sink {service.dead_letter.label}"
     findings.append(replace(tried(dead, lambda: _failures(service)), part="failures"))
     findings += [
-        Finding(one.part, False, f"{one.where}{one.why}") for one in refusals if one.part in ("pipeline", "profile")
+        Finding(refusal.part, False, f"{refusal.where}{refusal.why}")
+        for refusal in refusals
+        if refusal.part in ("pipeline", "profile")
     ]
     findings += _together(service)
     if not refusals:
-        # Schemas in files that the service may not read are not read for it.
+        # A service with refused parts may name schema files that must not be read.
         findings += keys_at_odds(service, known)
-    findings.append(found("hot path", lambda: _hot_paths(service)))
+    findings.append(finding("hot path", lambda: _hot_paths(service)))
     findings.append(_batch(service))
     findings.append(Finding("delivery", True, _delivery(service)))
     if service.control is not None:
@@ -133,25 +135,25 @@ def examined(service: Service) -> Examined:
 
 
 def keys_at_odds(service: Service, steps: Mapping[str, StepKeys], *, ask: bool = False) -> list[Finding]:
-    """The steps that need values which no record has, and the sinks whose settings or schema do not fit the keys of
-    results, as far as schemas tell them; with `ask` registries are asked for theirs.
+    """The errors of steps that need values which no record has, and of sinks whose settings or schema do not fit the
+    keys of results, as far as schemas are known; with `ask` also those in registries.
 
-    A schema that cannot be had is no finding here: the check of its codec has it.
+    A schema that cannot be read is reported by the check of its codec, not here.
     """
     given = of_input(service, ask=ask)
     at = at_steps(service.sequence(), given, steps)
-    found = []
+    findings = []
     for name, there in at.items():
         text = steps[name].error(there) if name in steps else None
         if text is not None:
-            found.append(Finding(f"step {name}", False, text))
+            findings.append(Finding(f"step {name}", False, text))
     results = of_results(service, given, at[""])
     for config in service.sinks:
         fields = _fields(config, ask)
-        told = [*unfilled(config, results), *incomparable(config, results)]
-        told += misfits(fields, written(config, results)) if fields is not None else ()
-        found += [Finding(f"sink {config.label}", False, text) for text in told]
-    return found
+        errors = [*unfilled(config, results), *incomparable(config, results)]
+        errors += misfits(fields, written(config, results)) if fields is not None else ()
+        findings += [Finding(f"sink {config.label}", False, text) for text in errors]
+    return findings
 
 
 def _fields(config: SinkConfig, ask: bool) -> PayloadFields | None:
@@ -186,7 +188,7 @@ def _sink(config: SinkConfig, service: Service) -> str:
     SinkRoute.of(config, config.build(), codec, config.label, service.record_names)
     config.check_client()
     outbox = "" if config.outbox is None else f", outbox {config.outbox.path}: {contents(config.outbox.path)}"
-    # Records go into a dead letter as they came, by no codec.
+    # Dead letters hold records as they came: the codec is not used.
     back = circle(config, service)
     note = "" if back is None else f"; note: {back}"
     encoded = "" if config is service.dead_letter else f", {_codec(config.codec)}"
@@ -195,7 +197,7 @@ def _sink(config: SinkConfig, service: Service) -> str:
 
 def _part(part: Part, context: OpenContext, service: Service, keys: dict[str, StepKeys]) -> str:
     if isinstance(part.what, GraphStep):
-        # Its functions are imported by opening it.
+        # Opening it imports its functions.
         part.what.open(part.name, part.inputs, context)
         return settings_text(part.what) or part.what.type_name
     if not isinstance(part.what, Step):
@@ -207,23 +209,23 @@ def _part(part: Part, context: OpenContext, service: Service, keys: dict[str, St
 
 
 def _strange_cameras(step: Step, service: Service) -> str:
-    """Zones and lines of cameras that no source has, where all sources are cameras: they would never have an event."""
+    """A note on zones and lines of cameras that no source has, which never have events; empty if there are none."""
     if not isinstance(step, (Zones, DrawBoundingBox)) or any(source.type != "camera" for source in service.sources):
         return ""
     known = [name for source in service.sources for name in source.topic_names]
     places = {**step.zones, **step.lines}
-    strange = [(place, one) for place, what in places.items() for one in what.cameras or () if one not in known]
+    strange = [(place, name) for place, what in places.items() for name in what.cameras or () if name not in known]
     return "".join(
-        f'; note: "{place}" is of the camera "{one}", which no source has{nearest(one, known)}'
-        for place, one in strange
+        f'; note: "{place}" is of the camera "{name}", which no source has{nearest(name, known)}'
+        for place, name in strange
     )
 
 
 def _step(step: Step, context: OpenContext, service: Service) -> tuple[str, StepKeys | None]:
-    """What is found about a step, and what it does to keys, where that is known."""
+    """The text about a step, and the keys that it needs and gives, if they are known."""
     factory = default_registry().runner_for(step, context.runners.get(step.type_name))
     if isinstance(step, PipelineStep):
-        # The steps inside are findings of their own.
+        # The steps inside have their own findings.
         return factory.name, None
     if isinstance(step, _WITH_MODELS) and step.model_uri and is_remote(step.model_uri) and not is_here(step.model_uri):
         return f"{factory.name}, its model is not in the cache yet: it is fetched when the service starts", None
@@ -247,7 +249,7 @@ def _onnx(step: Onnx, context: OpenContext, service: Service) -> tuple[str, Step
     from pipelines.runners.models.onnx import few_values, misfit, needed_keys, output_keys
     from pipelines.runners.models.onnxmodel import OnnxModel
 
-    # Without a runner, which would try the model.
+    # The model is opened without a runner, which would run it.
     model = OnnxModel(step, context)
     model.close()
     gives = output_keys(step, model)
@@ -274,13 +276,13 @@ def _filled_calls(model: Model, service: Service) -> list[str]:
     count, batch = stated_count(model), service.batch
     if count is None or (batch.type == "hard" and batch.max_records % count == 0):
         return []
-    told = f"each call has {count} samples, and the last one of a batch is filled up"
+    text = f"each call has {count} samples, and the last one of a batch is filled up"
     if batch.type == "hard" or ("max_records" in batch.model_fields_set and batch.max_records % count):
         better = max(count, round(batch.max_records / count) * count)
-        return [f"{told}: batch.max_records {batch.max_records} is not a multiple of that, {better} is"]
+        return [f"{text}: batch.max_records {batch.max_records} is not a multiple of that, {better} is"]
     if batch.type == "round":
-        return [told]
-    return [f"{told}; with batch: {{type: hard, max_records: {count}}} no call is, but records wait until it is full"]
+        return [text]
+    return [f"{text}; with batch: {{type: hard, max_records: {count}}} no call is, but records wait until it is full"]
 
 
 def _hot_paths(service: Service) -> str:
@@ -293,11 +295,11 @@ def _hot_paths(service: Service) -> str:
 
 
 def _failures(service: Service) -> str:
-    told = service.letter_sink
-    if told is not None:
-        where = f"dead letters to {_sink(told, service)}" if told is service.dead_letter else "told to their clients"
-        taken = told.takes_from
-        others = [one.label for one in service.sources if taken is not None and one.label not in taken]
+    sink = service.letter_sink
+    if sink is not None:
+        where = f"dead letters to {_sink(sink, service)}" if sink is service.dead_letter else "told to their clients"
+        sources = sink.takes_from
+        others = [source.label for source in service.sources if sources is not None and source.label not in sources]
         stops = f"; the first failing record of {' or '.join(others)} stops the service" if others else ""
         return where + stops
     if service.on_error == "drop":

@@ -8,13 +8,13 @@ from pathlib import Path
 
 
 def import_from_here(*files: Path, no_code: bool = False) -> bool:
-    """Let a service's own functions be imported from the working directory and from the folders of these files,
-    after all installed modules; not with `no_code`, or where the environment refuses code.
+    """Allow imports from the working directory and the folders of these files, after all installed modules; not with
+    `no_code`, or where the environment refuses code.
 
     Returns whether code may run.
 
-    Our packages are imported first: a folder `connectors` of the user's must not hide ours, also where ours are found
-    by an import hook that comes after the path (editable installations).
+    The packages of streamer are imported first, so that a user's folder `connectors` does not hide one of them, also in
+    editable installations, whose import hook comes after the path.
     """
     from streamer.definition.nocode import code_allowed
 
@@ -30,9 +30,9 @@ def import_from_here(*files: Path, no_code: bool = False) -> bool:
 
 
 def import_nothing_from_here() -> None:
-    """Take the working directory from the places to import from, where `python -m streamer` puts it first.
+    """Remove the working directory from `sys.path`, where `python -m streamer` puts it first.
 
-    The folder that holds our own packages stays.
+    It stays if it holds the packages of streamer.
     """
     here, ours = Path.cwd(), Path(__file__).parents[2]
     sys.path[:] = [folder for folder in sys.path if Path(folder or ".").absolute() != here or here == ours]

@@ -82,26 +82,26 @@ Runners = Annotated[
 
 
 def runners_given(given: list[str] | None) -> dict[str, str]:
-    """`["ONNX=onnxruntime"]` as a mapping. Raises `typer.BadParameter` for one without a name, `DefinitionError` for a
-    type or name that there is not.
+    """`["ONNX=onnxruntime"]` as a mapping. Raises `typer.BadParameter` for an entry without a name,
+    `DefinitionError` for an unknown type or name.
     """
-    found = {}
-    for one in given or ():
-        kind, _, name = one.partition("=")
+    runners = {}
+    for text in given or ():
+        kind, _, name = text.partition("=")
         if not kind or not name:
-            raise typer.BadParameter(f"--runner takes TYPE=NAME, like ONNX=onnxruntime, not {one!r}")
-        found[kind] = name
-    if found:
+            raise typer.BadParameter(f"--runner takes TYPE=NAME, like ONNX=onnxruntime, not {text!r}")
+        runners[kind] = name
+    if runners:
         from pipelines.plugins.registry import default_registry
 
-        default_registry().check_runners(found)
-    return found
+        default_registry().check_runners(runners)
+    return runners
 
 
 def no_code_given(no_code: bool, env: list[str] | None, files: list[Path] | None) -> NoCode | None:
     """The variables and files that a service without code may use; `None` where it may run code.
 
-    Raises `typer.BadParameter` for lists without `--no-code`, and for a text that is no name of a variable.
+    Raises `typer.BadParameter` for lists without `--no-code`, and for an invalid name of a variable.
     """
     from streamer.definition.nocode import NoCode
 
@@ -116,15 +116,15 @@ def no_code_given(no_code: bool, env: list[str] | None, files: list[Path] | None
 
 
 def client_properties(given: list[str] | None) -> dict[str, str]:
-    """`["security.protocol=SSL", "sasl.password=@password.txt"]` as a mapping. Raises `typer.BadParameter` for one
-    without a name, and for a file that cannot be read."""
-    found = {}
-    for one in given or ():
-        name, separator, value = one.partition("=")
+    """`["security.protocol=SSL", "sasl.password=@password.txt"]` as a mapping. Raises `typer.BadParameter` for an
+    entry without a name, and for a file that cannot be read."""
+    properties = {}
+    for text in given or ():
+        name, separator, value = text.partition("=")
         if not name or not separator:
-            raise typer.BadParameter(f"--client takes NAME=VALUE, not {one!r}")
-        found[name] = _value_of(name, value)
-    return found
+            raise typer.BadParameter(f"--client takes NAME=VALUE, not {text!r}")
+        properties[name] = _value_of(name, value)
+    return properties
 
 
 def _value_of(name: str, value: str) -> str:
@@ -140,7 +140,7 @@ def _value_of(name: str, value: str) -> str:
 
 
 _TYPES = {"mqtts": "mqtt", "ws": "mqtt", "wss": "mqtt"}
-"""Types of sources by the schemes of addresses that have another name."""
+"""Types of sources by the schemes of URLs that differ from the type's name."""
 
 
 def bus(address: str | None, client: list[str] | None) -> Browser:
@@ -160,17 +160,17 @@ def bus(address: str | None, client: list[str] | None) -> Browser:
 
 
 def codec_setting(given: str) -> str | dict[str, object]:
-    """A codec as service files say it. Raises `typer.BadParameter` for text that begins like a mapping and is none."""
+    """The value of `codec` as in a service file. Raises `typer.BadParameter` for an invalid mapping."""
     if not given.lstrip().startswith("{"):
         return given
     import yaml
 
     try:
-        found = yaml.safe_load(given)
+        setting = yaml.safe_load(given)
     except yaml.YAMLError as error:
-        told = " ".join(str(error).split())
-        raise typer.BadParameter(f"--codec {given!r} is not a mapping as service files have it: {told}") from None
-    return dict(found)
+        reason = " ".join(str(error).split())
+        raise typer.BadParameter(f"--codec {given!r} is not a mapping as service files have it: {reason}") from None
+    return dict(setting)
 
 
 def position(given: str) -> Literal["earliest", "latest"] | int:
@@ -180,7 +180,7 @@ def position(given: str) -> Literal["earliest", "latest"] | int:
     from connectors.units import Position
 
     try:
-        found: Literal["earliest", "latest"] | int = TypeAdapter(Position).validate_python(given)
+        validated: Literal["earliest", "latest"] | int = TypeAdapter(Position).validate_python(given)
     except ValidationError as error:
         raise typer.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
-    return found
+    return validated

@@ -34,7 +34,7 @@ CODECS_OF_FORMS: Final = {**CODECS, "konduit-jsonl": "konduit-json"}
 """The codec that reads a format."""
 
 ROOM: Final = 4 << 20
-"""Bytes of one part, but for a single larger record."""
+"""The most bytes of one part, unless a single record is larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ class _Naming:
 
 @dataclass(frozen=True, slots=True)
 class PayloadBatch:
-    """Some records, ready to be sent."""
+    """Encoded records, ready to be sent."""
 
     values: Sequence[bytes | None]
     keys: list[bytes | None] | None
     size: int
-    """Bytes of the files that they were."""
+    """Bytes that the records take in their files."""
     headers: Sequence[Sequence[Header]] | None = None
     """Headers that the codec adds to the messages."""
     topics: list[str] | None = None
@@ -107,16 +107,16 @@ def template_of(topic: str) -> Template | None:
 
 def form_of(file: Path) -> str:
     """The format of a file with this ending. Raises `typer.BadParameter` for an unknown ending."""
-    found = ENDINGS.get(file.suffix.lower())
-    if found is None:
+    form = ENDINGS.get(file.suffix.lower())
+    if form is None:
         raise typer.BadParameter(
             f"{file}: its ending is unknown; name the format with --format (raw: one record, its bytes as they are)"
         )
-    return found
+    return form
 
 
 def size_of(file: Path) -> int:
-    """Bytes of the file. Raises `typer.BadParameter` if there is none."""
+    """The size of the file in bytes. Raises `typer.BadParameter` for a folder and a missing file."""
     if not file.is_file():
         raise typer.BadParameter(f"{file}: {'is a folder; name its files' if file.is_dir() else 'no such file'}")
     return file.stat().st_size
@@ -193,7 +193,7 @@ def _key(text: str | None) -> Template | None:
 
 
 def _over_lines(line: object) -> str:
-    """The hint for a line that only begins an object or a list of JSON."""
+    """The hint for a line `{` or `[`, which shows JSON that is spread over lines; else empty."""
     if not isinstance(line, bytes) or line.removeprefix(codecs.BOM_UTF8).strip() not in (b"{", b"["):
         return ""
     return "; each line has to be a whole record, so write each in one line, or send the file as one with --format raw"

@@ -1,4 +1,4 @@
-"""Which topic of which bus a command works on, and with which codec: as options say, or as a service does."""
+"""The topic, bus and codec that a command works with, from its options or a service file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TopicPlace:
 
 
 class Take(Protocol):
-    """`place_of_sink` or `place_of_source`."""
+    """The type of `place_of_sink` and `place_of_source`."""
 
     def __call__(self, file: Path, name: str | None, topic: str | None, client: Mapping[str, Any]) -> TopicPlace: ...
 
@@ -49,8 +49,8 @@ def place_named(
     beside a topic, and the errors of `take`.
     """
     if is_service_file(where):
-        found = take(Path(where), name, options["--topic"], client_properties(client))
-        return found if codec is None else replace(found, codec=codec_setting(codec))
+        place = take(Path(where), name, options["--topic"], client_properties(client))
+        return place if codec is None else replace(place, codec=codec_setting(codec))
     for option, given in options.items():
         if given is not None:
             raise typer.BadParameter(f"{option} needs a service file, and {where!r} is a topic")
@@ -60,11 +60,11 @@ def place_named(
 
 
 def place_of_sink(file: Path, name: str | None, topic: str | None, client: Mapping[str, Any]) -> TopicPlace:
-    """Where a sink of the service writes: that of this name (`dead_letter` too), else the first one on a bus.
+    """Where the service's sink `name` writes (`dead_letter` too); `None`: the first sink on a bus.
 
     `topic` is the topic if the sink makes topics from values; `client` overrides the service's own login. Dead
-    letters are read with the codec of the source, unless the dead letter names one. Raises `DefinitionError` for a file
-    that is wrong, and where there is no such sink, bus or topic.
+    letters are read with the codec of the source, unless the dead letter names one. Raises `DefinitionError` for an
+    invalid file, an unknown sink, and a sink without a bus or topic.
     """
     service = service_of(file)
     sinks: list[ConnectorConfig] = [*service.sinks, *filter(None, [service.dead_letter])]
@@ -84,7 +84,10 @@ def place_of_sink(file: Path, name: str | None, topic: str | None, client: Mappi
 
 
 def place_of_source(file: Path, name: str | None, topic: str | None, client: Mapping[str, Any]) -> TopicPlace:
-    """Where a source of the service reads; as `place_of_sink`, with `topic` for one that reads several or a pattern."""
+    """Where the service's source `name` reads; `None`: the first source on a bus.
+
+    `topic` chooses among several topics or a pattern. Other arguments and errors are those of `place_of_sink`.
+    """
     service = service_of(file)
     config, bus = _chosen(service, "source", service.sources, name, client)
     assert isinstance(config, SourceConfig)

@@ -10,23 +10,23 @@ from connectors.codecs.registry import codec_config
 from connectors.config import SinkConfig, SourceConfig
 from pipelines.errors import ConnectorError, nearest
 from pipelines.plugins.requirements import required
-from streamer.cli.findings import Finding, found
+from streamer.cli.findings import Finding, finding
 from streamer.definition.service import Service
 
 
 def reached(service: Service) -> list[Finding]:
     """Look for the topics of connectors on their buses, as far as buses can list them, and open the pipeline."""
     findings = []
-    # A bus that does not answer is waited for once.
+    # Errors of buses that do not answer, by address, so that each is waited for only once.
     silent: dict[str, ConnectorError] = {}
     for kind, configs in (("source", service.sources), ("sink", service.sinks), ("dead letter", [service.dead_letter])):
         for config in configs:
             browser = None if config is None else config.browser()
             if config is not None and browser is not None:
-                findings.append(found(f"{kind} {config.label}", partial(_topics, browser, _names(config), silent)))
+                findings.append(finding(f"{kind} {config.label}", partial(_topics, browser, _names(config), silent)))
             if config is not None:
                 findings += _codecs(kind, config)
-    findings.append(found("pipeline", partial(_opened, service)))
+    findings.append(finding("pipeline", partial(_opened, service)))
     return findings
 
 
@@ -39,9 +39,9 @@ def _codecs(kind: str, config: SourceConfig | SinkConfig) -> list[Finding]:
         asked = codec.with_sink_topic(topic)
         codec = codec.wrapped
         if type(asked).ask is not CodecConfig.ask:
-            one = found(f"codec of {kind} {config.label}", partial(_asked, asked))
-            if one.text or not one.ok:
-                findings.append(one)
+            result = finding(f"codec of {kind} {config.label}", partial(_asked, asked))
+            if result.text or not result.ok:
+                findings.append(result)
     return findings
 
 
@@ -61,7 +61,7 @@ def _names(config: SourceConfig | SinkConfig) -> tuple[str, ...]:
     addressing = config.addressing
     if addressing is None:
         return ()
-    # One that is made from values leads to these, or to those that match.
+    # A topic made from values is one of the allowed `topics`, which are names or regular expressions.
     return (addressing.topic, *addressing.topics) if "{" in addressing.topic else (addressing.topic,)
 
 

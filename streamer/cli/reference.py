@@ -44,7 +44,7 @@ def _rows(function: Callable[..., Any]) -> Iterator[str]:
             text += f" One of {', '.join(choices)}."
         if parameter.default not in (inspect.Parameter.empty, None, False):
             text += f" Default: {parameter.default}."
-        names = ", ".join(f"`{one}`" for one in _names(described))
+        names = ", ".join(f"`{name}`" for name in _names(described))
         cell = text.replace("|", "\\|")
         yield f"| {names} | {cell} |"
 
@@ -52,7 +52,7 @@ def _rows(function: Callable[..., Any]) -> Iterator[str]:
 def _names(described: Any) -> list[str]:
     # In an annotation Typer takes the first name for the default, and puts that right when it builds the command.
     written = (described.default, *(described.param_decls or ()))
-    return [one for one in written if isinstance(one, str) and one.startswith("-")] or [described.metavar]
+    return [name for name in written if isinstance(name, str) and name.startswith("-")] or [described.metavar]
 
 
 def _choices(kind: Any) -> list[str]:

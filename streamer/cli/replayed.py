@@ -1,4 +1,4 @@
-"""How far a partition of dead letters has been replayed, as the brokers keep it for a group."""
+"""The offsets of a partition of dead letters that have been replayed, as a consumer group's commit keeps them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Replayed:
     """
 
     def __init__(self, position: int = 0, metadata: str | None = None) -> None:
-        """The offsets of a commit; a text that is not ours counts as none."""
+        """`position` and `metadata` are those of a commit; metadata in another format is ignored."""
         self.position = max(position, 0)
         self._beyond = _parsed(metadata or "", self.position)
 
@@ -24,7 +24,7 @@ class Replayed:
         return offset < self.position or any(start <= offset < stop for start, stop in self._beyond)
 
     def add(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """These offsets, from `start` to before `stop` each, are done with too."""
+        """Add these ranges of offsets, each from `start` to `stop - 1`."""
         merged: list[tuple[int, int]] = [(0, self.position)]
         for start, stop in sorted([*self._beyond, *ranges]):
             if start <= merged[-1][1]:
@@ -47,10 +47,10 @@ def _written(start: int, stop: int) -> str:
 
 
 def _parsed(text: str, position: int) -> list[tuple[int, int]]:
-    found = []
+    ranges = []
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")
         if not (first.isdecimal() and (last or first).isdecimal()):
             return []
-        found.append((position + int(first), position + int(last or first) + 1))
-    return found
+        ranges.append((position + int(first), position + int(last or first) + 1))
+    return ranges

@@ -30,7 +30,7 @@ from streamer.routing.template import template
 from streamer.routing.when import condition
 
 _INPUT = "input"
-"""The name of a graph's own input."""
+"""The name of a graph's input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class Keys:
     """The keys of records at one place of a service."""
 
     sure: frozenset[str] = frozenset()
-    """Those that records have there, as the service file itself names or makes them."""
+    """Keys that all records have there, because the service file names or makes them."""
     possible: frozenset[str] | None = None
-    """All that they may have; `None`: not known."""
+    """All keys that records may have; `None`: not known."""
     forms: Forms = field(default_factory=dict)
-    """What is known of their values."""
+    """The known forms of values, by key."""
 
     def plus(self, more: Iterable[str]) -> Keys:
-        """With these keys, too, of whose values nothing is known."""
+        """A copy with these keys too, the forms of whose values are not known."""
         added = frozenset(more)
         possible = None if self.possible is None else self.possible | added
         return Keys(self.sure | added, possible, {key: form for key, form in self.forms.items() if key not in added})
@@ -53,7 +53,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class StepKeys:
-    """What a step does to keys and values; a step of which nothing is known has none of these."""
+    """The keys that a step needs and gives, and the forms of values."""
 
     needs: frozenset[str]
     """Keys without which records fail."""
@@ -68,29 +68,29 @@ class StepKeys:
 
     @classmethod
     def of(cls, runner: Runner) -> StepKeys:
-        """What this runner does."""
+        """The keys and forms that this runner declares."""
         return cls(runner.needs, runner.gives, runner.keeps_keys, runner.forms, runner.misfit)
 
     def after(self, before: Keys) -> Keys:
-        """The keys of its results."""
+        """The keys of the step's results for records with the keys `before`."""
         if self.gives is None:
-            found = Keys()
+            result_keys = Keys()
         else:
-            found = before.plus(self.gives) if self.keeps else Keys(self.gives, self.gives)
-        return replace(found, forms=self.forms(before.forms))
+            result_keys = before.plus(self.gives) if self.keeps else Keys(self.gives, self.gives)
+        return replace(result_keys, forms=self.forms(before.forms))
 
     def error(self, there: Keys) -> str | None:
-        """The error of all records with these keys, because of values that it needs; `None` if there is none."""
+        """The error that the step has with every record with these keys; `None` if none is known."""
         return _lacking(self.needs, there) or self.misfit(there.forms, there.possible)
 
     def then(self, other: StepKeys) -> StepKeys:
-        """What this step and the other one behind it do together."""
-        own = self.gives or frozenset()
-        later = other.needs - own if self.keeps and self.gives is not None else frozenset()
+        """The keys of this step and of `other` behind it, as of a single step."""
+        given = self.gives or frozenset()
+        later = other.needs - given if self.keeps and self.gives is not None else frozenset()
         if other.gives is None or (other.keeps and self.gives is None):
             gives, keeps = None, False
         else:
-            gives, keeps = own | other.gives if other.keeps else other.gives, self.keeps and other.keeps
+            gives, keeps = given | other.gives if other.keeps else other.gives, self.keeps and other.keeps
 
         def misfit(forms: Forms, possible: frozenset[str] | None) -> str | None:
             between = self.after(Keys(possible=possible, forms=forms))
@@ -100,17 +100,17 @@ class StepKeys:
 
 
 def of_input(service: Service, *, ask: bool = False) -> Keys:
-    """The keys of records before the first step, those of all sources together; with `ask` schema registries are asked
-    for the latest schemas of topics."""
-    found = []
+    """The keys of the records of all sources before the first step; with `ask` also from the latest schemas in
+    registries."""
+    by_source = []
     for config in service.sources:
         codec = codec_config(config.codec)
         named = (
             [None] if not ask or any(set(name) & set("^{}+#") for name in config.topic_names) else config.topic_names
         )
         of_topics = [_there(codec, topic) for topic in named or [None]]
-        found.append(_either(of_topics).plus(config.into.values()))
-    return _either(found)
+        by_source.append(_either(of_topics).plus(config.into.values()))
+    return _either(by_source)
 
 
 def _there(codec: CodecConfig, topic: str | None) -> Keys:
@@ -126,22 +126,22 @@ def _there(codec: CodecConfig, topic: str | None) -> Keys:
 def at_steps(pipeline: Pipeline, given: Keys, steps: Mapping[str, StepKeys]) -> dict[str, Keys]:
     """The keys that records have before each step, by its name, and under "" those of results.
 
-    `steps` has the steps of which something is known.
+    `steps` has the steps whose keys are known.
     """
     if isinstance(pipeline, Graph):
         return _in_graph(pipeline, given, steps)
-    found: dict[str, Keys] = {}
+    before: dict[str, Keys] = {}
     for name, _ in pipeline.named_steps():
-        found[name] = given
+        before[name] = given
         given = steps[name].after(given) if name in steps else Keys()
-    return {**found, "": given}
+    return {**before, "": given}
 
 
 def _in_graph(graph: Graph, given: Keys, steps: Mapping[str, StepKeys]) -> dict[str, Keys]:
     before: dict[str, Keys] = {}
     after = {_INPUT: given}
     for name, node in graph.in_order.items():
-        inputs = [after.get(one, Keys()) for one in node.inputs]
+        inputs = [after.get(name, Keys()) for name in node.inputs]
         if isinstance(node.step, GraphStep):
             after[name] = _through(node.step, inputs)
             continue
@@ -156,22 +156,22 @@ def _through(step: GraphStep, inputs: list[Keys]) -> Keys:
     return _either(inputs) if isinstance(step, (Switch, SwitchOutput, AnyOf)) else Keys()
 
 
-def _joined(all_of: list[Keys]) -> Keys:
-    found = _either(all_of)
-    forms = [(key, form) for one in all_of for key, form in one.forms.items()]
+def _joined(inputs: list[Keys]) -> Keys:
+    either = _either(inputs)
+    forms = [(key, form) for keys in inputs for key, form in keys.forms.items()]
     times = Counter(key for key, _ in forms)
     # A key of several inputs fails the record, or is that of one of them.
     once = {key: form for key, form in forms if times[key] == 1}
-    return Keys(frozenset().union(*(one.sure for one in all_of)), found.possible, once)
+    return Keys(frozenset().union(*(keys.sure for keys in inputs)), either.possible, once)
 
 
-def _either(one_of: list[Keys]) -> Keys:
-    possible = [one.possible for one in one_of]
-    known = [one for one in possible if one is not None]
+def _either(choices: list[Keys]) -> Keys:
+    possible = [keys.possible for keys in choices]
+    known = [names for names in possible if names is not None]
     return Keys(
-        frozenset.intersection(*(one.sure for one in one_of)),
+        frozenset.intersection(*(keys.sure for keys in choices)),
         frozenset().union(*known) if len(known) == len(possible) else None,
-        {key: form for key, form in one_of[0].forms.items() if all(one.forms.get(key) == form for one in one_of)},
+        {key: form for key, form in choices[0].forms.items() if all(keys.forms.get(key) == form for keys in choices)},
     )
 
 
@@ -184,15 +184,15 @@ def _lacking(needs: frozenset[str], there: Keys) -> str | None:
 
 
 def with_inner(parts: Sequence[Part], steps: Mapping[str, StepKeys]) -> dict[str, StepKeys]:
-    """These steps, and PIPELINE steps of whose steps something is known; those inside have names as `outer/inner`."""
-    found = dict(steps)
+    """`steps`, with PIPELINE steps added whose inner steps, `outer/inner`, are all among them."""
+    known = dict(steps)
     for part in reversed(parts):
         if not isinstance(part.what, PipelineStep):
             continue
-        inner = [one for one in parts if one.name.rpartition("/")[0] == part.name]
-        if inner and all(isinstance(one.what, Step) and not one.inputs and one.name in found for one in inner):
-            found[part.name] = reduce(StepKeys.then, (found[one.name] for one in inner))
-    return found
+        inner = [step for step in parts if step.name.rpartition("/")[0] == part.name]
+        if inner and all(isinstance(step.what, Step) and not step.inputs and step.name in known for step in inner):
+            known[part.name] = reduce(StepKeys.then, (known[step.name] for step in inner))
+    return known
 
 
 def of_results(service: Service, given: Keys, made: Keys) -> Keys:
@@ -217,7 +217,7 @@ def written(config: SinkConfig, results: Keys) -> Keys:
 
 
 def unfilled(config: SinkConfig, results: Keys) -> Iterator[str]:
-    """The errors of settings of this sink that name values which no result has."""
+    """The errors of this sink's settings that name values which no result has."""
     if results.possible is None:
         return
     addressing = config.addressing
@@ -239,7 +239,7 @@ def unfilled(config: SinkConfig, results: Keys) -> Iterator[str]:
 
 
 def incomparable(config: SinkConfig, results: Keys) -> Iterator[str]:
-    """The errors of all results whose values the conditions of this sink cannot be compared with, by their forms."""
+    """The errors of this sink's `when` for values whose form cannot be compared."""
     if not isinstance(config.when, Mapping):
         return
     for key, test in config.when.items():
@@ -252,7 +252,7 @@ def incomparable(config: SinkConfig, results: Keys) -> Iterator[str]:
 
 
 def _example(form: Form | None) -> object:
-    """A value of this form; `None` where values of it differ in whether they can be compared."""
+    """A value of this form; `None` if some values of the form can be compared and others cannot."""
     if isinstance(form, ImageForm):
         return Image(np.zeros((1, 1, 3), np.uint8))
     if isinstance(form, ArrayForm):
@@ -266,7 +266,7 @@ _EXAMPLES: Final[Mapping[ValueType, object]] = {ValueType.LIST: [0.0], ValueType
 
 
 def misfits(fields: PayloadFields, there: Keys) -> Iterator[str]:
-    """The errors of results with these keys that are written with these fields."""
+    """The errors of writing results with these keys by a schema with these fields."""
     strange = [] if fields.others else sorted(there.sure - fields.names)
     if strange:
         yield (

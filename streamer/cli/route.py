@@ -1,4 +1,4 @@
-"""From where dead letters are read, and to which bus and topics they may go back."""
+"""The topic that dead letters are read from, and the bus and topics that they may be sent back to."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ENDINGS: Final = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The way of dead letters."""
+    """The topic of dead letters, and where they may be sent back to."""
 
     topic: str
-    """Where they are."""
+    """The topic of the dead letters."""
     there: Browser
     """The bus of that topic."""
     back: Browser
@@ -40,25 +40,25 @@ class Route:
 
 
 def is_service_file(name: str) -> bool:
-    """Whether this is meant to be a service file, and not a topic, which has no slash and rarely such an ending."""
+    """Whether this names a service file rather than a topic: topics have no slash, and rarely such an ending."""
     return resembles_file(name) and ("/" in name or Path(name).is_file())
 
 
 def resembles_file(name: str) -> bool:
-    """Whether the name ends as service files do."""
+    """Whether the name ends like a service file."""
     return name.endswith(_ENDINGS)
 
 
 def route_of(topic: str, bus: Browser, to: Sequence[str]) -> Route:
-    """The way of dead letters of a topic. Raises `DefinitionError` for a regular expression that is none."""
+    """The route of a topic's dead letters. Raises `DefinitionError` for an invalid regular expression in `to`."""
     return Route(topic, bus, bus, allowed(to) if to else None)
 
 
 def route_of_service(file: Path, to: Sequence[str], client: Mapping[str, Any]) -> Route:
-    """The way of a service's dead letters: back to the topics of its sources, or those of `to`.
+    """The route of a service's dead letters: back to the topics of its sources, or those of `to`.
 
-    `client` overrides the service's own login. Raises `DefinitionError` for a file that is wrong, and for a service
-    that has no dead letter in a topic, or whose sources read no topics or several buses.
+    `client` overrides the service's login. Raises `DefinitionError` for an invalid file, and for a service that has no
+    dead letter in a topic, or whose sources read no topics or several buses.
     """
     service = service_of(file)
     dead = service.dead_letter

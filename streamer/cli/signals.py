@@ -24,7 +24,7 @@ _BEFORE: dict[int, Any] = {}
 def ending_at_once() -> None:
     """From now on, until `draining`, a signal ends the process with exit code 0, as no records are in flight."""
     for number in stopping_signals():
-        # Not by an exception: there is code of others in between, and imports that would swallow it.
+        # Not by an exception, which imported code could swallow.
         _BEFORE[number] = signal.signal(number, lambda number, frame: os._exit(0))
 
 
@@ -32,9 +32,9 @@ def ending_at_once() -> None:
 def draining(stop: Callable[[], None], note: str = "") -> Iterator[None]:
     """Inside, the first signal calls `stop` and writes `note` to stderr; a second one ends the process.
 
-    A hangup is no second signal, as a shell repeats the one of its terminal. In another thread than the main one, which
-    gets all signals, this does nothing. After `ending_at_once` it stays in force to the end of the process: a signal
-    that comes while the last lines are written does not change the exit code.
+    A repeated hangup does not count as a second signal: a shell repeats that of its terminal. In any other thread than
+    the main one this does nothing. After `ending_at_once` the handlers stay to the end of the process: a signal that
+    comes while the last lines are written does not change the exit code.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -73,7 +73,7 @@ def draining(stop: Callable[[], None], note: str = "") -> Iterator[None]:
 
 
 def drain_at_hangup() -> None:
-    """Have the first SIGHUP be a SIGTERM, for a worker of another engine that drains at that one only."""
+    """Turn the first SIGHUP into a SIGTERM, for a worker of another engine that drains at SIGTERM only."""
     if HANGUP is None or HANGUP not in stopping_signals():
         return
 
@@ -86,7 +86,7 @@ def drain_at_hangup() -> None:
 
 
 def _leave_terminal() -> None:
-    """From now on what is written to a terminal that is gone is discarded: it would raise an error."""
+    """Discard further output to a terminal that is gone, where writing would raise an error."""
     for descriptor in (1, 2):
         try:
             os.write(descriptor, b"")

@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 WIDE: Final = 200
-"""Width of tables in columns where stdout is no terminal."""
+"""Width of tables in columns where stdout is not a terminal."""
 MAX_LINES: Final = 3
-"""Lines that an error takes at most."""
+"""The most lines of an error."""
 
 _json_lines = False
 
 
 def output() -> Console:
-    """For results."""
+    """A console on stdout, for results."""
     from rich.console import Console
 
     return Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else WIDE)
 
 
 def notes() -> Console:
-    """For progress and remarks."""
+    """A console on stderr, for progress and remarks."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else WIDE)
@@ -69,7 +69,7 @@ def say_json(value: Any, *, indent: int | None = None) -> None:
 
 def complain(text: str, error: BaseException | None = None) -> None:
     """Print the error to stderr, in a few lines; with the traceback of `error` if it is given."""
-    lines = [escaped(one) for one in masked(text).splitlines() if one.strip()] or ["unknown"]
+    lines = [escaped(line) for line in masked(text).splitlines() if line.strip()] or ["unknown"]
     trace = None if error is None else "\n".join(_trace(error))
     if _json_lines:
         from streamer.observe.logs import logger
@@ -100,11 +100,11 @@ def json_lines(on: bool) -> None:
 
 
 def _trace(error: BaseException) -> list[str]:
-    return [escaped(one) for one in masked("".join(traceback.format_exception(error))).splitlines()]
+    return [escaped(line) for line in masked("".join(traceback.format_exception(error))).splitlines()]
 
 
 def quiet() -> None:
-    """Keep libraries from writing logs of their own: our errors tell all that matters of them."""
+    """Turn off logs of the Kafka client and of retries: errors say all that matters of them."""
     from stamina.instrumentation import set_on_retry_hooks
 
     logging.getLogger("connectors.kafka.client").setLevel(logging.CRITICAL)
@@ -112,5 +112,5 @@ def quiet() -> None:
 
 
 def counted(number: int, what: str) -> str:
-    """`1 record`, `2,000 records`."""
+    """A number with its noun: `1 record`, `2,000 records`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -10,14 +10,14 @@ from streamer.agent.summary import Summary
 from streamer.cli.signals import draining
 
 WATCH = 0.05
-"""Seconds between two looks at whether an agent has ended."""
+"""Seconds between two checks whether an agent has ended."""
 
 
 def run_together(agents: Sequence[Agent], *, started: Callable[[Agent], None], note: str = "") -> list[Summary]:
     """Run all agents until each has ended; a signal drains all, and so does the failure of one.
 
-    `started` is called for each that runs, `note` is written to stderr at the first signal. If one cannot be opened,
-    its error is raised after the others were drained.
+    `started` is called for each agent that runs, `note` is written to stderr at the first signal. If an agent cannot be
+    opened, its error is raised after the others were drained.
     """
 
     def stop() -> None:

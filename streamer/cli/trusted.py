@@ -12,8 +12,8 @@ from streamer.definition.service import Service
 def service_of(file: Path) -> Service:
     """The service of this file.
 
-    Raises `DefinitionError` for a file that is wrong, and, where STREAMER_NO_CODE says that services run no code, for
-    one that names code, or files that are not listed.
+    Raises `DefinitionError` for an invalid file, and, where STREAMER_NO_CODE forbids code, for a file that names code,
+    or files that are not listed.
     """
     service = load(file)
     check_code(service)
@@ -21,7 +21,7 @@ def service_of(file: Path) -> Service:
 
 
 def services_of(file: Path) -> list[Service]:
-    """All services of this file; otherwise as `service_of`."""
+    """All services of this file. Raises the errors of `service_of`."""
     services = load_all(file)
     for service in services:
         check_code(service)

@@ -16,7 +16,7 @@ from pipelines.values import ByteBuffer, Image
 FIRST: Final = 6
 """Elements of an array or list that are shown."""
 MAX_TEXT: Final = 200
-"""Characters of a text, bytes of a payload."""
+"""Characters of a text that are shown."""
 
 
 def summary(value: Any) -> Any:
@@ -24,11 +24,11 @@ def summary(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return _array(value)
     if isinstance(value, Mapping):
-        return {key: summary(one) for key, one in value.items()}
+        return {key: summary(inner) for key, inner in value.items()}
     if isinstance(value, list):
         if len(value) <= FIRST:
-            return [summary(one) for one in value]
-        return {"list": len(value), "first": [summary(one) for one in value[:FIRST]]}
+            return [summary(item) for item in value]
+        return {"list": len(value), "first": [summary(item) for item in value[:FIRST]]}
     if isinstance(value, (bytes, bytearray, ByteBuffer)):
         content = bytes(value)
         return {"bytes": len(content), "first": content[:16].hex(" ")}
@@ -45,38 +45,38 @@ def summary(value: Any) -> Any:
 
 def values_of(data: Data) -> dict[str, Any]:
     """The values of a record by their keys; in place of one that cannot be read, the reason as text."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key in data:
         try:
-            found[key] = data[key]
+            values[key] = data[key]
         except WireError as error:
-            found[key] = str(error)
-    return found
+            values[key] = str(error)
+    return values
 
 
 def line(value: Any) -> str:
-    """The value in one line."""
-    found = summary(value)
+    """The value as one line of text."""
+    short = summary(value)
     if isinstance(value, np.ndarray):
         shape = "x".join(map(str, value.shape)) or "scalar"
-        spread = f"  {found['min']:.4g} to {found['max']:.4g}, mean {found['mean']:.4g}" if "mean" in found else ""
+        spread = f"  {short['min']:.4g} to {short['max']:.4g}, mean {short['mean']:.4g}" if "mean" in short else ""
         more = " ..." if value.size > FIRST else ""
-        return f"{found['dtype']} {shape}{spread}  [{' '.join(map(_number, found['first']))}{more}]"
+        return f"{short['dtype']} {shape}{spread}  [{' '.join(map(_number, short['first']))}{more}]"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {line(one)}" for key, one in value.items()) + "}"
-    if isinstance(found, dict):
-        kind, size = next(iter(found.items()))
-        return f"{kind} of {size}: {json.dumps(found['first'], ensure_ascii=False)} ..."
-    return found if isinstance(value, Image) else json.dumps(found, ensure_ascii=False)
+        return "{" + ", ".join(f"{key}: {line(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(short, dict):
+        kind, size = next(iter(short.items()))
+        return f"{kind} of {size}: {json.dumps(short['first'], ensure_ascii=False)} ..."
+    return short if isinstance(value, Image) else json.dumps(short, ensure_ascii=False)
 
 
 def _array(value: np.ndarray[Any, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {"dtype": str(value.dtype), "shape": list(value.shape)}
+    short: dict[str, Any] = {"dtype": str(value.dtype), "shape": list(value.shape)}
     if value.size and value.dtype.kind in "iufb" and np.isfinite(value).all():
         wide = value.astype(np.float64)
-        found |= {"min": float(wide.min()), "mean": float(wide.mean()), "max": float(wide.max())}
-    found["first"] = [summary(one) for one in value.reshape(-1)[:FIRST].tolist()]
-    return found
+        short |= {"min": float(wide.min()), "mean": float(wide.mean()), "max": float(wide.max())}
+    short["first"] = [summary(item) for item in value.reshape(-1)[:FIRST].tolist()]
+    return short
 
 
 def _image(value: Image) -> str:

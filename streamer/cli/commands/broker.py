@@ -150,7 +150,7 @@ def _topic(text: str) -> tuple[str, int]:
 
 
 def _registry(port: int, progress: Callable[[str], None]) -> LocalRegistry:
-    """The registry beside a broker; not yet started. With `--port 0` it takes any free port too."""
+    """A schema registry, not started yet, on port 8081 or any free one; with `port` 0 on any free one."""
     from streamer.cli.terminal import remark
     from streamer.devbroker.ports import is_free
     from streamer.devbroker.registry import LocalRegistry
@@ -163,7 +163,7 @@ def _registry(port: int, progress: Callable[[str], None]) -> LocalRegistry:
 
 
 def _how_to_use(kafka: LocalKafka, registry: LocalRegistry | None) -> list[str]:
-    told = [kafka.describe(), f"  export KAFKA_BOOTSTRAP_SERVERS={kafka.bootstrap}"]
+    lines = [kafka.describe(), f"  export KAFKA_BOOTSTRAP_SERVERS={kafka.bootstrap}"]
     if registry is not None:
-        told += [registry.describe(), f"  export SCHEMA_REGISTRY_URL={registry.url}"]
-    return [*told, "Ctrl-C stops it" if registry is None else "Ctrl-C stops both"]
+        lines += [registry.describe(), f"  export SCHEMA_REGISTRY_URL={registry.url}"]
+    return [*lines, "Ctrl-C stops it" if registry is None else "Ctrl-C stops both"]

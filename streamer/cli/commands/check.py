@@ -53,29 +53,31 @@ def check(
             wrong += 1
             report = {"file": str(file), "service": None, "ok": False, "error": str(error)}
             reports.append({**report, "errors": list(error.problems)})
-            _tell(file, error, as_json)
+            _show_errors(file, error, as_json)
             continue
         for service in services:
             seen = examined(service)
-            found = seen.findings
-            wrong += sum(not one.ok for one in found)
+            findings = seen.findings
+            wrong += sum(not finding.ok for finding in findings)
             # Connecting might run the refused code.
             if connect and not refused(service):
                 further = reached(service)
-                unreachable += sum(not one.ok for one in further)
-                misfits = [one for one in keys_at_odds(service, seen.steps, ask=True) if one not in found]
+                unreachable += sum(not finding.ok for finding in further)
+                misfits = [
+                    finding for finding in keys_at_odds(service, seen.steps, ask=True) if finding not in findings
+                ]
                 wrong += len(misfits)
-                found += [*further, *misfits]
-            reports.append(_report(file, service.name, found))
+                findings += [*further, *misfits]
+            reports.append(_report(file, service.name, findings))
             if not as_json:
-                _show(file, service.name, found)
+                _show(file, service.name, findings)
     if as_json:
         say_json({"ok": not wrong and not unreachable, "services": reports}, indent=2)
     return 2 if wrong else 1 if unreachable else 0
 
 
-def _tell(file: Path, error: DefinitionError, as_json: bool) -> None:
-    """Show all errors in the text of a file; on stdout, as errors on stderr are short."""
+def _show_errors(file: Path, error: DefinitionError, as_json: bool) -> None:
+    """Show all errors of a file: many of them on stdout, as stderr gets three lines at most."""
     from pipelines.errors import SHOWN_PROBLEMS
     from streamer.cli.terminal import complain, counted
     from streamer.observe.shown import shown
@@ -88,14 +90,14 @@ def _tell(file: Path, error: DefinitionError, as_json: bool) -> None:
     complain(f"{file}: {counted(len(error.problems), 'thing')} are wrong")
 
 
-def _report(file: Path, name: str, found: list[Finding]) -> dict[str, Any]:
+def _report(file: Path, name: str, findings: list[Finding]) -> dict[str, Any]:
     from streamer.observe.shown import masked
 
-    findings = [{"part": masked(one.part), "ok": one.ok, "text": masked(one.text)} for one in found]
-    return {"file": str(file), "service": name, "ok": all(one.ok for one in found), "findings": findings}
+    rows = [{"part": masked(finding.part), "ok": finding.ok, "text": masked(finding.text)} for finding in findings]
+    return {"file": str(file), "service": name, "ok": all(finding.ok for finding in findings), "findings": rows}
 
 
-def _show(file: Path, name: str, found: list[Finding]) -> None:
+def _show(file: Path, name: str, findings: list[Finding]) -> None:
     from rich.table import Table
 
     from streamer.cli.terminal import cell, complain, counted, output
@@ -104,10 +106,10 @@ def _show(file: Path, name: str, found: list[Finding]) -> None:
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for one in found:
-        mark = cell("ok", "green") if one.ok else cell("wrong", "bold red")
-        table.add_row(mark, cell(one.part, "bold"), cell(" ".join(one.text.split())))
-    wrong = sum(not one.ok for one in found)
+    for finding in findings:
+        mark = cell("ok", "green") if finding.ok else cell("wrong", "bold red")
+        table.add_row(mark, cell(finding.part, "bold"), cell(" ".join(finding.text.split())))
+    wrong = sum(not finding.ok for finding in findings)
     output().print(cell(f"{file}: service {name}"))
     output().print(table)
     if wrong:

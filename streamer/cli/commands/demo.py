@@ -87,8 +87,8 @@ def demo(
                 console.print(f"{text} ...")
 
         if example == "sensors":
-            found = _sensors(seconds or 20.0, rate, progress, console, status.stop, stop)
-            return 0 if found is None else _report_sensors(found, as_json)
+            sensors = _sensors(seconds or 20.0, rate, progress, console, status.stop, stop)
+            return 0 if sensors is None else _report_sensors(sensors, as_json)
         if example == "cameras":
             clips = None if no_video else video or VIDEOS
             seen = _cameras(seconds or 30.0, clips, progress, console, status.update, stop)
@@ -270,8 +270,8 @@ def _sensors_summary(outcome: machines.SensorsOutcome) -> RenderableType:
     table.add_row("batches", f"{outcome.batch_mean:.1f} windows on average")
     table.add_row("alerts", f"{count.alerts:,} on alerts/MACHINE, {count.false_alerts:,} of them false")
     for finding in outcome.findings:
-        found = "not found" if finding.after is None else f"found {finding.after:.1f} s after it began"
-        table.add_row(f"  {finding.machine}", f"{finding.fault}, {found}")
+        delay = "not found" if finding.after is None else f"found {finding.after:.1f} s after it began"
+        table.add_row(f"  {finding.machine}", f"{finding.fault}, {delay}")
     return table
 
 
@@ -285,8 +285,8 @@ def _sensors_next(outcome: machines.SensorsOutcome) -> Text:
         "  python -m streamer.demo.machines    the machines",
         "  mosquitto_sub -v -t 'alerts/#'    the alerts (from the package mosquitto-clients)",
     ]
-    own = "This was a development broker: for one that keeps its data, install mosquitto."
-    return _next(lines, None if outcome.real else own)
+    remark = "This was a development broker: for one that keeps its data, install mosquitto."
+    return _next(lines, None if outcome.real else remark)
 
 
 def _service_file(name: str) -> Path:

@@ -15,19 +15,21 @@ def formats(as_json: AsJson = False) -> None:
     listed = [array_conversions().listing(), image_conversions().listing()]
     problems = list(dict.fromkeys([*array_conversions().problems, *image_conversions().problems]))
     if as_json:
-        found = {
+        document = {
             "formats": [asdict(form) for forms, _ in listed for form in forms],
             "converters": [asdict(converter) for _, converters in listed for converter in converters],
             "problems": problems,
         }
-        say_json(found, indent=2)
+        say_json(document, indent=2)
         return
     from rich.table import Table
 
     table = Table("of", "form", "available", "converts to", "from", box=None, header_style="bold", pad_edge=False)
     for forms, converters in listed:
         for form in forms:
-            targets = [one.target for one in converters if one.source == form.form != one.target]
+            targets = [
+                converter.target for converter in converters if converter.source == form.form != converter.target
+            ]
             available = cell("yes", "green") if form.available else cell(form.reason, "red")
             table.add_row(cell(form.kind), cell(form.form), available, cell(", ".join(targets)), cell(form.origin))
     output().print(table)

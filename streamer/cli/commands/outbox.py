@@ -57,19 +57,21 @@ def outbox(
                 say(f"{path}: {count} refused messages {verb}")
             continue
         waiting = contents(path)
-        found = [one for one in refusals(path) if not number or one.number in number] if path.exists() else []
+        every = refusals(path) if path.exists() else ()
+        refused = [refusal for refusal in every if not number or refusal.number in number]
         if as_json:
-            say_json({"outbox": str(path), "contents": waiting, "refused": [_for_machines(one) for one in found]})
+            say_json({"outbox": str(path), "contents": waiting, "refused": list(map(_for_machines, refused))})
             continue
         say(f"{path}: {waiting}")
-        for one in found:
-            plain(f"{one.number}  {_time(one)}  {one.bytes:,} bytes{_topic(one)}: {one.reason}", "yellow")
-            plain(f"  {_payload(one)}", "dim")
+        for refusal in refused:
+            size = f"{refusal.bytes:,} bytes"
+            plain(f"{refusal.number}  {_time(refusal)}  {size}{_topic(refusal)}: {refusal.reason}", "yellow")
+            plain(f"  {_payload(refusal)}", "dim")
     return 0
 
 
 def _paths(file: Path) -> Iterator[Path]:
-    """The outboxes of this service, or the file itself."""
+    """The outbox files of a service file's services; any other file is an outbox itself."""
     from pipelines.errors import DefinitionError
     from streamer.cli.route import is_service_file
     from streamer.cli.trusted import services_of
@@ -77,26 +79,26 @@ def _paths(file: Path) -> Iterator[Path]:
     if not is_service_file(str(file)) and file.suffix not in (".yaml", ".yml", ".json"):
         yield file
         return
-    found: list[Path] = []
+    paths: list[Path] = []
     for service in services_of(file):
         configs = [*service.sinks, *(() if service.dead_letter is None else (service.dead_letter,))]
-        found += [config.outbox.path for config in configs if config.outbox is not None]
-    if not found:
+        paths += [config.outbox.path for config in configs if config.outbox is not None]
+    if not paths:
         raise DefinitionError(f"{file}: none of its sinks has an outbox")
-    yield from found
+    yield from paths
 
 
-def _for_machines(one: Refusal) -> dict[str, Any]:
+def _for_machines(refusal: Refusal) -> dict[str, Any]:
     import base64
 
-    message = one.message
+    message = refusal.message
     payload, key = message.values[0], None if message.keys is None else message.keys[0]
     headers = () if message.headers is None else message.headers[0] or ()
     return {
-        "number": one.number,
-        "reason": one.reason,
-        "refused": _time(one),
-        "bytes": one.bytes,
+        "number": refusal.number,
+        "reason": refusal.reason,
+        "refused": _time(refusal),
+        "bytes": refusal.bytes,
         "topic": None if message.topics is None else message.topics[0],
         "key": None if key is None else bytes(key).decode(errors="replace"),
         "headers": [
@@ -106,16 +108,16 @@ def _for_machines(one: Refusal) -> dict[str, Any]:
     }
 
 
-def _time(one: Refusal) -> str:
-    return datetime.fromtimestamp(one.at, UTC).isoformat(timespec="seconds")
+def _time(refusal: Refusal) -> str:
+    return datetime.fromtimestamp(refusal.at, UTC).isoformat(timespec="seconds")
 
 
-def _topic(one: Refusal) -> str:
-    return "" if one.message.topics is None else f" for {one.message.topics[0]}"
+def _topic(refusal: Refusal) -> str:
+    return "" if refusal.message.topics is None else f" for {refusal.message.topics[0]}"
 
 
-def _payload(one: Refusal) -> str:
-    payload = one.message.values[0]
+def _payload(refusal: Refusal) -> str:
+    payload = refusal.message.values[0]
     if payload is None:
         return "no payload (a tombstone)"
     start = bytes(payload[:_SHOWN])

@@ -16,22 +16,22 @@ def plugins(as_json: AsJson = False) -> int:
     from streamer.cli.terminal import cell, output, say_json
     from streamer.definition.plugins import listed, problems
 
-    found = listed()
+    entries = listed()
     with warnings.catch_warnings():
-        # Their warnings are in the list.
+        # The problems contain what plug-ins warn of.
         warnings.simplefilter("ignore", RuntimeWarning)
         wrong = problems()
     if as_json:
-        say_json({"plugins": [asdict(one) for one in found], "problems": wrong}, indent=2)
+        say_json({"plugins": [asdict(entry) for entry in entries], "problems": wrong}, indent=2)
         return 1 if wrong else 0
     from rich.table import Table
 
-    if not found:
+    if not entries:
         output().print("no plug-ins are installed")
     else:
         table = Table("group", "name", "is", "from", box=None, header_style="bold", pad_edge=False)
-        for one in found:
-            table.add_row(*map(cell, (one.group, one.name, one.target, f"{one.distribution} {one.version}")))
+        for entry in entries:
+            table.add_row(*map(cell, (entry.group, entry.name, entry.target, f"{entry.distribution} {entry.version}")))
         output().print(table)
     for problem in wrong:
         output().print(cell(f"problem: {problem}", "yellow"))

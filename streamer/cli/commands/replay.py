@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from streamer.delivery.deadletter import Original
 
 CONFIRM = 60.0
-"""Seconds until the messages that were sent have to be confirmed."""
+"""Timeout in seconds of sending messages and of their confirmations."""
 EMPTY_SHOWN = 5
-"""Most places of records that are printed, whose letters have no payload."""
+"""The most records without a payload in their letter whose places are printed."""
 
 
 def replay(
@@ -92,11 +92,11 @@ def replay(
     from streamer.cli.terminal import quiet
 
     quiet()
-    found = position(since) if since is not None else None
-    if isinstance(found, str):
+    earliest = position(since) if since is not None else None
+    if isinstance(earliest, str):
         raise typer.BadParameter("--since takes a time, like 2026-01-31T12:00:00Z")
-    chosen = Choice(step, error, found, origin)
-    # A topic that is named by --topic is allowed by that.
+    chosen = Choice(step, error, earliest, origin)
+    # Naming a topic by --topic also allows it.
     named = to or ([] if origin is None else [origin])
     if is_service_file(topic):
         route = route_of_service(Path(topic), named, client_properties(client))
@@ -107,7 +107,7 @@ def replay(
         if dry_run:
             report = replayed(reader, None, chosen, route, again=again, count=count, stopped=stop.is_set)
         else:
-            # Many brokers would create a topic that is gone.
+            # Sending to a topic that does not exist would create it on many brokers.
             known = frozenset(route.back.topics())
             back = Back(route.back.sink(route.topic, "replay"), known if route.back.lists_topics else None)
             back.sink.open()
@@ -130,7 +130,7 @@ class Choice:
     topic: str | None = None
 
     def takes(self, letter: Original, died: int) -> bool:
-        """Whether this letter, written at `died` (milliseconds since 1970), is meant."""
+        """Whether the filters choose this letter, which was written at `died` (milliseconds since 1970)."""
         return (
             (self.step is None or letter.step == self.step)
             and (self.error is None or self.error in f"{letter.error}: {letter.text}")
@@ -141,11 +141,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """The way back."""
+    """The sink that dead letters are sent back with."""
 
     sink: Sink
     topics: frozenset[str] | None
-    """Topics that are there; `None` where the bus does not know."""
+    """The topics that exist; `None` if the bus cannot list them."""
 
 
 @dataclass(slots=True)
@@ -153,19 +153,19 @@ class ReplayReport:
     """The outcomes of the dead letters that were read."""
 
     sent: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    """Those sent back (or that would be), by topic, step and error."""
+    """Counts of letters sent back (or that would be), by topic, step and error."""
     left: int = 0
-    """Those that the filters left out."""
+    """Letters that the filters left out."""
     before: int = 0
-    """Those replayed before."""
+    """Letters that were replayed before."""
     foreign: int = 0
-    """Records that are no dead letters."""
+    """Records that are not dead letters."""
     empty: list[str] = field(default_factory=list)
     """Places of the records whose letters lack the payload, so that they cannot be sent."""
     failed: dict[str, int] = field(default_factory=dict)
-    """Those that could not be sent, by reason."""
+    """Counts of letters that could not be sent, by reason."""
     forgetful: bool = False
-    """Whether not all sent offsets fit into the commit."""
+    """Whether the commit has no room for all sent offsets."""
 
 
 def replayed(
@@ -229,7 +229,7 @@ def _replay_block(
             offset = int(records.positions[row])
             if number not in ends or offset >= ends[number] or (room is not None and len(chosen) >= room):
                 break
-            # Offsets in between are no records (marks of transactions, compacted ones), and so done with.
+            # Offsets in between have no records (transaction markers, compacted records), so they are done with.
             done.setdefault(number, []).append((nexts[number], offset))
             nexts[number] = offset + 1
             letter = original(headers[row])
@@ -259,7 +259,7 @@ def _replay_block(
 
 
 def _send(records: Records, chosen: list[tuple[int, Original]], back: Back | None, route: Route) -> dict[int, str]:
-    """Send these rows where they came from, and wait for it; returns why some of them failed, by index."""
+    """Send these rows to their topics and wait for confirmation. Returns by index why some of them failed."""
     import numpy as np
 
     from connectors.records import Messages
@@ -294,12 +294,12 @@ def _send(records: Records, chosen: list[tuple[int, Original]], back: Back | Non
 def _commit(reader: TopicReader, marks: dict[int, Replayed], done: set[int], report: ReplayReport) -> None:
     from connectors.browser import Mark
 
-    found = {}
+    commits = {}
     for number in sorted(done):
         text, complete = marks[number].metadata()
         report.forgetful = report.forgetful or not complete
-        found[number] = Mark(marks[number].position, text)
-    reader.commit(found)
+        commits[number] = Mark(marks[number].position, text)
+    reader.commit(commits)
 
 
 def _say(report: ReplayReport, topic: str, *, as_json: bool, dry_run: bool) -> None:

@@ -1,4 +1,4 @@
-"""`streamer run`: services until they end, are told to stop, or fail."""
+"""`streamer run`: runs services until they end, a signal stops them, or one fails."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def run(
     agents = [Agent(service, start_from=start_from) for service in services]
 
     def say(text: str) -> None:
-        # A log in JSON says it too, at its level info.
+        # A log in JSON has the same events at level info.
         if not in_json:
             remark(text)
 
@@ -110,7 +110,10 @@ def run(
 
 
 def _run(agents: list[Agent], started: Callable[[Agent], None], note: str) -> list[Summary]:
-    """Raises `DefinitionError` for a step that does not open: the file is wrong, unless something is only away."""
+    """The summaries of all agents, when they have ended.
+
+    Raises `DefinitionError` for a step that does not open, unless it only cannot connect.
+    """
     from pipelines.errors import ConnectorError, DefinitionError, StepError
     from streamer.cli.together import run_together
 
@@ -152,16 +155,16 @@ def _loaded(files: list[Path], runners: dict[str, str], no_code: NoCode | None) 
     from pipelines.errors import DefinitionError
     from streamer.definition.loading import load_all
 
-    found: dict[str, tuple[Path, Service]] = {}
+    by_name: dict[str, tuple[Path, Service]] = {}
     for file in files:
         for service in load_all(file, no_code=no_code):
-            if service.name in found:
+            if service.name in by_name:
                 raise DefinitionError(
-                    f'{file}: {found[service.name][0]} has a service "{service.name}" too; '
+                    f'{file}: {by_name[service.name][0]} has a service "{service.name}" too; '
                     "their metrics and logs need names of their own"
                 )
-            found[service.name] = (file, service.with_runners(runners))
-    return [service for _, service in found.values()]
+            by_name[service.name] = (file, service.with_runners(runners))
+    return [service for _, service in by_name.values()]
 
 
 def _observed(services: list[Service], profile: Path | None, trace: bool) -> list[Service]:
@@ -179,10 +182,10 @@ def _observed(services: list[Service], profile: Path | None, trace: bool) -> lis
     for service in services:
         file = files[service.name]
         kept = (service.profile or Profile(file=file)).model_copy(update={"file": file})
-        found = service.model_copy(update={"profile": kept})
-        # A path that is given here is allowed by that.
+        changed = service.model_copy(update={"profile": kept})
+        # Giving the path on the command line also allows it.
         listed = service.no_code
-        observed.append(found if listed is None else found.without_code(listed.with_files(file)))
+        observed.append(changed if listed is None else changed.without_code(listed.with_files(file)))
     return observed
 
 
@@ -207,5 +210,5 @@ def _ended(summary: Summary) -> str:
 
 
 def described(config: ConnectorConfig) -> str:
-    """A source or sink in a word or two: its type, and its topics or path."""
+    """The type of a source or sink, with its topics or path, as text."""
     return f"{config.type} {config.place}".rstrip()

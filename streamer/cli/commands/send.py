@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Format = Literal["auto", "jsonl", "konduit-jsonl", "protodata", "lines", "image", "raw"]
 
 FULL = 30.0
-"""Seconds that a full sink is waited for, and confirmations at the end."""
+"""Timeout in seconds of sending to a full sink, and of the confirmations at the end."""
 
 
 def send(
@@ -80,17 +80,17 @@ def send(
 
     quiet()
     import_from_here()
-    headers = [_header(one) for one in header or ()]
+    headers = [_header(text) for text in header or ()]
     total = sum(size_of(file) for file in files) * repeat
     options = {"--source": source, "--topic": named}
     place = place_named(topic, place_of_source, source, options, codec, bootstrap, client)
     browser, setting, topic = place.bus, place.codec, place.topic
-    # A sink waits for brokers that are away; here a person is waiting for the sink.
+    # First list the topics, which fails at once if the brokers are down: a sink would wait for them.
     known = browser.topics()
     made = template_of(topic)
     if browser.lists_topics and made is None and topic not in known:
         warn(f'there was no topic "{topic}"{nearest(topic, known)}; brokers that create topics by themselves do so now')
-    # Messages that name their topics need none of the sink's.
+    # If topics are made from values, each message has its topic and the sink needs none.
     sink = browser.sink(topic if made is None else "", "send")
     stop = threading.Event()
     kept = Rate(rate)
@@ -122,13 +122,13 @@ def send(
 
 
 class Rate:
-    """Keeps to so many records a second."""
+    """Limits sending to `rate` records a second; `None`: no limit."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
         self._began = time.monotonic()
         self.at_once = 1000 if rate is None else max(1, min(1000, int(rate / 20)))
-        """Records of one send at most, so that the rate is kept twenty times a second."""
+        """The most records of one send, so that the limit is applied twenty times a second."""
 
     def wait(self, sent: int, stop: Any) -> None:
         """Wait until the next record is due, or `stop` is set."""
@@ -142,7 +142,7 @@ def _send(sink: Sink, part: PayloadBatch, headers: list[Header]) -> None:
     from connectors.records import Messages
 
     count = len(part.values)
-    given = [headers] * count if part.headers is None else [[*own, *headers] for own in part.headers]
+    given = [headers] * count if part.headers is None else [[*added, *headers] for added in part.headers]
     messages = Messages(
         np.arange(count, dtype=np.int64),
         part.values,

@@ -93,35 +93,35 @@ def tap(
 
 
 NO_RECORD: Final = "no record: a header row, or an empty list"
-"""What is said of a payload that a codec reads without making a row of it."""
+"""Shown for a payload that the codec reads but makes no row of."""
 
 
 class Hint:
     """Names once the codec that would read records that the chosen codec, or the service file's, cannot."""
 
-    def __init__(self, own: CodecConfig, *, in_file: bool) -> None:
-        """`own` is the chosen codec: it is no news that this one reads a payload."""
-        self._told = False
-        self._own = own
+    def __init__(self, chosen: CodecConfig, *, in_file: bool) -> None:
+        """`chosen`: the codec that records are read with, which is never suggested."""
+        self._done = False
+        self._chosen = chosen
         self._in_file = in_file
 
     def look(self, seen: TappedRecord) -> None:
-        """Look at a record; the first that was not decoded is tried with other codecs."""
-        if self._told or seen.error is None or not seen.payload:
+        """If this record is the first that was not decoded, try other codecs and suggest the one that reads it."""
+        if self._done or seen.error is None or not seen.payload:
             return
         from streamer.cli.terminal import remark
         from streamer.delivery.fitting import fitting_codec, is_read_with
 
-        self._told = True
-        found = fitting_codec(seen.payload)
-        if found is None or (found.codec is not None and is_read_with(self._own, found.codec)):
+        self._done = True
+        fitting = fitting_codec(seen.payload)
+        if fitting is None or (fitting.codec is not None and is_read_with(self._chosen, fitting.codec)):
             return
-        looks = f"; they look like {found.why}" if found.why else ""
-        if found.codec is None:
-            remark(f"such payloads look like {found.why}")
+        looks = f"; they look like {fitting.why}" if fitting.why else ""
+        if fitting.codec is None:
+            remark(f"such payloads look like {fitting.why}")
             return
-        said = f" (in the file: codec: {found.in_file})" if self._in_file else ""
-        remark(f"such payloads are read with --codec {found.as_option}{said}{looks}")
+        said = f" (in the file: codec: {fitting.in_file})" if self._in_file else ""
+        remark(f"such payloads are read with --codec {fitting.as_option}{said}{looks}")
 
 
 class TappedRecord(NamedTuple):
@@ -168,7 +168,7 @@ def _for_people(seen: TappedRecord) -> Iterator[tuple[str, str]]:
     headers = record.headers if seen.origin is None else seen.origin.headers
     parts += [f"{name}={'' if value is None else _text(value)}" for name, value in headers]
     yield "  ".join(parts), "bold"
-    if said := _said(record.extras):
+    if said := _metadata_text(record.extras):
         yield f"  {said}", "dim"
     if seen.origin is not None:
         origin = seen.origin
@@ -213,7 +213,7 @@ def _for_machines(seen: TappedRecord, full: bool) -> dict[str, Any]:
     from streamer.cli.values import summary, values_of
 
     record = seen.record
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
@@ -222,26 +222,26 @@ def _for_machines(seen: TappedRecord, full: bool) -> dict[str, Any]:
         "headers": [[name, None if value is None else _text(value)] for name, value in record.headers],
     }
     if record.extras:
-        found["record"] = _plain(record.extras)
+        document["record"] = _plain(record.extras)
     if seen.origin is not None:
         origin = {key: value for key, value in seen.origin._asdict().items() if key != "headers"}
-        found["dead_letter"] = {**origin, "record": _plain(seen.origin.record)}
+        document["dead_letter"] = {**origin, "record": _plain(seen.origin.record)}
     if seen.data is not None:
-        # Konduit's JSON cannot carry values that no `Data` can hold.
+        # Values of types that `Data` does not have cannot be written as Konduit's JSON.
         whole = full and not seen.data.odd
-        found["value"] = json.loads(seen.data.to_json()) if whole else summary(values_of(seen.data))
+        document["value"] = json.loads(seen.data.to_json()) if whole else summary(values_of(seen.data))
     elif seen.payload is None:
-        found["value"] = None
+        document["value"] = None
     elif seen.error is None:
-        found["note"] = NO_RECORD
+        document["note"] = NO_RECORD
     else:
-        found["error"] = str(seen.error)
-        found["payload"] = summary(seen.payload)
-    return found
+        document["error"] = str(seen.error)
+        document["payload"] = summary(seen.payload)
+    return document
 
 
-def _said(extras: Mapping[str, Any]) -> str:
-    """Metadata of this type of source, without false ones, and without levels, which the topic shows."""
+def _metadata_text(extras: Mapping[str, Any]) -> str:
+    """The source's metadata as text, without false values, and without the topic's levels, which are shown already."""
     shown = {name: value for name, value in _plain(extras).items() if not name.startswith("levels.")}
     return "  ".join(
         name if value is True else f"{name}={value}" for name, value in shown.items() if value is not False

@@ -49,8 +49,8 @@ def test(
             _show(outcome)
     wrong = sum(not outcome.ok for outcome in outcomes)
     if as_json:
-        found = [_for_machines(outcome) for outcome in outcomes]
-        say_json({"ok": not wrong, "service": service.name, "cases": found}, indent=2)
+        documents = [_for_machines(outcome) for outcome in outcomes]
+        say_json({"ok": not wrong, "service": service.name, "cases": documents}, indent=2)
     else:
         say(f"{counted(len(outcomes), 'case')}: {len(outcomes) - wrong} ok, {wrong} wrong")
     return 1 if wrong else 0
