@@ -21,7 +21,7 @@ from streamer.routing.keep import put_metadata
 Wait = Callable[[float, str], bool]
 """Called with seconds to wait and the reason; returns `False` if the service stops."""
 LATENCY_SAMPLE = 8
-"""Of full-sized batches every eighth has its latency measured: reading timestamps costs 0.1 us a record."""
+"""Latency is measured in every eighth of the full-sized batches: reading timestamps costs 0.1 us a record."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,14 @@ IDLE_WAIT = 0.1
 
 
 class Closed(NamedTuple):
-    """A batch that is ready."""
+    """A batch that is ready to be decoded and run."""
 
     records: Records
     """More than `max_records` if several batches were gathered together."""
     reason: Reason
-    """Why it was closed."""
+    """Why the batch was closed."""
     seconds: float
-    """How long it was gathered, from the arrival of its first record."""
+    """Seconds from the arrival of its first record until it was closed."""
 
 
 class Batcher(ABC):
@@ -153,5 +153,5 @@ class HardBatcher(Batcher):
 
 
 def without_lanes(records: Records, lanes: Collection[Lane]) -> Records:
-    """The records of other lanes."""
+    """The records that are not of these lanes."""
     return records.of_spans([number for number, span in enumerate(records.spans) if span.lane not in lanes])

@@ -31,9 +31,9 @@ class Built:
     folder: Path
     services: list[str]
     extras: list[str]
-    """The extras of our own distribution that the services need."""
+    """The extras of streamer-inference that the services need."""
     requirements: list[str]
-    """Every distribution with its version, ours first."""
+    """Every distribution with its version, streamer-inference first."""
     why: dict[str, str]
     """Each extra and each further distribution, with a part of the service that needs it, or `--with`."""
     wheels: list[str] = field(default_factory=list)

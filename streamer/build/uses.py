@@ -1,4 +1,4 @@
-"""Finds in a service's definition what it uses: our extras, other distributions, functions and files."""
+"""Finds what a service's definition uses: extras of streamer, other distributions, functions and files."""
 
 from __future__ import annotations
 

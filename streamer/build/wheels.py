@@ -29,9 +29,9 @@ from urllib.request import url2pathname
 from pipelines.errors import DISTRIBUTION, StreamerError
 
 PACKAGES = ("protos", "pipelines", "connectors", "streamer", "streamer_native")
-"""Our own packages, for the wheel of a checkout."""
+"""The packages of streamer, for the wheel of a checkout."""
 OURS = ("*.py", "*.pyi", "*.proto", "py.typed", "page/*")
-"""The files of our packages."""
+"""Patterns of the files in these packages that the wheel contains."""
 
 
 def on_an_index(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""TCP ports on the loopback address that stay ours for as long as a broker may want them."""
+"""TCP ports on the loopback address that stay reserved for as long as a broker may need them."""
 
 from __future__ import annotations
 

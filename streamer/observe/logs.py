@@ -40,7 +40,7 @@ _CLIENTS: Final = (
 What is less than a warning is heard at level debug only. A user's own code, and plug-ins, log as they like."""
 
 NAME = "streamer"
-"""The standard library's logger that all our events go through."""
+"""The name of the standard library's logger that all events of streamer go through."""
 
 
 def from_environment(environment: Mapping[str, str]) -> tuple[Level | None, bool | None]:
@@ -69,10 +69,10 @@ def from_environment(environment: Mapping[str, str]) -> tuple[Level | None, bool
 
 
 def configure(level: str = "info", *, as_json: bool | None = None) -> None:
-    """Send our events and those of libraries to stderr, without secrets, and as text without control sequences for
+    """Send events of streamer and of libraries to stderr, without secrets, and as text without control sequences for
     the terminal. `as_json` `None`: JSON unless stderr is a terminal.
 
-    For programs of ours; in a user's own program events go to the logger `streamer` as plain text.
+    For the command line; in a user's program events go to the logger `streamer` as plain text.
     """
     if as_json is None:
         as_json = not sys.stderr.isatty()

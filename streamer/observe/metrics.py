@@ -111,7 +111,7 @@ class Measured(NamedTuple):
     part: str
     """`source NAME` or `sink NAME`."""
     type: str
-    """As in the service file."""
+    """The connector's type, as in the service file."""
     measures: Callable[[], Sequence[Measure]]
 
     def readings(self) -> list[Reading]:

@@ -61,7 +61,7 @@ def _lacks(column: Column | None) -> bool:
 
 
 def _places(result: Batch, given: Batch) -> Ints | None:
-    """For each row of `result` where its record is in `given`, -1 if it is not; `None`: all, in order."""
+    """The index in `given` of each row's record, -1 if it is not there; `None`: the same rows in the same order."""
     if result.splits is None and result.same_rows(given):
         return None
     parents = _last(result)

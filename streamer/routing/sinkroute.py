@@ -131,7 +131,7 @@ class SinkRoute:
     headers: bool = True
     record_headers: Mapping[str, str] = field(default_factory=dict)
     answers: bool = False
-    """Whether its messages go back to the clients that sent the records: the service waits for none of them."""
+    """Whether its messages go back to the clients that sent the records, so that the service does not wait for them."""
     when_full: Literal["wait", "drop"] | None = "wait"
     """What happens to messages while the sink is full; `None`: they are dropped if all sources are perishable."""
     sources: Sequence[Source] = ()
@@ -247,7 +247,7 @@ class Sinks:
 
     results: list[SinkRoute]
     dead: SinkRoute | None
-    """For records that failed."""
+    """The sink of dead letters; `None`: there is none."""
 
     @property
     def all(self) -> list[SinkRoute]:
@@ -256,7 +256,7 @@ class Sinks:
 
     @property
     def answered(self) -> list[frozenset[int] | None]:
-        """For each sink whose messages go back to clients the numbers of their sources; `None`: of all sources."""
+        """The numbers of the sources of each sink whose messages go back to clients; `None`: all sources."""
         return [route.selection.sources for route in self.results if route.answers]
 
 

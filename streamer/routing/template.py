@@ -33,7 +33,7 @@ class Template:
 
     @property
     def constant(self) -> bool:
-        """Whether it names no value."""
+        """Whether the text contains no values."""
         return len(self.pieces) == 1
 
     @property

@@ -47,7 +47,7 @@ def _wait_until_answered(host: str, port: int) -> None:
 
 
 def answers(host: str, port: int, timeout: float = 2.0) -> bool:
-    """Whether a broker answers our CONNECT (MQTT 3.1.1, no client id), with any return code."""
+    """Whether a broker answers a CONNECT packet (MQTT 3.1.1, no client id), with any return code."""
     connect = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x05\x00\x00"
     try:
         with socket.create_connection((host, port), timeout=timeout) as connection:

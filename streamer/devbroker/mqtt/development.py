@@ -57,7 +57,7 @@ class DevelopmentBroker(Started):
         return f"a development MQTT broker on {self.url}, all data in memory and gone when it stops"
 
     def start(self) -> Self:
-        """Listen from now on."""
+        """Start the broker; returns when it listens. Raises the errors named by the class."""
         try:
             from amqtt.broker import Broker
         except ImportError as error:

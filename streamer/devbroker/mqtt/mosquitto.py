@@ -153,7 +153,7 @@ class LocalMosquitto(Started):
         self._running().freeze()
 
     def thaw(self) -> None:
-        """Let it go on (SIGCONT)."""
+        """Let the frozen broker go on (SIGCONT)."""
         self._running().thaw()
 
     def kill(self) -> None:
