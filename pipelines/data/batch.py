@@ -137,7 +137,7 @@ class Batch:
             message = f'Value not found for key "{key}"{nearest(str(key), self._columns, MOST_KEYS)}'
             raise (KeyNotInBatchError(message, self.size, self) if self.size else ValueNotFoundError(message)) from None
         if column.key != key:
-            # For the errors about its values.
+            # Errors about its values name the key.
             column = self._columns[key] = column.called(key)
         return column
 
@@ -154,7 +154,7 @@ class Batch:
         return self._having({key: column.untouched for key, column in self._columns.items()})
 
     def holds(self, positions_of: object) -> bool:
-        """Whether the positions of a column or batch are those of this batch: it is itself, or one of its columns."""
+        """Whether the object is this batch or one of its columns, so that row positions mean the same in both."""
         if positions_of is self:
             return True
         return any(column is positions_of or column.is_decoded_as(positions_of) for column in self._columns.values())

@@ -222,7 +222,7 @@ class Column(ABC):
 
     @property
     def untouched(self) -> Column:
-        """The column of which this is a copy, if its values were not asked for; else this column."""
+        """The original of a lent column whose values were never asked for; else this column."""
         return self
 
     def is_decoded_as(self, column: object) -> bool:

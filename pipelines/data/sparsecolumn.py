@@ -304,7 +304,7 @@ def _divided(columns: Mapping[str, SparseColumn], parts: Sequence[Rows | range])
 
 
 def _placed(size: int, columns: Sequence[tuple[int, Column]]) -> SparseColumn:
-    """One column of the values of all: each column's first row has the position given with it."""
+    """One sparse column of the values of all columns, each given with the position of its first row."""
     rows: list[int] = []
     inner: list[Column] = []
     for start, column in columns:

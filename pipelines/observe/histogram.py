@@ -19,7 +19,7 @@ class Histogram:
         self.bounds = np.array(bounds)
         self._edges = bounds
         self._added = np.zeros(len(bounds) + 1, np.int64)
-        # Beside the array, as counting one up there takes three times as long.
+        # A list: incrementing an element of an array takes three times as long.
         self._singles = [0] * (len(bounds) + 1)
         self.total = 0.0
 

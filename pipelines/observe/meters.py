@@ -26,7 +26,7 @@ OTHER: Final = "other"
 """The label under which all labels beyond the limit are counted."""
 
 Exported: TypeAlias = Literal["counter", "gauge", "histogram"]
-"""What a metric is for Prometheus."""
+"""The type of a metric in Prometheus."""
 
 Samples: TypeAlias = Sequence[tuple[tuple[str, ...], float | Histogram]]
 """The values of a metric, each with the values of its labels."""

@@ -19,9 +19,9 @@ from pipelines.errors import StreamerError
 from pipelines.observe.observing import StepRun
 
 PENDING_BYTES = 64 << 10
-"""Text that is kept before it is written."""
+"""Size of the text that is buffered before it is written."""
 PENDING_SECONDS = 1.0
-"""How long it is kept at most, while events come."""
+"""Seconds after which the next event writes the buffer."""
 
 _log = logging.getLogger(__name__)
 

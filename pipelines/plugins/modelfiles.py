@@ -27,10 +27,10 @@ class ModelFetcher(Protocol):
         """The schemes of the URLs that it can fetch, in lower case: `("http", "https")`."""
 
     def cached(self, uri: str) -> Path | None:
-        """The file if it was fetched before, without a look at the network."""
+        """The cached file, or `None`; does not use the network."""
 
     def fetch(self, uri: str, progress: Callable[[str], None] | None = None) -> Path:
-        """The file, fetched unless it was before. Raises `StreamerError`."""
+        """The file, downloaded unless it is in the cache. Raises `StreamerError`."""
 
 
 def model_path(uri: str | None, context: OpenContext, *, folder: bool = False) -> Path:
@@ -55,7 +55,7 @@ def is_remote(uri: str) -> bool:
 
 
 def shortened(uri: str) -> str:
-    """A model's URL to be shown: without user, password, query and fragment, which may be secrets."""
+    """A model's URL for messages: without user, password, query and fragment, which may be secrets."""
     scheme, separator, rest = uri.partition("://")
     if not separator:
         return uri

@@ -50,7 +50,7 @@ TYPE_GROUPS: Mapping[str, type[Typed]] = MappingProxyType(
         "streamer.triggers": Trigger,
     }
 )
-"""Groups of entry points, and the class that theirs derive from."""
+"""Groups of entry points, and the base class of what they name."""
 
 _log = logging.getLogger(__name__)
 

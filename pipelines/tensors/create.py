@@ -158,7 +158,7 @@ def _array_of(source: Any, wanted: np.dtype[Any] | None) -> Array | None:
     if isinstance(source, TensorView):
         return source.array
     if isinstance(source, np.ndarray):
-        # Bytes in an array are plain memory, where another type is asked for.
+        # An array of bytes counts as plain memory if another dtype is wanted.
         return None if source.dtype == np.uint8 and wanted not in (None, np.uint8) else source
     conversions = array_conversions()
     factory = conversions.factories.of(source)

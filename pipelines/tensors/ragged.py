@@ -238,7 +238,7 @@ class RaggedWriter(Generic[T]):
         size = self.shape[len(place)]
         if size not in (RAGGED, len(inner)):
             raise BoundsError(f"{len(inner)} values for an axis of {size} elements")
-        # Noted here, as an empty row has no elements that would.
+        # Needed for empty rows, which have no elements that show their length.
         given[place] = len(inner)
         for number, item in enumerate(inner):
             self._place(item, (*place, number), values, given)

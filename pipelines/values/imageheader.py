@@ -171,7 +171,7 @@ def _tiff(encoded: bytes) -> Header:
 
 
 def tiff_tags(encoded: bytes) -> dict[int, int]:
-    """The numbers in the first directory of a TIFF file, by their tags: of several the first."""
+    """The integers in the first directory of a TIFF file by tag; of a list of numbers the first."""
     order = "<" if encoded.startswith(b"II") else ">"
     (directory,) = struct.unpack_from(f"{order}I", encoded, 4)
     (count,) = struct.unpack_from(f"{order}H", encoded, directory)
@@ -181,7 +181,7 @@ def tiff_tags(encoded: bytes) -> dict[int, int]:
         if kind not in (_TIFF_SHORT, _TIFF_LONG):
             continue
         letter, size = ("H", 2) if kind == _TIFF_SHORT else ("I", 4)
-        # What needs more than four bytes stands elsewhere.
+        # Up to four bytes are stored in the entry, more at the offset that it holds.
         at = place + 8 if number * size <= 4 else struct.unpack_from(f"{order}I", encoded, place + 8)[0]
         tags.setdefault(tag, struct.unpack_from(f"{order}{letter}", encoded, at)[0])
     return tags

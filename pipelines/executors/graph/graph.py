@@ -24,7 +24,7 @@ from pipelines.runners.runner import OpenContext, RunnerSource, StatefulRunner
 from pipelines.steps import GraphStep, Step
 
 CLOSE_WAIT = 1.0
-"""Seconds that steps which nothing waits for any more may take to end when the graph is closed."""
+"""Seconds that `close` waits for running steps whose result nobody needs any more."""
 
 _log = logging.getLogger(__name__)
 

@@ -19,11 +19,11 @@ class Names:
 
     tables: Collection[str] = ()
     fields: Collection[str] = ()
-    """In every table."""
+    """Names of fields in any table."""
     by_table: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """In one table."""
+    """Further names of fields, by the name of their table."""
     partial: Collection[str] = ()
-    """Which hold field and value in one text."""
+    """Names of fields that stand in one text with their value."""
     as_html: Collection[str] = ()
     """Fields whose values keep their tags."""
 

@@ -59,7 +59,7 @@ def _pieces(page: Any) -> list[str]:
 def _pages(content: bytes, max_pages: int, max_bytes: int) -> Iterator[Any]:
     import pypdf
 
-    # It has a line to say on each oddity of a document, which may have thousands.
+    # pypdf logs a line for each oddity of a document, which may have thousands.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         reader = pypdf.PdfReader(io.BytesIO(content))

@@ -29,7 +29,7 @@ def is_images(value: Any, lists: bool = True) -> bool:
 def image_keys(batch: Batch, *, lists: bool) -> Iterator[tuple[Rows, Batch, list[str]]]:
     """The parts of a batch whose records have images under the same keys: positions, rows, keys.
 
-    Usually one part, all rows. The keys of a part may be none. `lists`: lists of images count too.
+    Usually one part, all rows. The keys of a part may be empty. `lists`: lists of images count too.
     """
     everyone = np.arange(batch.size, dtype=np.int64)
     columns = {key: _decoded(column) for key, column in batch.columns.items()}

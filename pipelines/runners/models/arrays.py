@@ -17,10 +17,10 @@ from pipelines.runners.images.onlykey import only_key
 from pipelines.values import ValueType
 
 MOST_KEYS: Final = 50
-"""Keys that the error of a record names at most."""
+"""Maximum number of keys that the error of a record names."""
 
 _LOOKED_AT: Final = 1000
-"""Most keys of a batch that are searched for them: it may have tens of thousands, and many records that fail."""
+"""Maximum number of a batch's keys that are searched for these: it may have tens of thousands."""
 
 
 def array_column(batch: Batch, key: str | None) -> Column:

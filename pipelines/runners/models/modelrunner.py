@@ -152,7 +152,7 @@ class ModelRunner(Runner):
         return parts[0] if len(parts) == 1 else [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
 
     def _most(self, feed: Feed) -> int:
-        """Samples of one call at most."""
+        """The maximum number of samples in one call."""
         most = self._max_batch or feed.total
         if self._most_records is None or feed.records <= self._most_records:
             return most

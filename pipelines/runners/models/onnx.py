@@ -194,7 +194,7 @@ def _length(port: Port) -> int | None:
 
 
 def _least(features: Sequence[Feature]) -> int:
-    """The fewest numbers that values are: each is one at least, and an array without a size may be more."""
+    """The minimum count of numbers in these values: at least one each; an array without a size may hold more."""
     return sum(len(feature.one_hot) if feature.one_hot else feature.size or 1 for feature in features)
 
 

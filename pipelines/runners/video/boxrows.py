@@ -46,7 +46,7 @@ def corners_of(boxes: list[BoundingBox], key: str) -> Doubles:
 
 
 def ids_of(data: Data, key: str, boxes: list[BoundingBox], boxes_name: str) -> list[int]:
-    """The ids of a record's boxes. Raises `ValueNotFoundError` without them, `DataError` for as many as do not fit."""
+    """The ids of a record's boxes. Raises `ValueNotFoundError` without them, `DataError` unless each box has one."""
     ids: Any = data[key]
     if not isinstance(ids, list) or any(isinstance(number, bool) or not isinstance(number, int) for number in ids):
         raise WrongTypeError(f'"{key}" has to be a list of integers, the ids that TRACK gives')

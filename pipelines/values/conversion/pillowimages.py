@@ -48,7 +48,7 @@ def pillow_png(image: Any, max_pixels: int, wanted: ImageFormat) -> bytes:
     """A PNG file that keeps alpha, a palette and sixteen bits."""
     loaded = _loaded(image, max_pixels)
     if loaded.mode not in _IN_PNG:
-        # By the encoder that all other pixels take, so that equal pictures are equal files.
+        # With the encoder of all other pixels, so that equal pictures give equal files.
         return encode(pillow_pixels(loaded, max_pixels), wanted)
     target = io.BytesIO()
     options = {} if wanted.compression is None else {"compress_level": wanted.compression}
