@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -61,7 +62,7 @@ class CompiledJsonReader:
     def __init__(self, native: Any, options: JsonOptions) -> None:
         self._native = native
         self._options = options
-        self._decoder = JsonDecoder(options.limits)
+        self._decoder = SpansJsonDecoder(options.limits, native)
         self._readers = Readers(self._reader)
 
     def __call__(self, values: Sequence[Any], wanted: frozenset[str]) -> ReadJson:
@@ -79,7 +80,7 @@ class CompiledJsonReader:
         read = ReadJson(columns, raw.rows, {**failed})
         if not raw.odd:
             return read
-        others = read_json([values[position] for position in raw.odd], wanted, self._options)
+        others = read_json([values[position] for position in raw.odd], wanted, self._options, self._decoder)
         return _together(raw, read, others, np.array(raw.odd, np.int64), wanted)
 
     def _reader(self, keys: list[str]) -> _native.JsonReader:
@@ -114,13 +115,25 @@ class CompiledJsonReader:
         return raw, columns, wrong
 
 
-def compiled_values(native: Any, entries: Spans, decoder: JsonDecoder) -> Column | None:
-    """The column of these texts of values; `None` if it is left to Python: they differ in type, or are no values."""
-    reader: _native.JsonReader = native.JsonReader([_VALUE], [(_VALUE, [])], False, True, (sys.maxsize,) * 4)
-    raw = FoundColumns(*read_spans(reader, entries))
-    if raw.odd or len(raw.parts) != 1 or raw.parts[0][1] == MIXED:
-        return None
-    return _column(raw, raw.parts[0], decoder)
+@dataclass(frozen=True, slots=True)
+class SpansJsonDecoder(JsonDecoder):
+    """A `JsonDecoder` that leaves `Spans` to the extension. Decoders of equal limits are equal."""
+
+    native: Any = field(default=None, compare=False)
+
+    def __call__(self, entries: Sequence[Any]) -> Column:
+        """The column of these texts. Raises `RowsFailed` naming the rows whose text is not a value."""
+        column = self._column(entries) if isinstance(entries, Spans) else None
+        # Not `super()`: slots make a new class, which that does not know.
+        return JsonDecoder.__call__(self, entries) if column is None else column
+
+    def _column(self, texts: Spans) -> Column | None:
+        """The column of these texts; `None` if it is left to Python: they differ in type, or are not values."""
+        reader: _native.JsonReader = self.native.JsonReader([_VALUE], [(_VALUE, [])], False, True, (sys.maxsize,) * 4)
+        raw = FoundColumns(*read_spans(reader, texts))
+        if raw.odd or len(raw.parts) != 1 or raw.parts[0][1] == MIXED:
+            return None
+        return _column(raw, raw.parts[0], self)
 
 
 def _column(raw: FoundColumns, part: _native.Part, decoder: JsonDecoder) -> Column:

@@ -15,11 +15,9 @@ import numpy as np
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, DenseColumn, Rows
-from pipelines.data.spans import Spans
 from pipelines.data.sparsecolumn import SparseColumn, by_key, in_form
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError, without_traceback
-from pipelines.hotpath import choose
 from pipelines.values.oddvalue import OddValue
 from pipelines.wire.hints import encoded_twice
 from pipelines.wire.jsontext import (
@@ -64,13 +62,16 @@ class ReadJson(NamedTuple):
     """Position to the error of a payload that cannot be read. A tombstone (`None`) is neither here nor in `rows`."""
 
 
-def read_json(values: Sequence[Any], wanted: frozenset[str], options: JsonOptions) -> ReadJson:
+def read_json(
+    values: Sequence[Any], wanted: frozenset[str], options: JsonOptions, decoder: JsonDecoder | None = None
+) -> ReadJson:
     """The columns of many payloads: bytes, or `None` for a tombstone, which is passed over.
 
-    Keys that are `wanted` are decoded and checked. All others stay as they came (`WireColumn`, with a `JsonDecoder`):
+    Keys that are `wanted` are decoded and checked. All others stay as they came (`WireColumn`, with this `decoder`):
     errors in them show only when they are read. A payload fails if it is no JSON object, exceeds the limits, or has a
     value under a wanted key that no `Data` can hold; with `each`, it fails with all its rows.
     """
+    decoder = decoder or JsonDecoder(options.limits)
     records: list[dict[str, Text | None]] = []
     rows: list[int] = []
     failed: dict[int, WireError] = {}
@@ -84,14 +85,14 @@ def read_json(values: Sequence[Any], wanted: frozenset[str], options: JsonOption
         else:
             records += found
             rows += [position] * len(found)
-    columns, wrong = _columns(records, wanted, options.limits)
+    columns, wrong = _columns(records, wanted, decoder)
     if wrong:
         for row, reason in wrong.items():
             failed.setdefault(rows[row], reason)
         kept = [row for row, position in enumerate(rows) if position not in failed]
         rows = [rows[row] for row in kept]
         # Values of the rows that failed are to leave no trace in the form of a column.
-        columns, _ = _columns([records[row] for row in kept], wanted, options.limits)
+        columns, _ = _columns([records[row] for row in kept], wanted, decoder)
     return ReadJson(columns, np.array(rows, np.int64), failed)
 
 
@@ -104,11 +105,6 @@ class JsonDecoder:
 
     def __call__(self, entries: Sequence[Any]) -> Column:
         """The column of these texts. Raises `RowsFailed` naming the rows whose text is no value."""
-        if isinstance(entries, Spans) and (native := choose().native) is not None:
-            from pipelines.wire.compiled_json import compiled_values
-
-            if (column := compiled_values(native, entries, self)) is not None:
-                return column
         column, failed = self.read(entries)
         if failed:
             raise RowsFailed(failed)
@@ -266,12 +262,11 @@ def _record(text: bytes, options: JsonOptions) -> dict[str, Text | None]:
 
 
 def _columns(
-    records: Sequence[dict[str, Text | None]], wanted: frozenset[str], limits: Limits
+    records: Sequence[dict[str, Text | None]], wanted: frozenset[str], decoder: JsonDecoder
 ) -> tuple[dict[str, Column], dict[int, WireError]]:
     """The columns of these rows, and the errors of rows by position."""
     columns: dict[str, Column] = {}
     failed: dict[int, WireError] = {}
-    decoder = JsonDecoder(limits)
     for key, rows, texts in by_key(records, None):
         if key in wanted and _is_text(key):
             columns[key], errors = decoder.read(texts if rows is None else [record.get(key) for record in records])
