@@ -90,7 +90,9 @@ def same(payloads: Sequence[Any], wanted: frozenset[str], *, spans: bool = False
     assert {row: str(error) for row, error in a.failed.items()} == {row: str(error) for row, error in b.failed.items()}
     assert a.batch.rows.tolist() == b.batch.rows.tolist()
     assert set(a.batch.keys()) == set(b.batch.keys())
-    if not a.failed:
+    nulls = "fields" in options or any(b"null" in bytes(payload or b"") for payload in payloads)
+    if not a.failed and not nulls:
+        # A key that is null in one record and has a value in another, which is left to Python, comes by the latter.
         assert a.batch.keys() == b.batch.keys()
     # As they came, before any value was read.
     texts = [list(codec.encode(batch).values) for codec, batch in ((plain, a.batch), (native, _like(b.batch, a.batch)))]
