@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from connectors.daemonpool import DaemonPool
 from connectors.kafka.client.bridge import join, report
-from connectors.kafka.client.deadlinecall import DeadlineCalls
 from connectors.kafka.client.hints import with_hints
 from connectors.kafka.client.properties import admin_properties, source_properties
 from connectors.kafka.client.queries import Queries
@@ -74,7 +74,6 @@ class KafkaSource(Source):
         self._config = config
         self._only_topic = config.topics[0] if len(config.topics) == 1 and config.topics[0][0] != "^" else None
         self._lanes = Lanes(self.name, config.out_of_range)
-        self._deadline_calls = DeadlineCalls()
         self._choice = choose()
         self._hot_path: HotPathReport | None = None
         self._mean_size = _FIRST_GUESS
@@ -83,6 +82,8 @@ class KafkaSource(Source):
         self._open = False
         # What exists once it was opened.
         self._consumer: Consumer
+        self._calls: DaemonPool
+        """Runs calls that may be late, one after the other: the client must not be closed during a call."""
         self._reading: Reading
         self._failures: Failures
         self._commits: Commits
@@ -129,6 +130,7 @@ class KafkaSource(Source):
             raise ConnectorError(f"{failures.label}: client: {with_hints(text)}") from None
         self._open = True
         self._consumer, self._failures, lanes = consumer, failures, self._lanes
+        self._calls = DaemonPool(1, f"kafka {self.name}")
         self._reading = (
             PlainReading(consumer, self._only_topic, headers=self._config.headers)
             if reader is None
@@ -177,7 +179,7 @@ class KafkaSource(Source):
             return
         self._commits.move(positions)
         try:
-            self._deadline_calls.run(lambda: self._commits.now(self._lanes, _COMMIT_WAIT), _COMMIT_WAIT + 1)
+            self._calls.submit(self._commits.now, self._lanes, _COMMIT_WAIT).result(_COMMIT_WAIT + 1)
         except TimeoutError as error:
             raise ConnectorError(
                 f"source {self.name}: the brokers do not answer, so the last positions may not be committed; "
@@ -229,7 +231,8 @@ class KafkaSource(Source):
         # First: the client would wait for records that were received and not taken.
         self._reading.close()
         with suppress(TimeoutError):
-            self._deadline_calls.run(self._consumer.close, _CLOSE_WAIT)
+            self._calls.submit(self._consumer.close).result(_CLOSE_WAIT)
+        self._calls.shutdown()
         self._partitions.end(self._lanes.places)
 
     def _fill(self, max_records: int, max_bytes: int, deadline: float) -> None:

@@ -11,6 +11,7 @@ from connectors.codec import Codec
 from connectors.codecs.config import CodecConfig
 from connectors.codecs.registry import codec_config, codec_of
 from connectors.config import SinkConfig, SourceConfig
+from connectors.daemonpool import DaemonPool
 from connectors.outbox.wrapping import with_outbox
 from connectors.sink import Sink, TransactionalSink
 from connectors.source import Source
@@ -18,7 +19,6 @@ from pipelines.errors import DefinitionError, StreamerError
 from pipelines.executors.executor import Executor
 from pipelines.hotpath import choosing
 from pipelines.observe.profiler import Profiler
-from streamer.agent.daemonpool import DaemonPool
 from streamer.definition.hotpaths import PartHotPath
 from streamer.definition.refusals import check_code
 from streamer.definition.service import Service

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 
+from connectors.daemonpool import DaemonPool
 from connectors.sink import Voided
 from pipelines.errors import ConnectorError
-from streamer.agent.daemonpool import DaemonPool
 from streamer.delivery.sending import pause
 
 CALL = 5.0

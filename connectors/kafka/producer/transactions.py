@@ -12,11 +12,11 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from connectors.kafka.client.deadlinecall import ResumableCalls
 from connectors.kafka.client.errors import FORBIDDEN, error_of, explained, is_passing
 from connectors.kafka.client.member import Member
 from connectors.kafka.client.properties import admin_properties, transactional_properties
 from connectors.kafka.client.queries import Queries
+from connectors.kafka.client.resumablecalls import ResumableCalls
 from connectors.kafka.config import KafkaSinkConfig
 from connectors.kafka.consumer.lanes import CommitMetadata
 from connectors.kafka.producer.client import Calls, ProducerClient, close

@@ -1,4 +1,4 @@
-"""Deadlines for calls that have none."""
+"""`ResumableCalls`: blocking calls with a timeout, after which they go on and are waited for again."""
 
 from __future__ import annotations
 
@@ -8,31 +8,9 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
+from connectors.daemonpool import DaemonPool
+
 Result = TypeVar("Result")
-
-
-class DeadlineCalls:
-    """Runs blocking calls of one client, each in a thread of its own and with a timeout, one after the other.
-
-    A call that is late goes on in its thread; the next call waits for it, so that a client is never closed during a
-    call.
-    """
-
-    def __init__(self) -> None:
-        self._last: threading.Thread | None = None
-
-    def run(self, call: Callable[[], Result], timeout: float) -> Result:
-        """The result of `call`. Raises its error, and `TimeoutError` after `timeout` seconds."""
-        before = self._last
-
-        def work() -> Result:
-            if before is not None:
-                before.join()
-            return call()
-
-        future, self._last = _prepared(work, "kafka deadline")
-        self._last.start()
-        return future.result(timeout)
 
 
 class Abandoned(Exception):
@@ -68,8 +46,10 @@ class ResumableCalls:
             self._running = None
         if self._running is None:
             self._name = name
-            self._running, self._thread = _prepared(call, f"kafka {name}")
-            self._thread.start()
+            pool = DaemonPool(1, f"kafka {name}")
+            (self._thread,) = pool.threads
+            self._running = pool.submit(call)
+            pool.shutdown()
         running = self._running
         wait([running], max(0.0, deadline - time.monotonic()))
         if not running.done():
@@ -88,15 +68,3 @@ class ResumableCalls:
         """For a running call itself: raise `Abandoned` if it was given up."""
         if threading.current_thread() is not self._thread:
             raise Abandoned
-
-
-def _prepared(call: Callable[[], Result], name: str) -> tuple[Future[Result], threading.Thread]:
-    future: Future[Result] = Future()
-
-    def work() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
-            future.set_exception(error)
-
-    return future, threading.Thread(target=work, name=name, daemon=True)

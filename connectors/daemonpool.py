@@ -1,9 +1,10 @@
-"""`DaemonPool`: threads for calls that may never return: steps of users, and requests to a bus."""
+"""`DaemonPool`: threads for calls that may never return: steps of users, and calls of bus clients."""
 
 from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
@@ -19,11 +20,11 @@ class DaemonPool(Executor):
 
     def __init__(self, threads: int, name: str) -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._threads = [
+        self.threads = [
             threading.Thread(target=self._run, name=f"{name}_{number}", daemon=True) for number in range(threads)
         ]
-        for thread in self._threads:
-            thread.start()
+        """`NAME_0`, `NAME_1`, ...: each of the first calls starts one of them."""
+        self._unstarted = deque(self.threads)
 
     def submit(self, call: Callable[..., Returned], /, *args: Any, **kwargs: Any) -> Future[Returned]:
         """Run `call` on a thread of the pool; the future has what it returns or raises."""
@@ -40,11 +41,13 @@ class DaemonPool(Executor):
                 future.set_result(returned)
 
         self._work.put(run)
+        if self._unstarted:
+            self._unstarted.popleft().start()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """The threads end when they have done what was submitted. Does not wait for them, whatever `wait` says."""
-        for _ in self._threads:
+        for _ in self.threads:
             self._work.put(None)
 
     def _run(self) -> None:
