@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import pytest
+from memorybuses import MemorySinkBus, MemorySourceBus
 
-from connectors.contract import RoundTripContract, SinkBus, SinkContract, SourceBus, SourceContract, needs
-from connectors.memory import MemorySink, MemorySource, MemoryTopic, Message, memory_topic
+from connectors.contract import RoundTripContract, SinkContract, SourceContract, needs
+from connectors.memory import MemorySink, MemorySource, MemoryTopic
 from connectors.message import block_of, messages_of_block, messages_of_records
 from connectors.records import Ints, Lane, Messages, Records
-from connectors.sink import Lost, Refused, Sink
-from connectors.source import Event, Source, SourceEnded
+from connectors.sink import Lost, Refused
+from connectors.source import Event, SourceEnded
 from pipelines.errors import ConnectorError
 
 
@@ -205,37 +206,11 @@ IMPATIENT = 1.2
 """Seconds after which a broken connector has failed; a sound one gets more."""
 
 
-class BrokenSourceBus(SourceBus):
-    patience = 10.0
-    quiet = 0.05
-    partitions = 3
-
-    def __init__(self, kind: type[MemorySource]) -> None:
-        self.topic = MemoryTopic("broken", self.partitions)
-        self._kind = kind
-        self._other = MemorySource(topic=self.topic)
-
-    def feed(self, messages: Any) -> None:
-        self.topic.extend(messages)
-
-    def source(self) -> Source:
-        return self._kind(topic=self.topic)
-
-    def end(self) -> None:
-        self.topic.end()
-
-    def take_away(self, source: Source) -> None:
-        self._other.open()
-
-    def give_back(self, source: Source) -> None:
-        self._other.close()
-
-
 @pytest.mark.parametrize(("kind", "test"), SOURCES, ids=[f"{kind.__name__}-{test}" for kind, test in SOURCES])
 @pytest.mark.slow
 def test_a_source_with_this_fault_is_caught(kind: type[MemorySource], test: str) -> None:
-    getattr(SourceContract(), test)(BrokenSourceBus(MemorySource))
-    bus = BrokenSourceBus(kind)
+    getattr(SourceContract(), test)(MemorySourceBus())
+    bus = MemorySourceBus(kind=kind)
     bus.patience = IMPATIENT
     with pytest.raises(AssertionError):
         getattr(SourceContract(), test)(bus)
@@ -347,38 +322,12 @@ SINKS = [
 ]
 
 
-class BrokenSinkBus(SinkBus):
-    patience = 10.0
-    quiet = 0.05
-    in_flight_at_most = 200_000
-
-    def __init__(self, kind: type[MemorySink]) -> None:
-        self.topic = MemoryTopic("broken")
-        self._kind = kind
-        self._lost: set[bytes] = set()
-        self.topic.faults.refuse = lambda message: "poison" if message.value == b"poison" else None
-        self.topic.faults.lose = lambda message: message.value in self._lost
+class BrokenSinkBus(MemorySinkBus):
+    def __init__(self, kind: type[MemorySink] = MemorySink) -> None:
+        super().__init__(kind)
         if kind is ConfirmsBeforeItArrives:
             # Only messages that arrive late can be confirmed too early.
-            self.topic.faults.cut()
-
-    def sink(self) -> Sink:
-        return self._kind(self.topic, max_in_flight=self.in_flight_at_most)
-
-    def read_back(self, count: int, topic: str | None = None) -> list[Message]:
-        return (self.topic if topic is None else memory_topic(topic)).messages()
-
-    def too_large(self) -> Message:
-        return Message(b"poison")
-
-    def other_topic(self) -> str:
-        return f"other than {id(self)}"
-
-    def cut(self) -> None:
-        self.topic.faults.cut()
-
-    def mend(self) -> None:
-        self.topic.faults.mend()
+            self.cut()
 
     def vanish(self) -> None:
         self.cut()
@@ -386,14 +335,11 @@ class BrokenSinkBus(SinkBus):
     def restore(self) -> None:
         self.mend()
 
-    def lose(self, sink: Sink, number: int) -> None:
-        self._lost.add(self.payload(number))
-
 
 @pytest.mark.parametrize(("kind", "test"), SINKS, ids=[f"{kind.__name__}-{test}" for kind, test in SINKS])
 @pytest.mark.slow
 def test_a_sink_with_this_fault_is_caught(kind: type[MemorySink], test: str) -> None:
-    getattr(SinkContract(), test)(BrokenSinkBus(MemorySink))
+    getattr(SinkContract(), test)(BrokenSinkBus())
     bus = BrokenSinkBus(kind)
     bus.patience = IMPATIENT if kind is IsNeverDown else bus.patience
     with pytest.raises((AssertionError, pytest.fail.Exception)):

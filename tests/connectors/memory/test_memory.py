@@ -12,6 +12,7 @@ from typing import cast
 
 import numpy as np
 import pytest
+from memorybuses import MemorySinkBus, MemorySourceBus
 
 from connectors.contract import (
     LoopBus,
@@ -49,31 +50,6 @@ from pipelines import Data
 from pipelines.errors import ConnectorError
 
 
-class MemorySourceBus(SourceBus):
-    patience = 10.0
-    quiet = 0.1
-
-    def __init__(self, partitions: int = 3) -> None:
-        self.partitions = partitions
-        self.topic = MemoryTopic("contract", partitions)
-        self._other = MemorySource(topic=self.topic, name="other")
-
-    def feed(self, messages: Sequence[Message]) -> None:
-        self.topic.extend(messages)
-
-    def source(self) -> Source:
-        return MemorySource(topic=self.topic, name="one")
-
-    def end(self) -> None:
-        self.topic.end()
-
-    def take_away(self, source: Source) -> None:
-        self._other.open()
-
-    def give_back(self, source: Source) -> None:
-        self._other.close()
-
-
 class MemorySessionBus(SessionBus):
     patience = 10.0
     quiet = 0.1
@@ -96,39 +72,6 @@ class MemorySessionBus(SessionBus):
 
     def forget(self, source: Source) -> None:
         self.session.forget()
-
-
-class MemorySinkBus(SinkBus):
-    patience = 10.0
-    quiet = 0.1
-    in_flight_at_most = 200_000
-
-    def __init__(self) -> None:
-        self.topic = MemoryTopic("contract")
-        self._lost: set[bytes] = set()
-        self.topic.faults.refuse = lambda message: "it is poison" if message.value == b"poison" else None
-
-    def sink(self) -> Sink:
-        return MemorySink(self.topic, max_in_flight=self.in_flight_at_most)
-
-    def read_back(self, count: int, topic: str | None = None) -> list[Message]:
-        return (self.topic if topic is None else memory_topic(topic)).messages()
-
-    def too_large(self) -> Message:
-        return Message(b"poison")
-
-    def other_topic(self) -> str:
-        return f"other than {id(self)}"
-
-    def cut(self) -> None:
-        self.topic.faults.cut()
-
-    def mend(self) -> None:
-        self.topic.faults.mend()
-
-    def lose(self, sink: Sink, number: int) -> None:
-        self._lost.add(self.payload(number))
-        self.topic.faults.lose = lambda message: message.value in self._lost
 
 
 HOLDS_NOTHING = {"held": "a memory source reads from its topic and holds nothing itself"}

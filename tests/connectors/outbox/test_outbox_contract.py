@@ -6,10 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
+from memorybuses import MemorySinkBus
 
 from connectors.contract import Reader, SinkBus, SinkContract
 from connectors.file import FileSink, FileSource
-from connectors.memory import MemorySink, MemoryTopic, memory_topic
+from connectors.memory import MemorySink
 from connectors.message import Message
 from connectors.outbox import OutboxConfig
 from connectors.outbox.sink import OutboxSink
@@ -22,14 +23,10 @@ LATE = {
 }
 
 
-class OutboxBus(SinkBus):
-    patience = 10.0
-    quiet = 0.1
-    in_flight_at_most = 200_000
-
+class OutboxBus(MemorySinkBus):
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self.folder = folder
-        self.topic = MemoryTopic("contract")
 
     def real(self) -> Sink:
         return MemorySink(self.topic)
@@ -38,23 +35,13 @@ class OutboxBus(SinkBus):
         return OutboxSink(self.real(), OutboxConfig(path=self.folder / "out.outbox", max=f"{self.in_flight_at_most}B"))
 
     def read_back(self, count: int, topic: str | None = None) -> list[Message]:
-        found = (self.topic if topic is None else memory_topic(topic)).messages
         deadline = time.monotonic() + self.patience
-        while len(found()) < count and time.monotonic() < deadline:
+        while len(messages := super().read_back(count, topic)) < count and time.monotonic() < deadline:
             time.sleep(0.01)
-        return found()
+        return messages
 
     def too_large(self) -> Message:
         return Message(bytes(self.in_flight_at_most + 1))
-
-    def other_topic(self) -> str:
-        return f"other than {self.folder}"
-
-    def cut(self) -> None:
-        self.topic.faults.cut()
-
-    def mend(self) -> None:
-        self.topic.faults.mend()
 
 
 class RoomyBus(OutboxBus):
