@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 from cuttable import Proxy
-from kafkafixtures import Committed, MakeSource, Polled, Write
+from kafkatopics import At, MakeTopic, Name, ReadTopic
 
-from connectors.contract import Reader, Received
-from connectors.kafka.config import KafkaSourceConfig
-from connectors.kafka.source import KafkaSource
 from pipelines import hotpath
 from pipelines.errors import MissingPackageError
-from streamer.devbroker import BrokerError, LocalKafka, MockKafka
+from streamer.devbroker import Broker, BrokerError, LocalKafka, MockKafka, create_topics
 from streamer.devbroker.settings import SLOW_LOSS
-
-QUICK = {"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}
 
 
 class CuttableKafka:
@@ -81,51 +72,19 @@ def cuttable_kafka(_own_kafka: CuttableKafka) -> Iterator[CuttableKafka]:
     _own_kafka.mend()
 
 
-def _source(bootstrap: str, topics: str | Sequence[str], group: str, **fields: Any) -> KafkaSource:
-    quick = QUICK if fields.get("assignor") != "consumer" else {}
-    client = {**quick, **fields.pop("client", {})}
-    config = {"bootstrap": bootstrap, "topics": topics, "group": group, "client": client, **fields}
-    return KafkaSource(KafkaSourceConfig.model_validate(config))
-
-
-def _write(bootstrap: str, topic: str, values: Iterable[bytes | None], partition: int = 0, **more: Any) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "enable.idempotence": True})
-    for value in values:
-        producer.produce(topic, value, partition=partition, **more)
-    assert producer.flush(60) == 0
-
-
-def _committed(bootstrap: str, group: str, topic: str, partition: int = 0) -> int:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=60)
-    consumer.close()
-    return -1 if found.offset is None else found.offset
-
-
-@contextmanager
-def _polled(reader: Reader) -> Iterator[list[Received]]:
-    """Polls a second member beside the first."""
-    done = threading.Event()
-    received: list[Received] = []
-
-    def poll() -> None:
-        with reader:
-            while not done.is_set():
-                received.extend(reader.poll(timeout=0.05))
-
-    thread = threading.Thread(target=poll)
-    thread.start()
-    try:
-        yield received
-    finally:
-        done.set()
-        thread.join()
-
-
 @pytest.fixture
-def source() -> MakeSource:
-    """A factory of Kafka sources that rebalance quickly: `source(bootstrap, topics, group, **fields)`."""
-    return _source
+def read_topic(request: pytest.FixtureRequest, topic_name: Name) -> MakeTopic:
+    """A factory of topics with a group that reads them: `read_topic(3)` has three partitions."""
+
+    def make(partitions: int = 1, prefix: str = "test", *, on: At | None = None, **settings: str) -> ReadTopic:
+        if on is None:
+            kafka: Broker = request.getfixturevalue("kafka")
+            return ReadTopic(kafka.bootstrap, request.getfixturevalue("topics")(partitions, prefix, **settings))
+        name = topic_name(prefix)
+        create_topics(on.bootstrap, {name: partitions})
+        return ReadTopic(on.bootstrap, name)
+
+    return make
 
 
 @pytest.fixture
@@ -133,24 +92,6 @@ def mock_kafka(mock_kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> MockKa
     """The mock cluster never says which ids topics have: sources ask for them when partitions come, and wait."""
     monkeypatch.setattr("connectors.kafka.client.queries._ATTEMPT", 0.5)
     return mock_kafka
-
-
-@pytest.fixture
-def write() -> Write:
-    """`write(bootstrap, topic, values, partition)` returns when they are there."""
-    return _write
-
-
-@pytest.fixture
-def committed() -> Committed:
-    """`committed(bootstrap, group, topic, partition)`: the position the brokers have; negative for none."""
-    return _committed
-
-
-@pytest.fixture
-def polled() -> Polled:
-    """`with polled(reader) as received:` polls a second member beside the first."""
-    return _polled
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from kafkatopics import read
 
 import streamer
 from pipelines import Data
@@ -85,26 +86,22 @@ def test_every_bad_record_ends_in_the_dead_letter_or_the_output_and_no_good_one_
 
     service = streamer.loads(SERVICE.format(bootstrap=kafka.bootstrap, group=topic_name(), **names), base=EXAMPLE)
     with service:
-        out: list[tuple[Any, Any, Any]] = []
-        dead: list[tuple[Any, Any, Any]] = []
-        deadline = time.monotonic() + 120
-        while len(out) < sent_good + 2 or len(dead) < sent_bad + 1:
-            assert time.monotonic() < deadline, (len(out), len(dead))
-            out = read_all(kafka.bootstrap, names["sink"])
-            dead = read_all(kafka.bootstrap, names["dead"])
-    ids = sorted(Data.from_bytes(value)["id"] for _, value, _ in out if value is not None)
+        out = read(kafka.bootstrap, names["sink"], sent_good + 2, 120)
+        dead = read(kafka.bootstrap, names["dead"], sent_bad + 1, 120)
+    ids = sorted(Data.from_bytes(one.value)["id"] for one in out if one.value is not None)
     assert ids == sorted([f"good-{n}" for n in range(sent_good)] + ["nan"])
-    assert [key for key, value, _ in out if value is None] == [b"gone"]
+    assert [one.key for one in out if one.value is None] == [b"gone"]
     payloads = bad_payloads()
-    for key, value, headers in dead:
+    for value, key, headers, *_ in dead:
         origin = original(headers)
         assert origin is not None
         assert origin.topic == names["source"]
         assert origin.step in ("decode", "0:ONNX")
+        assert key is not None
         if key != b"empty":
             assert value == payloads[key.decode()]
             assert origin.headers == [("binary", bytes(range(256))), ("none", None)]
-    assert sorted(key.decode() for key, _, _ in dead) == sorted([*payloads, "empty"])
+    assert sorted((one.key or b"").decode() for one in dead) == sorted([*payloads, "empty"])
 
 
 @pytest.mark.timeout(600)
@@ -125,18 +122,14 @@ def test_a_broker_that_is_away_costs_no_record_and_no_memory(private_kafka: Any,
     text = SERVICE.format(bootstrap=private_kafka.bootstrap, source=source, sink=sink, dead=dead, group=topic_name())
     memory = psutil.Process().memory_info
     with streamer.loads(text + "limits: {in_flight: 16MiB}\n", base=EXAMPLE):
-        deadline = time.monotonic() + 120
-        while high_watermark(private_kafka.bootstrap, sink) < 500:
-            assert time.monotonic() < deadline
+        assert len(read(private_kafka.bootstrap, sink, 500, 120)) >= 500
         before = memory().rss
         private_kafka.freeze()
         time.sleep(12)
         grown = memory().rss - before
         private_kafka.thaw()
-        deadline = time.monotonic() + 180
-        while high_watermark(private_kafka.bootstrap, sink) < count:
-            assert time.monotonic() < deadline, high_watermark(private_kafka.bootstrap, sink)
-    ids = {Data.from_bytes(value)["id"] for _, value, _ in read_all(private_kafka.bootstrap, sink) if value}
+        results = read(private_kafka.bootstrap, sink, count, 180)
+    ids = {Data.from_bytes(one.value)["id"] for one in results}
     assert ids == {f"good-{n}" for n in range(count)}
     assert grown < 150 * 2**20
 
@@ -160,54 +153,10 @@ def test_results_that_their_topic_refuses_become_dead_letters(kafka: Any, topics
     # One at a time: a broker refuses a whole batch of messages for one that is too large.
     text = text.replace("max_records: 64", "max_records: 1")
     with streamer.loads(text, base=EXAMPLE):
-        deadline = time.monotonic() + 120
-        while not read_all(kafka.bootstrap, names["dead"]) or high_watermark(kafka.bootstrap, names["sink"]) < 39:
-            assert time.monotonic() < deadline
-    (letter,) = read_all(kafka.bootstrap, names["dead"])
-    origin = original(letter[2])
+        (letter,) = read(kafka.bootstrap, names["dead"], 1, 120)
+        results = read(kafka.bootstrap, names["sink"], 39, 120)
+    origin = original(letter.headers)
     assert origin is not None
     assert (origin.step, origin.offset) == ("sink kafka", 20)
-    ids = [Data.from_bytes(value)["id"] for _, value, _ in read_all(kafka.bootstrap, names["sink"]) if value]
+    ids = [Data.from_bytes(one.value)["id"] for one in results]
     assert set(ids) == {f"good-{n}" for n in range(40) if n != 20}
-
-
-def high_watermark(bootstrap: str, topic: str) -> int:
-    """The end of a topic of one partition, as soon as the broker says so: it leads nothing at first after a freeze."""
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
-
-    deadline = time.monotonic() + 60
-    while True:
-        # A new client each time: one that asks while a partition has no leader gets the same answer for ever.
-        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "watermarks"})
-        try:
-            return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[1])
-        except KafkaException:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        finally:
-            consumer.close()
-
-
-def read_all(bootstrap: str, topic: str) -> list[tuple[Any, Any, Any]]:
-    """Key, value and headers of every message of a topic of one partition."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    end = high_watermark(bootstrap, topic)
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "enable.auto.commit": False,
-            "fetch.message.max.bytes": 10_000_000,
-        }
-    )
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        found: list[tuple[Any, Any, Any]] = []
-        deadline = time.monotonic() + 60
-        while len(found) < end:
-            assert time.monotonic() < deadline
-            found += [(m.key(), m.value(), m.headers()) for m in consumer.consume(1000, 0.2) if m.error() is None]
-        return found
-    finally:
-        consumer.close()

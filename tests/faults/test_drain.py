@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
+from kafkatopics import read
 from waiting import until
 
 import pipelines
@@ -15,7 +16,7 @@ from pipelines import Data
 from streamer.agent.agent import Agent
 from streamer.definition.service import Service
 
-pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 COUNT = 600
 PER_RECORD = 0.03
@@ -54,17 +55,7 @@ def service(kafka: Any, topics: Any, topic_name: Any) -> Callable[..., Service]:
 
 def results(service: Service) -> list[int]:
     sink: Any = service.sinks[0]
-    consumer = Consumer({"bootstrap.servers": sink.bootstrap, "group.id": "reader", "enable.auto.commit": False})
-    try:
-        end = consumer.get_watermark_offsets(TopicPartition(sink.topic, 0), 30)[1]
-        consumer.assign([TopicPartition(sink.topic, 0, 0)])
-        found: list[int] = []
-        while len(found) < end:
-            messages = [one for one in consumer.consume(end, 1.0) if one.error() is None]
-            found += [Data.from_bytes(one.value() or b"")["n"] for one in messages]
-        return found
-    finally:
-        consumer.close()
+    return [Data.from_bytes(one.value)["n"] for one in read(sink.bootstrap, sink.topic)]
 
 
 def test_a_service_stops_in_time_in_the_midst_of_a_batch_and_the_next_run_has_the_rest(service: Any) -> None:

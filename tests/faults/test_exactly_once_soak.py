@@ -33,10 +33,6 @@ MOST_GROWN = (64 + 2 * 64 + 36) << 20
 OUTAGE = float(os.environ.get("SOAK_OUTAGE", "120"))
 
 
-def rounds(count: int) -> int:
-    return int(os.environ.get("SOAK_ROUNDS", str(count)))
-
-
 @dataclass
 class Fire:
     """Records go through services that are disturbed, round by round."""
@@ -50,6 +46,7 @@ class Fire:
     members: list[Any] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
     seed: int = 0
+    at: str = ""
 
     def feed(self, count: int, *, poisoned: bool = False, filler: int = 40) -> None:
         self.seed += 1
@@ -75,14 +72,14 @@ class Fire:
     def written(self) -> int:
         return int(self.ledger.total()) + self.poison
 
-    def progress(self, at: int, of: int, *, sampled: bool = True) -> None:
+    def progress(self, *, sampled: bool = True) -> None:
         """Tell how far it is. `sampled`: and note where the results end, which all their leaders have to tell."""
         committed = self.ledger.sample() if sampled else self.ledger.committed()
         for member in self.members:
             assert member.process.poll() is None, member.text()
         took = time.monotonic() - self.began
         print(
-            f"  {self.name}, {self.delivery}: {at} of {of}, {committed} of {self.written} records, {took:.0f} s",
+            f"  {self.name}, {self.delivery}: {self.at}, {committed} of {self.written} records, {took:.0f} s",
             flush=True,
         )
 
@@ -98,6 +95,19 @@ class Fire:
     def until(self, count: int, seconds: float = 240) -> None:
         """Until so many records are committed, or all."""
         wait_for(self.ledger, min(count, self.written), seconds, *self.members)
+
+    def more(self, count: int = 1) -> None:
+        """Until so many more records are committed."""
+        self.until(self.ledger.sample() + count)
+
+    def rounds(self, count: int) -> Iterator[int]:
+        """So many rounds, or SOAK_ROUNDS, with the progress after each; then everything is read to its end."""
+        count = int(os.environ.get("SOAK_ROUNDS", str(count)))
+        for turn in range(count):
+            self.at = f"round {turn + 1} of {count}"
+            yield turn
+            self.progress()
+        self.finish()
 
     def finish(self) -> None:
         """Everything is read to its end; checks that nothing is lost, and repeated only where that is allowed."""
@@ -122,15 +132,21 @@ def delivery(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture
+def on_fire(bench: Callable[..., Any], delivery: str) -> Callable[..., Fire]:
+    """`on_fire(name, ledger, extra, sleep=0.02, **bench)` makes a service between a ledger's topics."""
+
+    def make(name: str, ledger: Any, extra: str = "", sleep: float = 0.02, **fields: Any) -> Fire:
+        return Fire(name, delivery, ledger, bench(ledger, DELIVERIES[delivery] + extra, **fields), sleep)
+
+    return make
+
+
 @pytest.mark.parametrize("instance", ["", "one"], ids=["random", "instance"])
-def test_the_guarantee_holds_through_fifty_kills(
-    ledger: Any, bench: Callable[..., Any], delivery: str, instance: str
-) -> None:
-    made = bench(ledger, DELIVERIES[delivery], instance=instance)
-    fire = Fire(f"kills{' of an instance' if instance else ''}", delivery, ledger, made)
+def test_the_guarantee_holds_through_fifty_kills(ledger: Any, on_fire: Callable[..., Fire], instance: str) -> None:
+    fire = on_fire(f"kills{' of an instance' if instance else ''}", ledger, instance=instance)
     chance = random.Random(50)
-    count = rounds(50)
-    for turn in range(count):
+    for _ in fire.rounds(50):
         fire.feed(2000)
         before = fire.results()
         member = fire.start()
@@ -138,55 +154,45 @@ def test_the_guarantee_holds_through_fifty_kills(
         until(partial(fire.more_than, before), "a first result")
         time.sleep(chance.uniform(0.0, 0.5))
         fire.kill(member)
-        fire.progress(turn + 1, count)
-    fire.finish()
 
 
 def test_the_guarantee_holds_through_ten_restarts_of_the_broker(
-    private_kafka: Any, ledger_on: Callable[[str], Any], bench: Callable[..., Any], delivery: str
+    private_kafka: Any, ledger_on: Callable[[str], Any], on_fire: Callable[..., Fire]
 ) -> None:
     ledger = ledger_on(private_kafka.bootstrap)
-    fire = Fire("broker restarts", delivery, ledger, bench(ledger, DELIVERIES[delivery]))
+    fire = on_fire("broker restarts", ledger)
     fire.start()
-    count = rounds(10)
-    for turn in range(count):
+    for _ in fire.rounds(10):
         fire.feed(3000)
-        fire.until(ledger.sample() + 1)
+        fire.more()
         private_kafka.kill()
         private_kafka.restart()
-        fire.progress(turn + 1, count)
-    fire.finish()
 
 
 def test_leaders_and_coordinators_change(
-    start_kafka: Any, ledger_on: Callable[..., Any], bench: Callable[..., Any], delivery: str
+    start_kafka: Any, ledger_on: Callable[..., Any], on_fire: Callable[..., Fire]
 ) -> None:
     cluster = start_kafka(nodes=3)
     ledger = ledger_on(cluster.bootstrap, replication=3)
-    fire = Fire("three brokers", delivery, ledger, bench(ledger, DELIVERIES[delivery]))
+    fire = on_fire("three brokers", ledger)
     fire.start()
-    count = rounds(9)
-    for turn in range(count):
+    for turn in fire.rounds(9):
         fire.feed(3000)
-        fire.until(ledger.sample() + 1)
+        fire.more()
         # Each node leads partitions, and coordinates groups and transactions, in turn.
         node = turn % 3 + 1
         cluster.kill(node)
-        fire.until(ledger.sample() + 500)
+        fire.more(500)
         cluster.restart(node)
-        fire.progress(turn + 1, count)
-    fire.finish()
 
 
 @pytest.mark.parametrize("assignor", ["range", "consumer"])
-def test_two_to_four_members_come_and_go(ledger: Any, bench: Callable[..., Any], delivery: str, assignor: str) -> None:
-    made = bench(ledger, DELIVERIES[delivery], assignor=assignor)
-    fire = Fire(f"members with {assignor}", delivery, ledger, made)
+def test_two_to_four_members_come_and_go(ledger: Any, on_fire: Callable[..., Fire], assignor: str) -> None:
+    fire = on_fire(f"members with {assignor}", ledger, assignor=assignor)
     chance = random.Random(7)
     fire.start()
     fire.start()
-    count = rounds(30)
-    for turn in range(count):
+    for _ in fire.rounds(30):
         fire.feed(2000)
         some = chance.choice(fire.members)
         if len(fire.members) < 3 or (len(fire.members) < 4 and chance.random() < 0.5):
@@ -196,26 +202,19 @@ def test_two_to_four_members_come_and_go(ledger: Any, bench: Callable[..., Any],
         else:
             fire.stop(some)
         time.sleep(chance.uniform(0.5, 4.0))
-        fire.progress(turn + 1, count)
-    fire.finish()
 
 
-def test_members_stand_still_for_longer_than_a_transaction(
-    ledger: Any, bench: Callable[..., Any], delivery: str
-) -> None:
-    fire = Fire("SIGSTOP", delivery, ledger, bench(ledger, DELIVERIES[delivery]))
+def test_members_stand_still_for_longer_than_a_transaction(ledger: Any, on_fire: Callable[..., Fire]) -> None:
+    fire = on_fire("SIGSTOP", ledger)
     chance = random.Random(3)
     fire.start()
     fire.start()
     # A client is replaced three times in ten minutes, then the service stops: each member stands still once or twice.
-    count = rounds(4)
-    for turn in range(count):
+    for turn in fire.rounds(4):
         fire.feed(4000)
-        fire.until(ledger.sample() + 500)
+        fire.more(500)
         with stopped(fire.members[turn % 2]):
             time.sleep(chance.uniform(6.0, 25.0))
-        fire.progress(turn + 1, count)
-    fire.finish()
 
 
 @contextmanager
@@ -228,40 +227,36 @@ def stopped(member: Any) -> Iterator[None]:
 
 
 def test_the_guarantee_holds_while_brokers_stand_still(
-    private_kafka: Any, ledger_on: Callable[[str], Any], bench: Callable[..., Any], delivery: str
+    private_kafka: Any, ledger_on: Callable[[str], Any], on_fire: Callable[..., Fire]
 ) -> None:
     ledger = ledger_on(private_kafka.bootstrap)
-    fire = Fire("frozen brokers", delivery, ledger, bench(ledger, DELIVERIES[delivery]))
+    fire = on_fire("frozen brokers", ledger)
     fire.start()
-    count = rounds(2)
-    for turn in range(count):
+    for _ in fire.rounds(2):
         fire.feed(6000)
-        fire.until(ledger.sample() + 500)
+        fire.more(500)
         before = rss(fire.members[0])
         private_kafka.freeze()
         time.sleep(OUTAGE)
         grown = rss(fire.members[0]) - before
         private_kafka.thaw()
         assert grown < MOST_GROWN, f"{grown >> 20} MiB more in the outage"
-        fire.progress(turn + 1, count)
-    fire.finish()
 
 
 def test_partitions_whose_leader_is_away_hold_up_no_other(
-    start_kafka: Any, ledger_on: Callable[..., Any], bench: Callable[..., Any], delivery: str
+    start_kafka: Any, ledger_on: Callable[..., Any], on_fire: Callable[..., Fire]
 ) -> None:
     cluster = start_kafka(nodes=3)
     # Each partition of the records is on one node alone.
     ledger = ledger_on(cluster.bootstrap, replication=1, results=3)
-    fire = Fire("leaders away", delivery, ledger, bench(ledger, DELIVERIES[delivery]), sleep=0.1)
+    fire = on_fire("leaders away", ledger, sleep=0.1)
     fire.feed(20_000)
     fire.start()
-    count = rounds(3)
-    for turn in range(count):
+    for turn in fire.rounds(3):
         node = turn % 3 + 1
         away = led_by(ledger, node)
         assert away
-        fire.until(ledger.sample() + 1)
+        fire.more()
         cluster.kill(node)
         began, before = time.monotonic(), rss(fire.members[0])
         # Another member takes part in between, and has to find its place in partitions that nobody can tell it of.
@@ -269,7 +264,7 @@ def test_partitions_whose_leader_is_away_hold_up_no_other(
         elsewhere = ends(ledger, but=away)
         deadline = time.monotonic() + 240
         while committed(ledger, but=away) < elsewhere:
-            fire.progress(turn, count)
+            fire.progress()
             assert time.monotonic() < deadline, "partitions that are there are held up by those that are not"
             time.sleep(2)
         time.sleep(max(began + OUTAGE - time.monotonic(), 0.0))
@@ -277,23 +272,20 @@ def test_partitions_whose_leader_is_away_hold_up_no_other(
         cluster.restart(node)
         fire.stop(fire.members[-1])
         fire.feed(10_000)
-        fire.progress(turn + 1, count)
-    fire.finish()
 
 
 def test_an_outage_of_partitions_of_the_results(
-    start_kafka: Any, ledger_on: Callable[..., Any], bench: Callable[..., Any], delivery: str
+    start_kafka: Any, ledger_on: Callable[..., Any], on_fire: Callable[..., Fire]
 ) -> None:
     cluster = start_kafka(nodes=3)
     # Each partition of the results is on one node alone, while records are there all the time: they fill all buffers.
     ledger = ledger_on(cluster.bootstrap, replication=3, results=1)
-    fire = Fire("results away", delivery, ledger, bench(ledger, DELIVERIES[delivery]), sleep=0.0)
+    fire = on_fire("results away", ledger, sleep=0.0)
     fire.feed(2000, filler=4000)
     fire.start()
     fire.until(2000)
     before = rss(fire.members[0])
-    count = rounds(1)
-    for turn in range(count):
+    for turn in fire.rounds(1):
         cluster.kill(turn % 3 + 1)
         fire.feed(40_000, filler=4000)
         deadline = time.monotonic() + OUTAGE
@@ -301,37 +293,32 @@ def test_an_outage_of_partitions_of_the_results(
             time.sleep(5)
             grown = rss(fire.members[0]) - before
             assert grown < MOST_GROWN, f"{grown >> 20} MiB more in the outage"
-            fire.progress(turn, count, sampled=False)
+            fire.progress(sampled=False)
         aborted, replaced = (fire.members[0].text().count(text) for text in ("is aborted", "is replaced"))
         print(
             f"  {grown >> 20} MiB more after {OUTAGE:.0f} s, {aborted} aborts, {replaced} clients replaced", flush=True
         )
         cluster.restart(turn % 3 + 1)
         fire.until(fire.written)
-        fire.progress(turn + 1, count)
-    fire.finish()
 
 
 @pytest.mark.usefixtures("hot_path")
 def test_a_broker_that_stands_still_dies_and_comes_back(
-    start_kafka: Any, ledger_on: Callable[..., Any], bench: Callable[..., Any], delivery: str
+    start_kafka: Any, ledger_on: Callable[..., Any], on_fire: Callable[..., Fire]
 ) -> None:
     cluster = start_kafka()
     ledger = ledger_on(cluster.bootstrap)
-    fire = Fire("frozen and killed", delivery, ledger, bench(ledger, DELIVERIES[delivery]))
+    fire = on_fire("frozen and killed", ledger)
     fire.feed(2000)
     fire.start()
     fire.until(2000)
-    count = rounds(20)
-    for turn in range(count):
+    for _ in fire.rounds(20):
         for frozen, thawed in ((25, 9), (9, 0), (20, 2), (12, 10)):
             fire.feed(10_000)
             stand_still_and_die(cluster, frozen, thawed)
             time.sleep(10)
         # It goes on by itself, and within a minute.
         fire.until(fire.written)
-        fire.progress(turn + 1, count)
-    fire.finish()
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["gone", "created again"])
@@ -349,7 +336,7 @@ def test_the_sinks_topic_is_deleted(ledger: Any, bench: Callable[..., Any], deli
     if again:
         time.sleep(10)
         create_topics(ledger.bootstrap, {ledger.sink: 4})
-        wait_for_committed(ledger, 6000, member)
+        wait_for(ledger, 6000, 240, member)
         assert member.stop() == 0, member.text()
         results = Counter((key, seq) for _, _, key, seq in ledger.read_results())
         wanted = {(key, seq) for key, end in ledger.written.items() for seq in range(before.get(key, 0), end)}
@@ -359,14 +346,6 @@ def test_the_sinks_topic_is_deleted(ledger: Any, bench: Callable[..., Any], deli
     else:
         assert member.process.wait(300) == 1
         assert ledger.committed() == 3000
-
-
-def wait_for_committed(ledger: Any, count: int, member: Any) -> None:
-    deadline = time.monotonic() + 240
-    while ledger.committed() < count:
-        assert member.process.poll() is None, member.text()
-        assert time.monotonic() < deadline, f"{ledger.committed()} of {count} records are committed"
-        time.sleep(0.5)
 
 
 def led_by(ledger: Any, node: int) -> set[int]:
@@ -394,21 +373,16 @@ def rss(member: Any) -> int:
 
 
 def test_the_guarantee_holds_through_kills_and_bad_records(
-    ledger: Any, bench: Callable[..., Any], topics: Any, delivery: str
+    ledger: Any, topics: Any, on_fire: Callable[..., Fire]
 ) -> None:
     dead = topics(1, "ledger-dead")
-    extra = f"{DELIVERIES[delivery]}\ndead_letter: {{type: kafka, topic: {dead}}}"
-    limit = "max_message: 3000"
-    fire = Fire("poison", delivery, ledger, bench(ledger, extra, sink=limit))
-    count = rounds(10)
-    for turn in range(count):
+    fire = on_fire("poison", ledger, f"\ndead_letter: {{type: kafka, topic: {dead}}}", sink="max_message: 3000")
+    for _ in fire.rounds(10):
         member = fire.start()
         fire.feed(3000, poisoned=True)
-        fire.until(ledger.sample() + 1000)
+        fire.more(1000)
         fire.kill(member)
-        fire.progress(turn + 1, count)
-    fire.finish()
-    letters = [letter.key() for letter in read_letters(ledger, dead)]
+    letters = [letter.key for letter in read_letters(ledger, dead)]
     assert len(set(letters)) == fire.poison
-    if delivery == "exactly_once":
+    if fire.delivery == "exactly_once":
         assert len(letters) == fire.poison, "dead letters were repeated"

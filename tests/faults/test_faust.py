@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from exactlyonce import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -125,37 +126,28 @@ def start(ledger: Any, topics: Any, tmp_path: Path) -> Iterator[Callable[..., An
             member.kill()
 
 
-def wait_for(ledger: Any, count: int, member: Any, seconds: float = 120) -> None:
-    """Until `count` records are committed; samples on the way."""
-    deadline = time.monotonic() + seconds
-    while ledger.sample() < count:
-        assert member is None or member.process.poll() is None, member.text()
-        assert time.monotonic() < deadline, f"{ledger.sample()} of {count} records are committed\n{member.text()}"
-        time.sleep(0.3)
-
-
 def disturbed(ledger: Any, start: Callable[..., Any], module: str, kills: int, records: int) -> None:
     """Workers are killed so often, then two share the partitions, then one of them leaves, until all is committed."""
     chance = random.Random(kills)
     ledger.write(records, poison=0.01)
     for _ in range(kills):
         member = start(module, 0.1)
-        wait_for(ledger, ledger.sample() + 1, member)
+        wait_for(ledger, ledger.sample() + 1, 120, member)
         time.sleep(chance.uniform(0.0, 0.7))
         member.kill()
     first = start(module, 0.2)
-    wait_for(ledger, ledger.sample() + 1, first)
+    wait_for(ledger, ledger.sample() + 1, 120, first)
     second = start(module, 0.2)
-    wait_for(ledger, ledger.sample() + (records - ledger.sample()) // 2, second)
+    wait_for(ledger, ledger.sample() + (records - ledger.sample()) // 2, 120, second)
     # So that there is something to do while the first leaves.
     ledger.write(records // 4, seed=2, poison=0.01)
     assert first.stop() == 0, first.text()
-    wait_for(ledger, ledger.total() + len(ledger.poison), second, 240)
+    wait_for(ledger, ledger.total() + len(ledger.poison), 240, second)
     assert second.stop() == 0, second.text()
 
 
 def dead_letters(ledger: Any, topic: str) -> set[bytes]:
-    from kafkabus import read
+    from kafkatopics import read
 
     return {one.value for one in read(ledger.bootstrap, topic, len(ledger.poison), 30)}
 
@@ -180,7 +172,7 @@ def test_a_service_that_fails_ends_its_worker_and_the_next_gets_what_it_did_not_
     assert ledger.sample() < ledger.total() + 1
     start.file.write_text(whole)
     second = start.run("--engine", "faust", "--json")
-    wait_for(ledger, ledger.total() + 1, second)
+    wait_for(ledger, ledger.total() + 1, 120, second)
     assert second.stop() == 0, second.text()
     assert '"reason": "stopped"' in second.text()
     ledger.check()
@@ -195,7 +187,7 @@ def test_two_services_of_one_app_each_keep_their_own_guarantee(ledger: Any, topi
     start.file.with_name("second.yaml").write_text(SECOND.format(**names))
     ledger.write(2_000, poison=0.01)
     worker = start(BOTH)
-    wait_for(ledger, ledger.total() + len(ledger.poison), worker)
+    wait_for(ledger, ledger.total() + len(ledger.poison), 120, worker)
     deadline = time.monotonic() + 60
     while len(ledger.read_results()) < ledger.total() and time.monotonic() < deadline:
         assert worker.process.poll() is None, worker.text()

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from exactlyonce import EXACTLY_ONCE, wait_for
 
-pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
-
-RECORDS = 50_000
-
-
-def wait_for(ledger: Any, count: int, seconds: float, alive: Callable[[], Any]) -> None:
-    """Until `count` records are committed; samples on the way."""
-    deadline = time.monotonic() + seconds
-    while ledger.sample() < count:
-        alive()
-        assert time.monotonic() < deadline, f"{ledger.sample()} of {count} records are committed"
-        time.sleep(0.3)
+pytestmark = pytest.mark.slow
 
 
 def kill_again_and_again(ledger: Any, bench: Any, kills: int, seed: int) -> float:
@@ -33,25 +22,17 @@ def kill_again_and_again(ledger: Any, bench: Any, kills: int, seed: int) -> floa
     sleep = 0.1
     for _ in range(kills):
         member = made.start(sleep)
-        before = ledger.sample()
-        deadline = time.monotonic() + 120
-        while ledger.sample() <= before:
-            assert member.process.poll() is None, member.text()
-            assert time.monotonic() < deadline, member.text()
-            time.sleep(0.2)
+        wait_for(ledger, ledger.sample() + 1, 120, member)
         time.sleep(chance.uniform(0.0, 0.7))
         member.kill()
         ledger.sample()
     member = made.start()
-
-    def alive() -> None:
-        assert member.process.poll() is None, member.text()
-
-    wait_for(ledger, records, 240, alive)
+    wait_for(ledger, records, 240, member)
     assert member.stop() == 0, member.text()
     return float(ledger.check())
 
 
+@pytest.mark.usefixtures("hot_path")
 @pytest.mark.timeout(600)
 def test_nothing_is_lost_when_the_service_is_killed_three_times(ledger: Any, bench: Any) -> None:
     duplicates = kill_again_and_again(ledger, bench, 3, seed=3)
@@ -65,21 +46,25 @@ def test_nothing_is_lost_when_the_service_is_killed_ten_times(ledger: Any, bench
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("extra", ["", EXACTLY_ONCE], ids=["at_least_once", "exactly_once"])
 @pytest.mark.parametrize(
     "assignor",
     ["range", *[pytest.param(other, marks=pytest.mark.soak) for other in ("consumer", "cooperative-sticky")]],
 )
-def test_nothing_is_lost_when_members_join_and_leave(ledger: Any, bench: Any, assignor: str) -> None:
-    ledger.write(RECORDS)
-    made = bench(ledger, assignor=assignor)
-    first = made.start(0.02)
-    wait_for(ledger, 1, 120, lambda: None)
-    second = made.start(0.02)
-    wait_for(ledger, RECORDS // 4, 180, lambda: None)
+def test_the_guarantee_holds_when_members_join_leave_and_die(
+    ledger: Any, bench: Any, extra: str, assignor: str
+) -> None:
+    records = 16_000
+    ledger.write(records)
+    made = bench(ledger, extra, assignor=assignor)
+    first = made.start(0.05)
+    wait_for(ledger, 1, 120, first)
+    second = made.start(0.05)
+    wait_for(ledger, records // 4, 180, first, second)
     assert first.stop() == 0, first.text()
     third = made.start(0.02)
-    wait_for(ledger, RECORDS // 2, 180, lambda: None)
+    wait_for(ledger, records // 2, 180, second, third)
     second.kill()
-    wait_for(ledger, RECORDS, 240, lambda: None)
+    wait_for(ledger, records, 240, third)
     assert third.stop() == 0, third.text()
-    ledger.check()
+    ledger.check(once=made.members if extra else None)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
+from kafkatopics import read
 
 import streamer
+from connectors.message import Message
 from streamer.agent.agent import Agent
 from streamer.delivery.deadletter import Original, original
 
-pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 LIMIT = 1_048_588
 """The default of `max.message.bytes`: of a whole batch, as it comes over the wire."""
@@ -77,43 +78,15 @@ class Run:
         agent = Agent(streamer.loads(self.text))
         agent.start()
         try:
-            deadline = time.monotonic() + 120
-            while True:
-                assert agent.summary is None, agent.summary
-                assert time.monotonic() < deadline
-                found = self.letters(letters), self.results(results)
-                if len(found[0]) >= letters and len(found[1]) >= results:
-                    return found
+            found = [(one.key, one.value, _told(one)) for one in read(self.bootstrap, self.dead, letters, 120)]
+            return found, [json.loads(one.value)["n"] for one in read(self.bootstrap, self.sink, results, 120)]
         finally:
             agent.stop()
             agent.join(60)
 
-    def letters(self, count: int) -> list[Letter]:
-        found = self._read(self.dead, count)
-        return [(one.key(), one.value(), _told(one)) for one in found]
 
-    def results(self, count: int) -> list[Any]:
-        return [json.loads(one.value())["n"] for one in self._read(self.sink, count)]
-
-    def _read(self, topic: str, count: int) -> list[Any]:
-        """All, if there are at least so many by now."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False})
-        try:
-            end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 30)[1]
-            if end < count:
-                time.sleep(0.2)
-                return []
-            consumer.assign([TopicPartition(topic, 0, 0)])
-            found: list[Any] = []
-            while len(found) < end:
-                found += consumer.consume(end - len(found), 1.0)
-            return found
-        finally:
-            consumer.close()
-
-
-def _told(message: Any) -> Original:
-    found = original(message.headers())
+def _told(message: Message) -> Original:
+    found = original(message.headers)
     assert found is not None
     return found
 

@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from kafkatopics import ReadTopic, read
+from waiting import until
 
 import streamer
 from streamer.agent.agent import Agent
 from streamer.delivery.deadletter import original
 from streamer.devbroker import create_topics
 
-pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 # A broker that creates topics when asked for them would create these, too.
 SERVICE = """
@@ -71,23 +73,14 @@ class Run:
         create_topics(self.bootstrap, {topic: 1})
 
     def committed(self) -> int:
-        with_group = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.source})
-        (found,) = with_group.committed([TopicPartition(self.source, 0)], 30)
-        with_group.close()
-        return max(found.offset, 0)
+        return max(ReadTopic(self.bootstrap, self.source).committed(), 0)
 
     def results(self) -> list[int]:
-        return [json.loads(one.value())["n"] for one in self._read(self.sink)]
+        return [json.loads(one.value)["n"] for one in read(self.bootstrap, self.sink)]
 
     def letters(self) -> list[int]:
-        found = [original(one.headers()) for one in self._read(self.dead)]
-        return [one.offset for one in found if one is not None]
-
-    def until(self, true: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 120
-        while not true():
-            assert time.monotonic() < deadline, "it did not happen in time"
-            time.sleep(0.1)
+        origins = [original(one.headers) for one in read(self.bootstrap, self.dead)]
+        return [one.offset for one in origins if one is not None]
 
     def end(self) -> None:
         self.fed.set()
@@ -104,18 +97,6 @@ class Run:
                 self.written += 1
             assert producer.flush(60) == 0
             time.sleep(0.01)
-
-    def _read(self, topic: str) -> list[Any]:
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False})
-        try:
-            first, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 30)
-            consumer.assign([TopicPartition(topic, 0, first)])
-            found: list[Any] = []
-            while len(found) < end - first:
-                found += [one for one in consumer.consume(1000, 1.0) if one.error() is None]
-            return found
-        finally:
-            consumer.close()
 
 
 @pytest.fixture
@@ -144,17 +125,17 @@ def test_a_service_whose_topic_is_deleted_and_created_again_goes_on_and_blames_n
     here = run()
     agent = here.start()
     here.feed()
-    here.until(lambda: here.committed() > 500)
+    until(lambda: here.committed() > 500)
     here.delete(here.sink)
-    here.until(lambda: agent.ready() is not None and "is gone" in agent.ready())
+    until(lambda: agent.ready() is not None and "is gone" in agent.ready())
     assert agent.live() is None
     acknowledged = here.committed()
     time.sleep(1)
     here.create(here.sink)
-    here.until(lambda: agent.ready() is None)
+    until(lambda: agent.ready() is None)
     time.sleep(1)
     here.rest()
-    here.until(lambda: here.committed() == here.written or agent.summary is not None)
+    until(lambda: here.committed() == here.written or agent.summary is not None)
     assert agent.summary is None
     results = here.results()
     # From the first unconfirmed one on, all of them; confirmed ones were deleted with the topic.
@@ -169,7 +150,7 @@ def test_a_service_whose_topic_stays_away_stops_and_acknowledges_nothing_more(ru
     here = run(timeout="3s")
     agent = here.start()
     here.feed()
-    here.until(lambda: here.committed() > 500)
+    until(lambda: here.committed() > 500)
     here.delete(here.sink)
     summary = agent.join(60)
     here.rest()
@@ -180,7 +161,7 @@ def test_a_service_whose_topic_stays_away_stops_and_acknowledges_nothing_more(ru
     # The next run has everything from there on.
     here.create(here.sink)
     agent = here.start()
-    here.until(lambda: here.committed() == here.written or agent.summary is not None)
+    until(lambda: here.committed() == here.written or agent.summary is not None)
     assert agent.summary is None
     assert set(here.results()) == good(acknowledged, here.written)
     assert set(here.letters()) == bad(0, here.written)
@@ -190,15 +171,15 @@ def test_a_topic_of_dead_letters_that_is_deleted_is_waited_for(run: Any) -> None
     here = run()
     agent = here.start()
     here.feed()
-    here.until(lambda: here.committed() > 500)
+    until(lambda: here.committed() > 500)
     here.delete(here.dead)
-    here.until(lambda: agent.ready() is not None and "is gone" in agent.ready())
+    until(lambda: agent.ready() is not None and "is gone" in agent.ready())
     time.sleep(1)
     here.create(here.dead)
-    here.until(lambda: agent.ready() is None)
+    until(lambda: agent.ready() is None)
     time.sleep(1)
     here.rest()
-    here.until(lambda: here.committed() == here.written or agent.summary is not None)
+    until(lambda: here.committed() == here.written or agent.summary is not None)
     assert agent.summary is None
     letters = here.letters()
     assert set(letters) == bad(min(letters), here.written)
@@ -213,7 +194,7 @@ def test_a_topic_made_from_values_that_is_not_there_is_the_records_own_fault(run
         producer.produce(here.source, json.dumps({"n": number, "to": to}).encode())
     assert producer.flush(60) == 0
     agent = here.start()
-    here.until(lambda: here.committed() == 20 or agent.summary is not None)
+    until(lambda: here.committed() == 20 or agent.summary is not None)
     assert agent.summary is None
     assert here.letters() == [7]
     assert set(here.results()) == set(range(20)) - {7}

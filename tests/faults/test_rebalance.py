@@ -8,32 +8,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from exactlyonce import wait_for
 
-pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 SLOW = 1.2
 """Seconds that a batch of 200 records takes: longer than a second without polling, after which a source pauses."""
 BACK_PRESSURE = "limits: {batches: 1}"
-
-
-def wait_for(ledger: Any, count: int, seconds: float, alive: Callable[[], Any]) -> None:
-    """Until `count` records are committed."""
-    deadline = time.monotonic() + seconds
-    while (committed := ledger.sample()) < count:
-        alive()
-        assert time.monotonic() < deadline, f"only {committed} of {count} records are committed"
-        time.sleep(0.5)
-
-
-def alive(member: Any) -> Callable[[], None]:
-    def check() -> None:
-        assert member.process.poll() is None, member.text()
-
-    return check
 
 
 def churn(ledger: Any, bench: Any, assignor: str, times: int, seed: int) -> None:
@@ -42,7 +26,7 @@ def churn(ledger: Any, bench: Any, assignor: str, times: int, seed: int) -> None
     ledger.write(3000, seed)
     made = bench(ledger, BACK_PRESSURE, assignor=assignor)
     first = made.start(SLOW)
-    wait_for(ledger, 1, 120, alive(first))
+    wait_for(ledger, 1, 120, first)
     for _ in range(times):
         second = made.start(SLOW)
         time.sleep(chance.uniform(2.0, 7.0))
@@ -52,7 +36,7 @@ def churn(ledger: Any, bench: Any, assignor: str, times: int, seed: int) -> None
             second.kill()
         time.sleep(chance.uniform(0.0, 3.0))
     ledger.write(1000, seed + 1)
-    wait_for(ledger, 4000, 240, alive(first))
+    wait_for(ledger, 4000, 240, first)
     assert first.stop() == 0, first.text()
     ledger.check()
 
@@ -84,12 +68,12 @@ def test_every_partition_is_read_to_its_end_after_a_broker_stood_still_for_a_min
     ledger.write(4000)
     made = bench(ledger, BACK_PRESSURE, assignor=assignor)
     members = [made.start(0.2), made.start(0.2)]
-    wait_for(ledger, 200, 120, lambda: [alive(member)() for member in members])
+    wait_for(ledger, 200, 120, *members)
     private_kafka.freeze()
     time.sleep(60)
     private_kafka.thaw()
     ledger.write(2000, seed=2)
-    wait_for(ledger, 6000, 240, lambda: [alive(member)() for member in members])
+    wait_for(ledger, 6000, 240, *members)
     for member in members:
         assert member.stop() == 0, member.text()
     ledger.check()

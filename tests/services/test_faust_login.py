@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from faustloop import FaustLoop
-from kafkabus import read
+from kafkatopics import read
 from securedkafka import PASSWORD, USER, secured_kafka
 
 import streamer.faust

@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from kafkatopics import read
 from mqttbrokers import MqttUnderTest, StartMqtt, publish
 from mqttclient import MqttClient, until
 from paho.mqtt.client import MQTTv5
@@ -28,20 +29,6 @@ POISON = b'{"device": "press-1", "seq": '
 
 def payload(number: int) -> bytes:
     return b'{"device":"press-%d","seq":%d}' % (number % 3, number)
-
-
-def read(bootstrap: str, topic: str, count: int) -> list[Any]:
-    """The messages of a topic of one partition, when there are so many."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"{topic}-reader", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[Any] = []
-    deadline = time.monotonic() + 90
-    while len(found) < count:
-        assert time.monotonic() < deadline, f"{len(found)} messages of {count}"
-        found += [one for one in consumer.consume(1000, 0.2) if one.error() is None]
-    found += [one for one in consumer.consume(1000, 0.5) if one.error() is None]
-    consumer.close()
-    return found
 
 
 def test_messages_go_from_mqtt_to_kafka_and_a_poisoned_one_to_the_dead_letter(
@@ -72,12 +59,12 @@ dead_letter: {{type: kafka, bootstrap: "{kafka.bootstrap}", topic: {dead}}}
         client.publish(f"{name}/a/press-0", payload(300), 1)
         results = read(kafka.bootstrap, out, 300)
         letters = read(kafka.bootstrap, dead, 1)
-    found = [json.loads(one.value()) for one in results]
+    found = [json.loads(one.value) for one in results]
     assert sorted(one["seq"] for one in found) == [number for number in range(301) if number != 150]
     assert {one["line"] for one in found} == {"a"}
-    assert {one.key() for one in results} == {b"press-0", b"press-1", b"press-2"}
-    assert [one.value() for one in letters] == [POISON]
-    origin = original(letters[0].headers())
+    assert {one.key for one in results} == {b"press-0", b"press-1", b"press-2"}
+    assert [one.value for one in letters] == [POISON]
+    origin = original(letters[0].headers)
     assert origin is not None
     assert (origin.topic, origin.step) == (f"{name}/a/press-0", "decode")
     # The poisoned one, too, is acknowledged: nothing is left in the session.
@@ -173,5 +160,5 @@ sink: {{type: kafka, bootstrap: "{kafka.bootstrap}", topic: {out}, codec: json}}
         agent.stop()
         summary = agent.join(60)
     assert summary.error is None
-    found = [json.loads(one.value())["seq"] for one in read(kafka.bootstrap, out, 501)]
+    found = [json.loads(one.value)["seq"] for one in read(kafka.bootstrap, out, 501)]
     assert list(dict.fromkeys(found)) == list(range(501))

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from codecsupport import block
-from confluent_kafka import Consumer, Producer
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from kafkatopics import read, write
 
 import streamer
 from connectors.codecs.registry import codec_of
@@ -73,30 +73,6 @@ def context(topic: str) -> SerializationContext:
     return SerializationContext(topic, MessageField.VALUE, [])
 
 
-def write(kafka: Broker, topic: str, payloads: list[bytes | None]) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
-    for payload in payloads:
-        producer.produce(topic, payload)
-    assert producer.flush(60) == 0
-
-
-def read(kafka: Broker, topic: str, count: int) -> list[bytes]:
-    consumer = Consumer(
-        {"bootstrap.servers": kafka.bootstrap, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
-    )
-    consumer.subscribe([topic])
-    found: list[bytes] = []
-    try:
-        while len(found) < count:
-            message = consumer.poll(60)
-            assert message is not None, f"{len(found)} of {count} messages"
-            assert message.error() is None
-            found.append(message.value() or b"")
-    finally:
-        consumer.close()
-    return found
-
-
 @pytest.mark.kafka
 def test_a_topic_of_confluents_serializers_becomes_one_for_its_deserializers(
     kafka: Broker, topics: Callable[..., str], registry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -110,7 +86,7 @@ def test_a_topic_of_confluents_serializers_becomes_one_for_its_deserializers(
     payloads[7] = serializer({**readings[7], "temp": None}, context(source))
     payloads[9] = b"\0\x7f\xff\xff\xff" + (payloads[9] or b"")[5:]
     payloads[11] = (payloads[11] or b"")[:-2]
-    write(kafka, source, payloads)
+    write(kafka.bootstrap, source, payloads)
     # A name of its own, as modules stay imported.
     module = f"warm_{uuid.uuid4().hex}"
     (tmp_path / f"{module}.py").write_text(WARM)
@@ -136,8 +112,8 @@ dead_letter: {{type: kafka, bootstrap: "{kafka.bootstrap}", topic: {dead}}}
     )
     service = streamer.load(tmp_path / "service.yaml")
     with service:
-        results = [AvroDeserializer(client)(value, context(sink)) for value in read(kafka, sink, 37)]
-        assert len(read(kafka, dead, 3)) == 3
+        results = [AvroDeserializer(client)(one.value, context(sink)) for one in read(kafka.bootstrap, sink, 37)]
+        assert len(read(kafka.bootstrap, dead, 3)) == 3
     expected = [{"machine": f"m{n}", "warm": n > 20} for n in range(40) if n not in (7, 9, 11)]
     assert sorted(results, key=str) == sorted(expected, key=str)
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from kafkatopics import ReadTopic
 from waiting import until
 
 from streamer.agent.agent import Agent
@@ -39,15 +40,6 @@ def end_of(bootstrap: str, topic: str, partition: int = 0) -> int:
         found = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=60)
         assert found is not None
         return int(found[1])
-    finally:
-        consumer.close()
-
-
-def committed(bootstrap: str, group: str, partition: int = 0) -> int:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    try:
-        (found,) = consumer.committed([TopicPartition(group, partition)], timeout=60)
-        return int(found.offset)
     finally:
         consumer.close()
 
@@ -86,9 +78,9 @@ def test_the_group_passes_aborted_records_and_markers_at_the_end_of_a_topic(
     topic, results = topics(1), topics(1)
     transactions(kafka.bootstrap, topic, 5, 20)
     with running(kafka.bootstrap, topic, results, delivery) as agent:
-        until(lambda: committed(kafka.bootstrap, topic) == end_of(kafka.bootstrap, topic) == 27)
+        until(lambda: ReadTopic(kafka.bootstrap, topic).committed() == end_of(kafka.bootstrap, topic) == 27)
         transactions(kafka.bootstrap, topic, 3, 0)
-        until(lambda: committed(kafka.bootstrap, topic) == end_of(kafka.bootstrap, topic) == 31)
+        until(lambda: ReadTopic(kafka.bootstrap, topic).committed() == end_of(kafka.bootstrap, topic) == 31)
         agent.stop()
         assert agent.join(60).ok == 8
 
@@ -100,11 +92,11 @@ def test_a_topic_that_was_read_whole_and_emptied_by_retention_starts_again(
     topic, results = topics(1), topics(1)
     transactions(kafka.bootstrap, topic, 5, 0)
     with running(kafka.bootstrap, topic, results, delivery):
-        until(lambda: committed(kafka.bootstrap, topic) == 6)
+        until(lambda: ReadTopic(kafka.bootstrap, topic).committed() == 6)
     empty(kafka.bootstrap, topic)
     with running(kafka.bootstrap, topic, results, delivery) as agent:
         transactions(kafka.bootstrap, topic, 2, 0)
-        until(lambda: committed(kafka.bootstrap, topic) == 9)
+        until(lambda: ReadTopic(kafka.bootstrap, topic).committed() == 9)
         agent.stop()
         assert agent.join(60).ok == 2
 
@@ -114,7 +106,7 @@ def test_a_topic_that_holds_aborted_records_only_has_no_lag(kafka: Broker, topic
     topic, results = topics(1), topics(1)
     transactions(kafka.bootstrap, topic, 0, 20)
     with running(kafka.bootstrap, topic, results, delivery):
-        until(lambda: committed(kafka.bootstrap, topic) == end_of(kafka.bootstrap, topic) == 21)
+        until(lambda: ReadTopic(kafka.bootstrap, topic).committed() == end_of(kafka.bootstrap, topic) == 21)
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
@@ -129,7 +121,7 @@ def test_a_second_process_joins_after_retention_has_emptied_the_topic(
         producer.produce(topic, b"record", partition=number % 2)
     producer.commit_transaction(60)
     with running(kafka.bootstrap, topic, results, delivery) as first:
-        until(lambda: all(committed(kafka.bootstrap, topic, one) == 4 for one in (0, 1)))
+        until(lambda: all(ReadTopic(kafka.bootstrap, topic).committed(one) == 4 for one in (0, 1)))
         empty(kafka.bootstrap, topic, 2)
         with running(kafka.bootstrap, topic, results, delivery) as second:
             sources = [one._assembly.sources[0][2] for one in (first, second)]
@@ -138,6 +130,6 @@ def test_a_second_process_joins_after_retention_has_emptied_the_topic(
             for number in range(4):
                 producer.produce(topic, b"later", partition=number % 2)
             producer.commit_transaction(60)
-            until(lambda: all(committed(kafka.bootstrap, topic, one) == 7 for one in (0, 1)))
+            until(lambda: all(ReadTopic(kafka.bootstrap, topic).committed(one) == 7 for one in (0, 1)))
             assert first.live() is None
             assert second.live() is None

@@ -6,9 +6,11 @@ import random
 import time
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from kafkatopics import read
 
+from connectors.message import Message
 from pipelines import Data
 
 EXACTLY_ONCE = "delivery: exactly_once\ntransaction: {interval: 100ms, timeout: 5s}"
@@ -63,29 +65,15 @@ def wait_for_open_transactions(bootstrap: str, topic: str) -> None:
         time.sleep(0.5)
 
 
-def read_letters(ledger: Any, topic: str) -> list[Any]:
+def read_letters(ledger: Any, topic: str) -> list[Message]:
     """All dead letters that are committed."""
     wait_for_open_transactions(ledger.bootstrap, topic)
-    consumer = Consumer({"bootstrap.servers": ledger.bootstrap, "group.id": "letters", "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[Any] = []
-    deadline = time.monotonic() + _ANSWER
-    try:
-        while time.monotonic() < deadline:
-            for message in consumer.consume(1000, 0.5):
-                error = message.error()
-                if error is None:
-                    found.append(message)
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    return found
-    finally:
-        consumer.close()
-    raise AssertionError(f"the end of {topic} did not come")
+    return read(ledger.bootstrap, topic)
 
 
-def error_of(letter: Any) -> str:
+def error_of(letter: Message) -> str:
     """Why a record became this dead letter."""
-    return b" ".join(value for _, value in letter.headers() or () if value).decode(errors="replace")
+    return b" ".join(value for _, value in letter.headers if value).decode(errors="replace")
 
 
 def stand_still_and_die(broker: Any, frozen: float, thawed: float) -> None:

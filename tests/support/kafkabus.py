@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from kafkatopics import QUICK
 
 from connectors.contract import SourceBus
 from connectors.kafka.config import KafkaSourceConfig
 from connectors.message import Message
-from connectors.records import Header
 from connectors.source import Source
 from streamer.devbroker import create_topics
 
@@ -21,7 +21,6 @@ HUGE = 10_000_000
 """Bytes of a message that topics and clients of these tests take."""
 ANSWER = 60.0
 """Seconds that a broker on a busy machine may take for an answer."""
-QUICK = {"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}
 
 
 class KafkaSourceBus(SourceBus):
@@ -114,34 +113,6 @@ class Other:
     def leave(self) -> None:
         self._left.set()
         self._thread.join()
-
-
-def read(bootstrap: str, topic: str, count: int, patience: float) -> list[Message]:
-    """All that is committed of partition 0, as soon as there are `count`."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            # Else brokers wait half a second for more before they tell of the end.
-            "fetch.wait.max.ms": 10,
-        }
-    )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[Message] = []
-    deadline = time.monotonic() + patience
-    at_end = False
-    # The end tells more than a count: markers of transactions have offsets, too.
-    while (len(found) < count or not at_end) and time.monotonic() < deadline:
-        for one in consumer.consume(1000, 0.2):
-            error = one.error()
-            at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
-            if error is None:
-                headers = tuple(cast(list[Header], one.headers() or []))
-                found.append(Message(one.value(), one.key(), headers, one.timestamp()[1]))
-    consumer.close()
-    return found
 
 
 def set_largest_message(bootstrap: str, topic: str, size: int) -> None:

@@ -15,8 +15,7 @@ import faust
 import pytest
 from confluent_kafka.admin import AdminClient
 from faustloop import FaustLoop
-from kafkabus import read
-from kafkafixtures import CuttableKafka, Topics
+from kafkatopics import CuttableKafka, Topics, read
 
 from connectors.contract import Reader, SinkBus, SinkContract, SourceBus, SourceContract
 from connectors.contract.faults import FaultContract

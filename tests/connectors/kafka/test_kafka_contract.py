@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from kafkabus import HUGE, KafkaSourceBus, read
-from kafkafixtures import CuttableKafka, Topics
+from kafkabus import HUGE, KafkaSourceBus
+from kafkatopics import CuttableKafka, Topics, read
 
 import connectors.kafka.client.properties
 from connectors.contract import LoopBus, RoundTripContract, SinkBus, SinkContract, SourceBus, SourceContract

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import cimpl
-from kafkafixtures import Topics
+from kafkatopics import Topics
 
 from connectors.kafka.client import bridge
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig

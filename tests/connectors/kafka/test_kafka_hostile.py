@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Producer
-from kafkafixtures import MakeSource, Name
+from kafkatopics import Name, source
 
 from connectors.contract import Reader, Received
 from connectors.records import Header
@@ -126,7 +126,7 @@ def put(bootstrap: str, topic: str, batches: bytes) -> None:
     assert struct.unpack_from(">h", answer, 4 + 4 + 2 + len(name) + 4 + 4) == (0,)
 
 
-def taken(source: MakeSource, bootstrap: str, topic: str, count: int) -> list[Received]:
+def taken(bootstrap: str, topic: str, count: int) -> list[Received]:
     # Behind the last record these brokers have nothing, not even an end: they count the records of the first batch.
     with Reader(source(bootstrap, topic, topic, out_of_range="latest")) as reader:
         return reader.take(count)
@@ -138,7 +138,7 @@ def told(received: Sequence[Received]) -> list[tuple[bytes | None, list[Header]]
 
 @pytest.mark.parametrize("compression", [0, GZIP], ids=["plain", "gzip"])
 def test_a_records_headers_end_with_it_whatever_they_claim(
-    mock_kafka: MockKafka, topic_name: Name, source: MakeSource, compression: int
+    mock_kafka: MockKafka, topic_name: Name, compression: int
 ) -> None:
     topic = topic_name("hostile")
     found, sent = b"", list[Record]()
@@ -148,12 +148,12 @@ def test_a_records_headers_end_with_it_whatever_they_claim(
             found += batch(len(sent), records, attributes=compression)
             sent += records
     put(mock_kafka.bootstrap, topic, found)
-    came = taken(source, mock_kafka.bootstrap, topic, len(sent))
+    came = taken(mock_kafka.bootstrap, topic, len(sent))
     assert told(came) == [(one.value, list(one.expected)) for one in sent]
 
 
 def test_headers_are_told_beside_control_batches_gaps_and_records_of_older_formats(
-    mock_kafka: MockKafka, topic_name: Name, source: MakeSource
+    mock_kafka: MockKafka, topic_name: Name
 ) -> None:
     control = Record(b"\x00", [], b"\0\0\0\1", bytes(6))
     far = 1 << 58
@@ -175,16 +175,16 @@ def test_headers_are_told_beside_control_batches_gaps_and_records_of_older_forma
         + batch(far + 60, [GOOD, GOOD])[:-20],
     )
     two = (GOOD.value, list(GOOD.expected))
-    came = taken(source, mock_kafka.bootstrap, topic, 11)
+    came = taken(mock_kafka.bootstrap, topic, 11)
     assert told(came) == [two] * 3 + [(b"%d" % value, []) for value in range(4)] + [two] * 4
 
 
 def test_records_whose_positions_fall_are_another_life_of_their_lane_even_with_gaps_between_them(
-    mock_kafka: MockKafka, topic_name: Name, source: MakeSource
+    mock_kafka: MockKafka, topic_name: Name
 ) -> None:
     positions = [0, 9, 3, 4, 90]
     topic = topic_name("falling")
     put(mock_kafka.bootstrap, topic, batch(0, [GOOD] * len(positions), positions))
-    came = taken(source, mock_kafka.bootstrap, topic, len(positions))
+    came = taken(mock_kafka.bootstrap, topic, len(positions))
     assert [one.position for one in came] == positions
     assert [one.lane.epoch - came[0].lane.epoch for one in came] == [0, 0, 1, 1, 1]

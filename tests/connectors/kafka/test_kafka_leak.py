@@ -7,7 +7,7 @@ from types import ModuleType
 
 import psutil
 import pytest
-from kafkafixtures import Topics
+from kafkatopics import Topics
 
 from connectors.headers import Headers
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig

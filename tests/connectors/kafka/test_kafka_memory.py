@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from kafkafixtures import Topics
+from kafkatopics import Topics
 
 from connectors.kafka.client.properties import source_properties
 from connectors.kafka.config import KafkaSourceConfig

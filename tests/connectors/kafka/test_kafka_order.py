@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from kafkafixtures import Topics
+from confluent_kafka import KafkaError, Producer
+from kafkatopics import Topics, read
 
 from connectors.kafka.client import bridge
 from connectors.kafka.config import KafkaSinkConfig
@@ -43,18 +43,12 @@ def key(number: int) -> bytes | None:
     return None if number % 50 == 7 else b"" if number % 50 == 8 else b"device-%d" % (number * 7919 % 83)
 
 
-def read(bootstrap: str, topic: str, count: int) -> dict[int, list[tuple[bytes | None, int]]]:
+def placed(bootstrap: str, topic: str, count: int) -> dict[int, list[tuple[bytes | None, int]]]:
     """Key and number of so many messages, in the order of each partition."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    found: dict[int, list[tuple[bytes | None, int]]] = defaultdict(list)
-    deadline = time.monotonic() + PATIENCE
-    while sum(map(len, found.values())) < count and time.monotonic() < deadline:
-        for one in consumer.consume(count, 0.5):
-            assert one.error() is None
-            found[one.partition() or 0].append((one.key(), int(one.value() or b"")))
-    consumer.close()
-    return found
+    places: dict[int, list[tuple[bytes | None, int]]] = defaultdict(list)
+    for one in read(bootstrap, topic, count, PATIENCE):
+        places[one.partition or 0].append((one.key, int(one.value or b"")))
+    return places
 
 
 def check_each_came_once_in_the_order_of_its_key(found: dict[int, list[tuple[bytes | None, int]]]) -> None:
@@ -99,7 +93,7 @@ def test_each_partition_gets_its_keys_in_their_order_whatever_the_lane(
         assert sink.send(block, time.monotonic() + PATIENCE) == {}
     assert sink.barrier(time.monotonic() + PATIENCE) == {}
     sink.close()
-    found = read(kafka.bootstrap, topic, COUNT)
+    found = placed(kafka.bootstrap, topic, COUNT)
     assert sorted(number for rows in found.values() for _, number in rows) == list(range(COUNT))
     # librdkafka decides where a key goes: asked without us, it decides the same.
     expected = topics(PARTITIONS)
@@ -108,7 +102,7 @@ def test_each_partition_gets_its_keys_in_their_order_whatever_the_lane(
         plain.produce(expected, b"%d" % n, key(n))
     assert plain.flush(PATIENCE) == 0
     plain.close()
-    places = {n: partition for partition, rows in read(kafka.bootstrap, expected, COUNT).items() for _, n in rows}
+    places = {n: partition for partition, rows in placed(kafka.bootstrap, expected, COUNT).items() for _, n in rows}
     for partition, rows in found.items():
         keyed = [n for name, n in rows if not goes_anywhere(name, partitioner)]
         assert keyed == sorted(keyed)
@@ -135,7 +129,7 @@ def test_where_the_queue_was_full_it_goes_on_partition_by_partition(
         assert [len(rows) for rows in waiting] == [COUNT - ROOM, COUNT - 2 * ROOM, 0]
         finished, failures = writer.finished()
         assert (sorted(finished), failures) == (marks, [])
-    found = read(kafka.bootstrap, topic, COUNT)
+    found = placed(kafka.bootstrap, topic, COUNT)
     check_each_came_once_in_the_order_of_its_key(found)
     if foreseen == PARTITIONS:
         for rows in found.values():
@@ -188,7 +182,7 @@ def test_a_refused_message_is_named_whatever_the_order_and_though_the_queue_is_f
         assert sorted(refused) == [(n, KafkaError.MSG_SIZE_TOO_LARGE) for n in sorted(large)]
         finished, failures = writer.finished()
         assert (sorted(finished), failures) == ([mark for some in marks for mark in some], [])
-    found = read(kafka.bootstrap, topic, COUNT - len(large))
+    found = placed(kafka.bootstrap, topic, COUNT - len(large))
     assert sorted(number for rows in found.values() for _, number in rows) == all_but(large)
 
 
@@ -210,7 +204,7 @@ def test_a_lost_message_is_named_whatever_the_order(
     assert sorted(finished) == marks
     assert {mark for _, mark, _ in failures} <= set(marks)
     assert sorted((code, n) for code, _, n in failures) == [(KafkaError.MSG_SIZE_TOO_LARGE, n) for n in sorted(large)]
-    found = read(kafka.bootstrap, topic, COUNT - len(large))
+    found = placed(kafka.bootstrap, topic, COUNT - len(large))
     assert sorted(number for rows in found.values() for _, number in rows) == all_but(large)
 
 
@@ -242,7 +236,7 @@ def test_messages_without_room_in_time_are_named_and_may_be_sent_again(
         assert len(outstanding) == 2
         assert [one.losses() for one in written.finished(outstanding, 0)] == [{}, {}]
         assert written.is_idle()
-    check_each_came_once_in_the_order_of_its_key(read(kafka.bootstrap, topic, COUNT))
+    check_each_came_once_in_the_order_of_its_key(placed(kafka.bootstrap, topic, COUNT))
 
 
 @pytest.mark.parametrize("room", [1300, 1024, 700, 512, 0])

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from kafkafixtures import Name, Topics, Write
+from kafkatopics import Name, Topics, write
 
 from connectors.kafka.client.queries import Queries, Start
 from streamer.devbroker import Broker, create_topics
@@ -40,7 +40,7 @@ def test_a_topic_that_does_not_come_is_an_error_in_the_end(
 
 
 def test_the_position_of_a_time_is_that_of_its_first_record_or_the_end(
-    kafka: Broker, topics: Topics, queries: Queries, write: Write
+    kafka: Broker, topics: Topics, queries: Queries
 ) -> None:
     topic = topics(2, retention_ms="-1")
     write(kafka.bootstrap, topic, [b"0", b"1"], timestamp=1_000_000)

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import KafkaError
 from failingkafka import brokers_that_fail
-from kafkafixtures import CuttableKafka, Name, Topics
+from kafkatopics import CuttableKafka, Name, Topics, read
 
 import pipelines
 from connectors.kafka.config import KafkaSinkConfig
@@ -41,23 +41,6 @@ def soon() -> float:
 
 def told(sink: KafkaSink) -> list[int]:
     return [row for rows in sink.confirmed() for row in rows.tolist()]
-
-
-def read(bootstrap: str, topic: str, partitions: int = 1) -> list[Message]:
-    """All that is there now."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-    ends = [consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=PATIENCE)[1] for n in range(partitions)]
-    found: list[Message] = []
-    deadline = soon()
-    while len(found) < sum(ends) and time.monotonic() < deadline:
-        found += [
-            Message(one.value(), one.key(), tuple(one.headers() or ()), one.timestamp()[1], one.partition())  # type: ignore[arg-type]
-            for one in consumer.consume(1000, 0.2)
-            if one.error() is None
-        ]
-    consumer.close()
-    return found
 
 
 def lost_to_a_frozen_broker(kafka: CuttableKafka, topic: str, block: Messages) -> tuple[KafkaSink, dict[int, Any]]:
@@ -228,7 +211,7 @@ def test_nothing_is_confirmed_before_the_broker_has_it(kafka: Broker, topics: To
             == {}
         )
         if confirmed := told(sink):
-            there = {one.value for one in read(kafka.bootstrap, topic, 3)}
+            there = {one.value for one in read(kafka.bootstrap, topic)}
             assert {b"%d" % row for row in confirmed} <= there
     assert sink.barrier(soon()) == {}
     sink.close()
@@ -395,7 +378,7 @@ def test_keys_go_to_the_partitions_that_kafkas_java_clients_choose(kafka: Broker
     sink.send(block_of([Message(b"v", key) for key in hashes]), soon())
     assert sink.barrier(soon()) == {}
     sink.close()
-    assert {one.key: one.partition for one in read(kafka.bootstrap, topic, 7)} == {
+    assert {one.key: one.partition for one in read(kafka.bootstrap, topic)} == {
         key: (hashed & 0x7FFFFFFF) % 7 for key, hashed in hashes.items()
     }
 
@@ -406,7 +389,7 @@ def test_messages_without_keys_are_spread_over_the_partitions(kafka: Broker, top
     sink.send(block_of([Message(b"%d" % number) for number in range(200)]), soon())
     assert sink.barrier(soon()) == {}
     sink.close()
-    assert len(Counter(one.partition for one in read(kafka.bootstrap, topic, 2))) == 2
+    assert len(Counter(one.partition for one in read(kafka.bootstrap, topic))) == 2
 
 
 @pytest.mark.parametrize("compression", ["none", "lz4", "zstd", "snappy", "gzip"])

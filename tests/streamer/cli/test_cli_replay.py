@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
+from kafkatopics import read
 
+from connectors.message import Message
 from streamer.cli.replayed import MAX_METADATA, Replayed
 from streamer.devbroker import Broker
 
@@ -50,16 +52,10 @@ class Letters:
         assert self._producer.flush(60) == 0
 
     def back(self, topic: str | None = None) -> list[bytes]:
-        return [message.value() for message in self.messages(topic)]
+        return [message.value for message in self.messages(topic)]
 
-    def messages(self, topic: str | None = None) -> list[Any]:
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.partition.eof": True})
-        consumer.assign([TopicPartition(topic or self.origin, 0, 0)])
-        found = []
-        while (message := consumer.poll(30.0)) is not None and message.error() is None:
-            found.append(message)
-        consumer.close()
-        return found
+    def messages(self, topic: str | None = None) -> list[Message]:
+        return read(self.bootstrap, topic or self.origin)
 
 
 @pytest.fixture
@@ -87,7 +83,7 @@ def test_a_letter_goes_back_with_its_payload_key_and_own_headers(letters: Letter
     letters.bury(b"a")
     assert replay()["sent"] == 1
     (message,) = letters.messages()
-    assert (message.value(), message.key(), message.headers()) == (b"a", b"key-a", [("trace", b"\x00\xff")])
+    assert (message.value, message.key, message.headers) == (b"a", b"key-a", (("trace", b"\x00\xff"),))
 
 
 def test_a_replayed_letter_is_not_replayed_again_unless_asked(letters: Letters, replay: Any) -> None:

@@ -8,14 +8,14 @@ import socket
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
+from kafkatopics import read, write
 
 from streamer.devbroker import Broker, BrokerError, LocalKafka, create_topics
 from streamer.devbroker.ports import ReservedPorts
@@ -25,25 +25,6 @@ pytestmark = pytest.mark.slow
 StartKafka = Callable[..., LocalKafka]
 Topics = Callable[..., str]
 VALUES = [b"%03d" % number for number in range(100)]
-
-
-def write(bootstrap: str, topic: str, values: list[bytes]) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap})
-    for value in values:
-        producer.produce(topic, value)
-    assert producer.flush(60) == 0
-
-
-def read(bootstrap: str, topic: str, count: int) -> list[bytes]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    found: list[bytes] = []
-    deadline = time.monotonic() + 60
-    while len(found) < count and time.monotonic() < deadline:
-        # Nodes that were killed are told of too.
-        found += [message.value() or b"" for message in consumer.consume(count, 0.5) if message.error() is None]
-    consumer.close()
-    return sorted(found)
 
 
 def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
@@ -63,7 +44,7 @@ def gone(pid: int) -> bool:
 def test_the_shared_broker_keeps_what_is_produced(kafka: Broker, topics: Topics) -> None:
     topic = topics(partitions=3)
     write(kafka.bootstrap, topic, VALUES)
-    assert read(kafka.bootstrap, topic, 100) == VALUES
+    assert sorted(one.value for one in read(kafka.bootstrap, topic, 100)) == VALUES
 
 
 def test_a_frozen_broker_answers_nothing_can_be_restarted_and_ends_without_a_trace(private_kafka: LocalKafka) -> None:
@@ -115,13 +96,13 @@ def test_a_killed_broker_comes_back_with_its_records_and_so_does_a_kept_folder(
         kafka.wait()
     kafka.restart()
     assert kafka.bootstrap == bootstrap
-    assert read(bootstrap, "survivors", 100) == VALUES
+    assert sorted(one.value for one in read(bootstrap, "survivors", 100)) == VALUES
 
     kafka.stop()
     with pytest.raises(BrokerError, match="holds the data of 1 nodes, not 3"):
         LocalKafka(3, data).start()
     later = start_kafka(data=data)
-    assert read(later.bootstrap, "survivors", 100) == VALUES
+    assert sorted(one.value for one in read(later.bootstrap, "survivors", 100)) == VALUES
 
 
 HARD_END = """
@@ -186,5 +167,5 @@ def test_three_nodes_lose_nothing_when_one_is_killed(start_kafka: StartKafka) ->
 
     assert failed == []
     assert sorted(cluster.pids) == [1, 3]
-    assert read(cluster.bootstrap, "replicated", len(values)) == values
+    assert sorted(one.value for one in read(cluster.bootstrap, "replicated", len(values))) == values
     assert until(lambda: sorted(admin.list_topics(timeout=30.0).brokers) == [1, 3])
