@@ -82,7 +82,8 @@ def test_a_wrong_topic_or_field_is_told_in_one_line() -> None:
 
 
 @pytest.mark.slow
-def test_a_broker_that_is_not_there_is_an_error_that_may_pass() -> None:
+def test_a_broker_that_is_not_there_is_an_error_that_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("connectors.mqtt.browser._WAIT", 0.2)
     with pytest.raises(ConnectorError, match="does not answer") as raised:
         bus("mqtt://127.0.0.1:1", None).topics()
     assert raised.value.retriable

@@ -137,6 +137,7 @@ def test_a_websocket_has_the_path_of_the_url(mqtt_broker: MqttBroker, path: str,
 @pytest.mark.slow
 def test_a_source_opens_and_says_that_its_port_speaks_no_websocket(mqtt_broker: MqttBroker) -> None:
     source = built(f"ws://127.0.0.1:{mqtt_broker.port}")
+    source._connect_wait = 1.0
     source.open()
     assert not source.connected
     assert "WebSocket" in str(source.down)
