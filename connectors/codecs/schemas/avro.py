@@ -321,7 +321,7 @@ class _Writer:
 
         self.frame = frame
         self._write: Callable[..., None] = fastavro.schemaless_writer
-        self._schema = schema.bare()
+        self._schema = schema.parsed
         self._values = AvroValues(schema)
         self._compiled = None if native is None else CompiledAvroWriter(native, schema, frame.prefix)
 

@@ -43,16 +43,16 @@ class Leaf:
     it does."""
 
 
-def leaf(schema: Any) -> Leaf:
-    """The type of this schema."""
+def leaf(schema: Any, *, logical: bool) -> Leaf:
+    """The type of this schema, with or without its logical type."""
     kind = str(schema if isinstance(schema, str) else schema["type"])
     options = {} if isinstance(schema, str) else schema
-    logical = str(options.get("logicalType", "")).removeprefix("streamer-")
-    if logical in _TIMES:
-        return _time(kind, logical, options)
-    if logical.startswith("decimal"):
+    meaning = str(options.get("logicalType", "")).removeprefix("streamer-") if logical else ""
+    if meaning in _TIMES:
+        return _time(kind, meaning, options)
+    if meaning.startswith("decimal"):
         return _decimal(kind, options)
-    if logical == "uuid":
+    if meaning == "uuid":
         return _uuid(kind, options)
     if kind == "enum":
         symbols = options["symbols"]

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
+from functools import partial
 from typing import Any, Final, Literal
 from uuid import UUID
 
@@ -25,7 +26,6 @@ from connectors.codecs.schemas.avrotree import (
     named_types,
     self_contained,
     types,
-    without_logical_types,
 )
 from pipelines.data.data import check_key
 from pipelines.errors import MissingPackageError, WireError
@@ -63,7 +63,8 @@ class AvroSchema:
     prepared: Any
     """The type as JSON. Names are full, and refer to types defined before them; logical types are ours."""
     parsed: Any
-    """The type as fastavro takes it."""
+    """The type as fastavro takes it. It reads logical types, and writes values that are ready to be written: to write
+    them it does not know our logical types."""
     names: tuple[str, ...]
     """The fields."""
 
@@ -78,20 +79,18 @@ class AvroSchema:
         """The name of the record type, with its namespace."""
         return str(self.prepared["name"])
 
-    def bare(self) -> Any:
-        """The type as fastavro takes it without logical types, for values that are ready to be written."""
-        return _fastavro().parse_schema(without_logical_types(self.prepared))
 
-
-def default_value(schema: Any, default: Any, named: Mapping[str, Any]) -> Any:
-    """The value that a field's default, JSON, means: bytes of a text, a float of `"NaN"`, milliseconds of days.
+def default_value(schema: Any, default: Any, named: Mapping[str, Any], *, logical: bool) -> Any:
+    """The value that a field's default, JSON, means: bytes of a text, a float of `"NaN"`, with `logical` milliseconds
+    of days.
 
     Raises `ValueError` for a default that is none of the prepared type; `named` are the types with names.
     """
+    value = partial(default_value, named=named, logical=logical)
     if isinstance(schema, list):
         for one in schema:
             try:
-                return default_value(one, default, named)
+                return value(one, default)
             except ValueError:
                 continue
         raise ValueError(default)
@@ -104,17 +103,16 @@ def default_value(schema: Any, default: Any, named: Mapping[str, Any]) -> Any:
         given = {name: one["default"] for name, one in fields.items() if "default" in one} | default
         if given.keys() != fields.keys():
             raise ValueError(default)
-        return {name: default_value(one["type"], given[name], named) for name, one in fields.items()}
+        return {name: value(one["type"], given[name]) for name, one in fields.items()}
     if kind == "array":
-        return [default_value(schema["items"], one, named) for one in default]
+        return [value(schema["items"], one) for one in default]
     if kind == "map":
-        return {key: default_value(schema["values"], one, named) for key, one in default.items()}
+        return {key: value(schema["values"], one) for key, one in default.items()}
     if kind in ("bytes", "fixed"):
         default = default.encode("latin-1")
     elif kind in ("float", "double"):
         default = float(default)
-    logical = schema.get("logicalType") if isinstance(schema, dict) else None
-    read = READERS.get(f"{kind}-{logical}")
+    read = READERS.get(f"{kind}-{schema.get('logicalType')}") if logical and isinstance(schema, dict) else None
     return default if read is None else read(default, schema, None)
 
 
@@ -185,7 +183,7 @@ def reader_schema(text: str, decimals: Decimals) -> AvroSchema:
         if "default" in one
     ]
     with _schema_errors():
-        values = [default_value(one["type"], one["default"], named) for one in fields]
+        values = [default_value(one["type"], one["default"], named, logical=True) for one in fields]
     for one, value in zip(fields, values, strict=True):
         one["default"] = value
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 NAMED: Final = frozenset({"record", "enum", "fixed"})
@@ -34,12 +34,6 @@ def types(schema: Any) -> Iterator[dict[str, Any]]:
             yield from types(schema[inner])
 
 
-def without_logical_types(schema: Any) -> Any:
-    """The prepared type as Avro's bytes have it: dates are days."""
-    found = _with_inner(schema, without_logical_types)
-    return {key: value for key, value in found.items() if key not in _LOGICAL} if isinstance(found, dict) else found
-
-
 def self_contained(schema: Any, named: Mapping[str, Any]) -> Any:
     """The type with each type that it names written out where it is named first; `named` are types by their names."""
     defined: set[str] = set()
@@ -48,22 +42,16 @@ def self_contained(schema: Any, named: Mapping[str, Any]) -> Any:
         one = named[one] if isinstance(one, str) and one in named and one not in defined else one
         if isinstance(one, dict) and kind_of(one) in NAMED:
             defined.add(one["name"])
-        return _with_inner(one, written_out)
+        if isinstance(one, list):
+            return [written_out(inner) for inner in one]
+        if not isinstance(one, dict):
+            return one
+        found = {key: written_out(value) if key in _INNER else value for key, value in one.items()}
+        if "fields" in one:
+            found["fields"] = [{**field, "type": written_out(field["type"])} for field in one["fields"]]
+        return found
 
     return written_out(schema)
 
 
-def _with_inner(schema: Any, make: Callable[[Any], Any]) -> Any:
-    """The type with what `make` makes of the types in it."""
-    if isinstance(schema, list):
-        return [make(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    found = {key: make(value) if key in _INNER else value for key, value in schema.items()}
-    if "fields" in schema:
-        found["fields"] = [{**one, "type": make(one["type"])} for one in schema["fields"]]
-    return found
-
-
 _INNER: Final = frozenset({"items", "values"})
-_LOGICAL: Final = frozenset({"logicalType", SAID})

@@ -16,7 +16,7 @@ from connectors.codecs.onevalue import only_element, told
 from connectors.codecs.plainrows import AS_OBJECTS
 from connectors.codecs.schemas.avroleaves import INTEGERS, Leaf, Written, is_utf8, leaf
 from connectors.codecs.schemas.avroschema import AvroSchema, default_value
-from connectors.codecs.schemas.avrotree import NAMED, kind_of, named_types, without_logical_types
+from connectors.codecs.schemas.avrotree import NAMED, kind_of, named_types
 from pipelines.data.batch import Batch
 from pipelines.errors import WireError, nearest
 from pipelines.wire.plainvalues import plain_cells
@@ -27,8 +27,8 @@ class AvroValues:
 
     def __init__(self, schema: AvroSchema) -> None:
         """Raises `WireError` for a default that is no value of its field."""
-        plain = _Types(named_types(without_logical_types(schema.prepared)))
-        self._record = _Types(named_types(schema.prepared), plain).record(schema.prepared)
+        named = named_types(schema.prepared)
+        self._record = _Types(named, _Types(named, None)).record(schema.prepared)
 
     def rows(self, batch: Batch, failed: dict[int, Exception]) -> list[dict[str, Any]]:
         """The values of each row, for fastavro to write.
@@ -209,12 +209,12 @@ def _put(kind: _Type, value: Any, path: str) -> Written | None:
 class _Types:
     """Makes types of schemas: each type with a name once."""
 
-    def __init__(self, named: Mapping[str, Any], plain: _Types | None = None) -> None:
-        """`named` are the types with names. `plain` makes the types of defaults, which are as Avro has them: days,
-        microseconds; `None`: this one does."""
+    def __init__(self, named: Mapping[str, Any], defaults: _Types | None) -> None:
+        """`named` are the types with names. `defaults` makes the types of defaults, which have no logical types: they
+        are days, microseconds; `None`: this one does."""
         self._named = named
         self._made: dict[str, _Type] = {}
-        self._plain = plain or self
+        self._defaults = defaults
 
     def record(self, schema: Any) -> _Record:
         fields: dict[str, _Field] = {}
@@ -239,11 +239,14 @@ class _Types:
         if kind == "map":
             return _Map(self._slot(schema["values"]))
         if kind not in NAMED:
-            return leaf(schema)
+            return self._leaf(schema)
         name = schema["name"]
         if name not in self._made:
-            self._made[name] = self.record(schema) if kind == "record" else leaf(schema)
+            self._made[name] = self.record(schema) if kind == "record" else self._leaf(schema)
         return self._made[name]
+
+    def _leaf(self, schema: Any) -> Leaf:
+        return leaf(schema, logical=self._defaults is not None)
 
     def _lacking(self, field: Mapping[str, Any], slot: _Slot) -> Written | None:
         if "default" not in field:
@@ -251,10 +254,9 @@ class _Types:
                 return slot.put(None, "")
             except WireError:
                 return None
-        schema = without_logical_types(field["type"])
         try:
-            default = default_value(schema, field["default"], self._plain._named)
-            return self._plain._slot(schema).put(default, "")[0], True
+            default = default_value(field["type"], field["default"], self._named, logical=False)
+            return (self._defaults or self)._slot(field["type"]).put(default, "")[0], True
         except (WireError, ValueError):
             told = f"the default of {field['name']!r}, {str(field['default'])[:60]!r}, does not have its type"
             raise WireError(f"the Avro schema is wrong: {told}") from None

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from connectors.codec import Codec
 from connectors.codecs.schemas.avro import AvroConfig
-from connectors.codecs.schemas.avroschema import record_schema
 from examples import examples
 from pipelines import Batch, Data
 from pipelines.data.data import as_data
@@ -62,7 +61,7 @@ def written(type: Any, value: Any) -> Any:
     payload = encoded(type, value)
     if isinstance(payload, str):
         return payload
-    bare = record_schema(json.dumps(record("R", ("x", type), ("id", "long"))), {}, "number").bare()
+    bare = json.loads(json.dumps(record("R", ("x", type), ("id", "long"))).replace("logicalType", "unknown"))
     found = fastavro.schemaless_reader(io.BytesIO(payload), bare, None)
     assert found["id"] == 1  # type: ignore[call-overload,index]
     return payload[0] >> 1, found["x"]  # type: ignore[call-overload,index]
