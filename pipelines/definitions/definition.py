@@ -20,7 +20,7 @@ from pipelines.definitions.documents import parse_document, read_document
 from pipelines.definitions.graph import INPUT_KEY, Graph
 from pipelines.definitions.pipeline import Pipeline
 from pipelines.definitions.sequence import Sequence
-from pipelines.definitions.typereader import ReadOptions, Refused, kind_of, none_refused, read_typed, read_typed_of
+from pipelines.definitions.typereader import LoadOptions, Refused, kind_of, none_refused, read_typed, read_typed_of
 from pipelines.definitions.validation import Unknown, nearest_or_known, warn_unknown
 from pipelines.definitions.wiring import Node, WiringError
 from pipelines.errors import DefinitionError, nearest
@@ -83,10 +83,10 @@ def read_pipeline(
         DefinitionError: The definition is invalid.
     """
     folder = None if base is None else Path(base)
-    return _read(document, ReadOptions(registry or default_registry(), unknown, folder, _read_part, refused=refused))
+    return _read(document, LoadOptions(registry or default_registry(), unknown, folder, _read_part, refused=refused))
 
 
-def _read(document: Document, reading: ReadOptions) -> Pipeline:
+def _read(document: Document, reading: LoadOptions) -> Pipeline:
     data = document.data
     if not isinstance(data, dict):
         # A file that is not a definition may hold secrets: its content is not shown.
@@ -107,7 +107,7 @@ def _read(document: Document, reading: ReadOptions) -> Pipeline:
     return pipeline if trigger is None else Async(pipeline, trigger)
 
 
-def _read_part(document: Document, reading: ReadOptions) -> Pipeline | str:
+def _read_part(document: Document, reading: LoadOptions) -> Pipeline | str:
     """The pipeline of a step: a definition, or the path of one, which is read here only to check it."""
     if not isinstance(document.data, str):
         return _read(document, reading)
@@ -123,7 +123,7 @@ def _read_part(document: Document, reading: ReadOptions) -> Pipeline | str:
     return document.data
 
 
-def _sequence(document: Document, data: dict[str, Any], reading: ReadOptions) -> Pipeline:
+def _sequence(document: Document, data: dict[str, Any], reading: LoadOptions) -> Pipeline:
     problems = Problems()
     read = [
         problems.tried(partial(read_typed, document.at("steps", i), Step, reading)) for i in range(len(data["steps"]))
@@ -137,7 +137,7 @@ def _sequence(document: Document, data: dict[str, Any], reading: ReadOptions) ->
         raise document.error((), str(error)) from None
 
 
-def _graph(document: Document, data: dict[str, Any], reading: ReadOptions) -> Pipeline:
+def _graph(document: Document, data: dict[str, Any], reading: LoadOptions) -> Pipeline:
     problems = Problems()
     read = {name: problems.tried(partial(_node, document.at("steps", name), reading)) for name in data["steps"]}
     problems.check()
@@ -149,7 +149,7 @@ def _graph(document: Document, data: dict[str, Any], reading: ReadOptions) -> Pi
         raise document.error(_place(error, data), error.reason) from None
 
 
-def _node(document: Document, reading: ReadOptions) -> Node:
+def _node(document: Document, reading: LoadOptions) -> Node:
     data = document.data
     if not isinstance(data, dict):
         raise document.error((), f'a step is a mapping with "{TYPE_KEY}" and "{INPUT_KEY}", not {kind_of(data)}')

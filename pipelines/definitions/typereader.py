@@ -31,14 +31,14 @@ def none_refused(file: Path) -> str | None:
 
 
 @dataclass(frozen=True)
-class ReadOptions:
+class LoadOptions:
     """Options for reading definitions, and where the reader is."""
 
     registry: Registry
     unknown: Unknown
     base: Path | None
     """Where relative paths start."""
-    pipeline: Callable[[Document, ReadOptions], Pipeline | str]
+    pipeline: Callable[[Document, LoadOptions], Pipeline | str]
     """Reads the pipeline of a step."""
     files: tuple[Path, ...] = ()
     """The files that lead here, from step to pipeline."""
@@ -46,7 +46,7 @@ class ReadOptions:
     """Which files may not be read."""
 
 
-def read_typed(document: Document, base: type[Kind], reading: ReadOptions) -> Kind:
+def read_typed(document: Document, base: type[Kind], reading: LoadOptions) -> Kind:
     """The document's data as an object of `base`: `read_typed(document, Step, reading)`. Raises `DefinitionError`."""
     value = read_typed_of(document, (base,), reading)
     if not isinstance(value, base):
@@ -54,7 +54,7 @@ def read_typed(document: Document, base: type[Kind], reading: ReadOptions) -> Ki
     return value
 
 
-def read_typed_of(document: Document, bases: Sequence[type[Typed]], reading: ReadOptions) -> Typed:
+def read_typed_of(document: Document, bases: Sequence[type[Typed]], reading: LoadOptions) -> Typed:
     """The document's data as an object of one of these kinds. Raises `DefinitionError`."""
     data = document.data
     what = bases[0].kind
@@ -82,7 +82,7 @@ def kind_of(value: object) -> str:
     return "a list" if isinstance(value, list) else repr(value)
 
 
-def _of_model(document: Document, model: type[Typed], reading: ReadOptions) -> Typed:
+def _of_model(document: Document, model: type[Typed], reading: LoadOptions) -> Typed:
     problems = Problems()
     with_parts, wrong = _with_parts(document, model, reading, problems)
     value = problems.tried(lambda: validated(model, with_parts, unknown=reading.unknown, apart=wrong))
@@ -92,7 +92,7 @@ def _of_model(document: Document, model: type[Typed], reading: ReadOptions) -> T
 
 
 def _with_parts(
-    document: Document, model: type[Typed], reading: ReadOptions, problems: Problems
+    document: Document, model: type[Typed], reading: LoadOptions, problems: Problems
 ) -> tuple[Document, set[str]]:
     """The document with its parts read, and the keys and fields of those that are wrong."""
     if not model.parts:
@@ -109,7 +109,7 @@ def _with_parts(
     return Document(data, document.file, document.place, document.prefix), wrong
 
 
-def _part(document: Document, kind: str, reading: ReadOptions) -> Any:
+def _part(document: Document, kind: str, reading: LoadOptions) -> Any:
     if kind == "pipeline":
         return reading.pipeline(document, reading)
     return read_typed(document, next(base for base in TYPE_GROUPS.values() if base.kind == kind), reading)

@@ -18,7 +18,7 @@ import pipelines
 from pipelines.definitions.definition import read_pipeline
 from pipelines.definitions.document import Document
 from pipelines.definitions.documents import read_document
-from pipelines.definitions.typereader import ReadOptions, read_typed_of
+from pipelines.definitions.typereader import LoadOptions, read_typed_of
 from pipelines.definitions.validation import UnknownKeyWarning
 from pipelines.definitions.yamlwriter import write_yaml
 from pipelines.errors import DefinitionError
@@ -69,7 +69,7 @@ def form(path: Path) -> Any:
 
 
 def step_of(path: Path) -> Typed:
-    reading = ReadOptions(default_registry(), "error", None, lambda document, reading: "")
+    reading = LoadOptions(default_registry(), "error", None, lambda document, reading: "")
     return read_typed_of(read_document(path), (Step, SwitchFunction, Trigger), reading)
 
 

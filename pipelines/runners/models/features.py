@@ -347,7 +347,7 @@ def _category(value: str | bool | int | float) -> str:
 
 def _unknown(feature: Feature, value: Any) -> StreamerError:
     if not isinstance(value, CATEGORIES):
-        what = _NO_CATEGORIES.get(type_of(value), "not a string or number")
+        what = _NO_CATEGORIES.get(type_of(value), f"of type {type_of(value).name}")
         return WrongTypeError(f'"{feature.field}" is {what}, which is not a category')
     known = [_category(category) for category in feature.one_hot or ()]
     shown = _category(value)[:100]
