@@ -9,6 +9,7 @@ import pytest
 from connectors.contract import SinkBus, SourceBus
 from connectors.message import Message
 
+from example_plugin.config import SqliteSinkConfig, SqliteSourceConfig
 from example_plugin.sink import SqliteSink
 from example_plugin.source import SqliteSource
 from example_plugin.table import opened
@@ -25,10 +26,10 @@ class Database(SourceBus, SinkBus):
         self.follow = True
 
     def source(self) -> SqliteSource:
-        return SqliteSource(self.path, "records", follow=self.follow)
+        return SqliteSource(SqliteSourceConfig(path=self.path, follow=self.follow))
 
     def sink(self) -> SqliteSink:
-        return SqliteSink(self.path, "records")
+        return SqliteSink(SqliteSinkConfig(path=self.path))
 
     def feed(self, messages: Sequence[Message]) -> None:
         database = opened(self.path, "records")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from connectors.config import LocalPath, SinkConfig, SourceConfig
 from pipelines.plugins.requirements import Requires
 from pydantic import Field
-
-if TYPE_CHECKING:
-    from example_plugin.sink import SqliteSink
-    from example_plugin.source import SqliteSource
 
 # A name that SQL takes without quotes.
 Table = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -19,6 +15,8 @@ Table = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 class SqliteSourceConfig(SourceConfig):
     """Rows of a table, in the order of their numbers."""
 
+    # Imported when a service starts, and called with this configuration.
+    built_by: ClassVar[str] = "example_plugin.source:SqliteSource"
     # Some systems build Python without it. A client library is declared in the same way.
     requires: ClassVar[Requires] = "sqlite3"
 
@@ -31,16 +29,11 @@ class SqliteSourceConfig(SourceConfig):
     follow: bool = True
     """Whether to wait for more rows, or to end when all were delivered."""
 
-    def build(self) -> SqliteSource:
-        """The source, not yet open."""
-        from example_plugin.source import SqliteSource
-
-        return SqliteSource(self.path, self.table, follow=self.follow, name=self.label)
-
 
 class SqliteSinkConfig(SinkConfig):
     """Results as rows of a table."""
 
+    built_by: ClassVar[str] = "example_plugin.sink:SqliteSink"
     requires: ClassVar[Requires] = "sqlite3"
 
     type: Literal["sqlite"] = "sqlite"
@@ -49,9 +42,3 @@ class SqliteSinkConfig(SinkConfig):
     """The database, relative to the service file."""
     table: Table = "records"
     """The table; it is created if it is not there."""
-
-    def build(self) -> SqliteSink:
-        """The sink, not yet open."""
-        from example_plugin.sink import SqliteSink
-
-        return SqliteSink(self.path, self.table, name=self.label)

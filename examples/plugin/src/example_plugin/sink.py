@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from pathlib import Path
 
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
 from pipelines.errors import ConnectorError
 
+from example_plugin.config import SqliteSinkConfig
 from example_plugin.table import opened
 
 
@@ -19,10 +19,10 @@ class SqliteSink(Sink):
     than `limits.in_flight` lets through.
     """
 
-    def __init__(self, path: Path, table: str, *, name: str = "sqlite") -> None:
-        self.name = name
-        self._path = path
-        self._table = table
+    def __init__(self, config: SqliteSinkConfig) -> None:
+        self.name = config.label
+        self._path = config.path
+        self._table = config.table
         self._database: sqlite3.Connection | None = None
         self._waiting: list[tuple[bytes | None, bytes | None]] = []
         self._sent: list[Ints] = []

@@ -6,13 +6,13 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 import numpy as np
 from connectors.records import Lane, Records, Span
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceEnded
 from pipelines.errors import ConnectorError
 
+from example_plugin.config import SqliteSourceConfig
 from example_plugin.table import opened
 
 LOOK = 0.02
@@ -29,13 +29,13 @@ class SqliteSource(Source):
 
     replays = Replays.OFFSET
 
-    def __init__(self, path: Path, table: str, *, follow: bool = True, name: str = "sqlite") -> None:
-        self.name = name
-        self._path = path
-        self._table = table
-        self._follow = follow
+    def __init__(self, config: SqliteSourceConfig) -> None:
+        self.name = config.label
+        self._path = config.path
+        self._table = config.table
+        self._follow = config.follow
         self._database: sqlite3.Connection | None = None
-        self._lane = Lane(name, table, -1)
+        self._lane = Lane(self.name, self._table, -1)
         self._next = 0
         self._events: list[Event] = []
         self._ended = False
