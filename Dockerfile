@@ -11,7 +11,7 @@ ENV RUSTUP_HOME=/usr/local/rustup CARGO_HOME=/usr/local/cargo PATH=/usr/local/ca
 WORKDIR /src
 RUN python -m venv /opt/streamer
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
-COPY pyproject.toml constraints.txt constraints-gpu.txt README.md LICENSE ./
+COPY pyproject.toml setup.py constraints.txt constraints-gpu.txt README.md LICENSE ./
 COPY native native
 COPY streamer_native streamer_native
 COPY protos protos

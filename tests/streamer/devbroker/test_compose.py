@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -203,8 +202,7 @@ def test_mounted_files_exist_and_mosquitto_listens_on_the_open_port(services: di
 def test_the_image_gets_every_package_and_runs_as_nobody_special() -> None:
     dockerfile = (ROOT / "Dockerfile").read_text()
     allowed = (ROOT / ".dockerignore").read_text()
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    for package in {name.split(".")[0] for name in packages}:
+    for package in ("connectors", "pipelines", "protos", "streamer", "streamer_native"):
         assert f"COPY {package} {package}\n" in dockerfile
         assert f"!{package}\n" in allowed
     copied = re.search(r"^COPY (.+) \./$", dockerfile, re.MULTILINE)
