@@ -11,6 +11,7 @@ import itertools
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -209,8 +210,8 @@ def by_key(rows: Sequence[Mapping[K, Any]], default: Any) -> Iterator[tuple[K, l
     size = len(rows)
     if rows and len(set(map(tuple, rows))) == 1:
         # Most producers send the same keys in the same order.
-        for key, values in zip(rows[0], zip(*[row.values() for row in rows], strict=True), strict=True):
-            yield key, None, list(values)
+        for key in rows[0]:
+            yield key, None, list(map(itemgetter(key), rows))
         return
     counts = Counter(itertools.chain.from_iterable(rows))
     rare: dict[K, tuple[list[int], list[Any]]] = {
