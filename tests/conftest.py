@@ -34,9 +34,9 @@ from streamer.devbroker import Broker, BrokerError, KafkaJars, LocalKafka, MockK
 from streamer.devbroker.mqtt import LocalMosquitto, MqttBroker, find_mosquitto, open_mqtt_broker
 
 _SLOW = (
-    *("connectors/camera", "connectors/file", "connectors/http", "connectors/mqtt/endpoint", "connectors/mqtt/session"),
-    *("connectors/mqtt/sink", "connectors/outbox", "connectors/view", "services", "streamer/agent", "streamer/cli"),
-    *("streamer/demo", "streamer/devbroker", "streamer/faust", "streamer/observe"),
+    *("connectors/camera", "connectors/file", "connectors/models", "connectors/mqtt/endpoint"),
+    *("connectors/mqtt/session", "connectors/mqtt/sink", "connectors/outbox", "connectors/view", "services"),
+    *("streamer/agent", "streamer/cli", "streamer/demo", "streamer/devbroker", "streamer/faust", "streamer/observe"),
     *("test_bench_tracking.py", "test_docs.py", "test_extras.py"),
 )
 """Where most tests connect, wait, start programs or read everything."""

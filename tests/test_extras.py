@@ -29,6 +29,7 @@ OF_ANOTHER = {"ml_dtypes", "pytest"}
 """What no extra brings: of numpy's bfloat16, and for the contract tests, which pytest runs."""
 
 SOURCE = "from connectors.registry import SOURCES; SOURCES.get({0!r}).model_validate({{'type': {0!r}, **{1}}})"
+FETCH = "from connectors.models.download import {0} as fetcher; fetcher.fetch('{1}://a/b.onnx')"
 CODEC = "from connectors.codecs.registry import codec_of; codec_of({0})"
 STEPS = "import pipelines; pipelines.loads('steps: [{0}]').open()"
 COMMAND = "import sys; sys.argv = 'streamer {0}'.split(); from streamer.cli import main; main()"
@@ -97,6 +98,10 @@ SCENARIOS: list[tuple[str, set[str], str]] = [
         "from streamer.devbroker.mqtt.container import mosquitto_container as c; c().__enter__()",
     ),
     ("faust", {"faust", "aiokafka", "mode"}, "import streamer.faust"),
+    ("s3", {"s3fs", "fsspec"}, FETCH.format("S3", "s3")),
+    ("gs", {"gcsfs", "fsspec"}, FETCH.format("GS", "gs")),
+    ("az", {"adlfs", "fsspec"}, FETCH.format("AZ", "az")),
+    ("hf", {"huggingface_hub", "fsspec"}, FETCH.format("HF", "hf")),
 ]
 """What is tried where nothing optional is installed: the extras that its error names, for which packages."""
 

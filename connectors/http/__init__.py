@@ -1,1 +1,1 @@
-"""Models fetched over HTTP."""
+"""HTTP served by this process, and names of hosts."""

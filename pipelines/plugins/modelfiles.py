@@ -20,14 +20,21 @@ FETCHER_GROUP = "streamer.model_fetchers"
 
 
 class ModelFetcher(Protocol):
-    """Brings models to this machine and keeps them."""
+    """Brings models to this machine and keeps them.
+
+    One that needs packages that may be missing says so by an attribute `requires`, a
+    `pipelines.plugins.requirements.Requirement`: `streamer build` takes them along.
+    """
 
     @property
     def schemes(self) -> tuple[str, ...]:
         """The schemes of the URLs that it can fetch, in lower case: `("http", "https")`."""
 
     def cached(self, uri: str) -> Path | None:
-        """The cached file, or `None`; does not use the network."""
+        """The cached file, or `None` if it can be downloaded; does not use the network.
+
+        Raises `StreamerError` if it is not cached and cannot be downloaded, because a package is missing.
+        """
 
     def fetch(self, uri: str, progress: Callable[[str], None] | None = None) -> Path:
         """The file, downloaded unless it is in the cache. Raises `StreamerError`."""

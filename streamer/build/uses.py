@@ -15,7 +15,7 @@ from pipelines.definitions.functions import well_formed
 from pipelines.plugins.modelfiles import fetchers, is_remote
 from pipelines.plugins.catalog import OURS, Catalog
 from pipelines.plugins.registry import Registry, default_registry, requirement_of
-from pipelines.plugins.requirements import Package, Requires, required
+from pipelines.plugins.requirements import NOTHING, Package, Requires, required
 from pipelines.steps import PipelineStep, Python, Step
 from pipelines.steps.code.function import HasFunction
 from pipelines.definitions.walk import Part, walk
@@ -125,4 +125,5 @@ def _add_part(uses: Uses, piece: Part, service: Service, registry: Registry) -> 
         fetcher = fetchers().known.get(name.partition("://")[0].lower())
         if fetcher is not None:
             uses.come_from(part, fetcher.distribution)
+            uses.need(part, getattr(fetcher.part, "requires", NOTHING))
     uses.files += [FileUsed(part, name, piece.base) for name in names]

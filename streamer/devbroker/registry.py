@@ -12,7 +12,7 @@ from typing import Final, Self
 
 import httpx2
 
-from connectors.http.download import cache_folder
+from connectors.models.cache import cache_folder
 from pipelines.errors import MissingPackageError
 from streamer.devbroker.errors import BrokerError
 from streamer.devbroker.guarding import Guard

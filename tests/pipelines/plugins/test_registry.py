@@ -490,7 +490,7 @@ def test_two_fetchers_of_one_scheme_are_an_error_that_names_both(install: Instal
     install("fetch_right", FETCHER_CODE, model_fetchers="fetch_right:fetcher")
     fetchers.cache_clear()
     try:
-        assert set(fetchers().known) == {"http", "https", "store"}
+        assert set(fetchers().known) == {"az", "gs", "hf", "http", "https", "s3", "store"}
         (problem,) = fetchers().problems
         assert "fetch_left.Fetcher (fetch_left) and fetch_right.Fetcher (fetch_right); uninstall one" in problem
         with pytest.raises(RegistryError, match="the model fetcher store exists twice"):

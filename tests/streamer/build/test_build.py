@@ -129,6 +129,13 @@ def test_a_service_that_names_no_broker_reads_it_from_the_environment_of_its_con
         assert json.loads(ended.out)["environment"] == wanted
 
 
+def test_a_model_in_a_store_needs_the_extra_that_fetches_it(cli: Any, tmp_path: Path) -> None:
+    model = "pipeline: [{'@type': ONNX, modelUri: 's3://models/m.onnx'}]\n"
+    (tmp_path / "a.yaml").write_text(f"source: {{type: memory, topic: a}}\n{model}sink: {{type: memory, topic: b}}\n")
+    ended = cli("build", tmp_path / "a.yaml", "--out", tmp_path / "out", "--json")
+    assert set(json.loads(ended.out)["extras"]) == {"onnx", "s3"}
+
+
 def named_by(extra: str) -> set[str]:
     """What our distribution's own metadata say that the extra needs."""
     found = [Requirement(text) for text in requires("streamer-inference") or ()]

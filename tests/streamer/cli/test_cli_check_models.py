@@ -12,6 +12,8 @@ from onnx import TensorProto, helper, save
 
 import streamer
 import streamer.testing
+from connectors.models.download import S3
+from pipelines.plugins.requirements import Package
 
 ROOT = Path(__file__).parents[3]
 
@@ -96,10 +98,18 @@ def test_a_model_behind_a_url_is_not_fetched_for_a_check(checked: Any) -> None:
     assert text == "onnxruntime, its model is not in the cache yet: it is fetched when the service starts"
 
 
+def test_a_url_whose_package_is_missing_is_wrong(checked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(S3, "requires", Package("missing_package", extra="s3"))
+    ok, text = checked({"@type": "ONNX", "modelUri": "s3://models/m.onnx"})
+    assert not ok
+    assert text.startswith("the model s3://models/m.onnx needs the package missing_package: pip install")
+    assert "[s3]" in text
+
+
 def test_a_url_that_nothing_can_fetch_is_wrong(checked: Any) -> None:
     ok, text = checked({"@type": "ONNX", "modelUri": "gopher://host/m.onnx"})
     assert not ok
-    assert 'nothing can fetch the model "gopher://host/m.onnx" (there are file, http, https)' in text
+    assert 'nothing can fetch the model "gopher://host/m.onnx" (there are az, file, gs, hf, http, https, s3)' in text
     ok, text = checked({"@type": "ONNX", "modelUri": "http://host/m.onnx#sha256=1"})
     assert not ok
     assert "64 hexadecimal digits" in text

@@ -141,7 +141,7 @@ def test_secrets_are_shown_nowhere(
 ) -> None:
     monkeypatch.setenv("API_TOKEN", SECRET)
     monkeypatch.setattr("connectors.kafka.client.answers.PATIENCE", 0.2)
-    monkeypatch.setattr("connectors.http.download._ATTEMPTS", 1)
+    monkeypatch.setattr("connectors.models.download._ATTEMPTS", 1)
     (tmp_path / "secret").write_text(f"{SECRET}\n")
     plain = {
         "source": {"type": "file", "path": "in.jsonl", "format": "jsonl"},

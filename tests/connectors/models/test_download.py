@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from connectors.http import download
-from connectors.http.download import HTTP, FetchError, cache_folder
+from connectors.models import download
+from connectors.models.cache import FetchError, cache_folder
+from connectors.models.download import HTTP
 from pipelines import Data, Onnx, OpenContext, Sequence, StepError
 from pipelines.errors import StreamerError
 from pipelines.plugins.modelfiles import is_here, is_remote, model_path
