@@ -1,6 +1,5 @@
 """IMAGE_TO_NDARRAY: values by hand on small pictures, lists, names, metadata, and a batch as its rows."""
 
-import re
 from typing import Any
 
 import numpy as np
@@ -389,10 +388,6 @@ pictures = st.builds(
 )
 
 
-def without_keys(error: object) -> str:
-    return re.sub(r'"[^"]*"', "KEY", str(error))
-
-
 @pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(
@@ -418,8 +413,9 @@ def test_a_batch_gives_what_its_rows_give(rows: list[dict[str, Any]], config: di
         alone = [executor.run_many([data])[0] for data in datas]
     for found, wanted in zip(crowd, alone, strict=True):
         if isinstance(wanted, StepError):
-            # Which of several bad images is named goes by the order of the batch's keys.
-            assert without_keys(found) == without_keys(wanted)
+            # Which of several bad images is named, and so its shape, goes by the order of the batch's keys.
+            assert isinstance(found, StepError)
+            assert type(found.__cause__) is type(wanted.__cause__)
         else:
             assert found == wanted
             assert by_name(result_of(found)) == by_name(result_of(wanted))
