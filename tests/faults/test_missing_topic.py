@@ -65,6 +65,27 @@ class Run:
         self.fed.set()
         self._feeder.join()
 
+    def busy(self) -> Agent:
+        """A service that has committed some records, and is given more all the time."""
+        agent = self.start()
+        self.feed()
+        until(lambda: self.committed() > 500)
+        return agent
+
+    def goes_on(self, agent: Agent, topic: str) -> None:
+        """Create the topic again a while later; the service is ready then, and finishes."""
+        time.sleep(1)
+        self.create(topic)
+        until(lambda: agent.ready() is None)
+        time.sleep(1)
+        self.rest()
+        self.finish(agent)
+
+    def finish(self, agent: Agent) -> None:
+        """Wait until all is committed."""
+        until(lambda: self.committed() == self.written or agent.summary is not None)
+        assert agent.summary is None
+
     def delete(self, topic: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         admin.delete_topics([topic])[topic].result()
@@ -123,20 +144,12 @@ def bad(start: int, stop: int) -> set[int]:
 
 def test_a_service_whose_topic_is_deleted_and_created_again_goes_on_and_blames_no_record(run: Any) -> None:
     here = run()
-    agent = here.start()
-    here.feed()
-    until(lambda: here.committed() > 500)
+    agent = here.busy()
     here.delete(here.sink)
     until(lambda: agent.ready() is not None and "is gone" in agent.ready())
     assert agent.live() is None
     acknowledged = here.committed()
-    time.sleep(1)
-    here.create(here.sink)
-    until(lambda: agent.ready() is None)
-    time.sleep(1)
-    here.rest()
-    until(lambda: here.committed() == here.written or agent.summary is not None)
-    assert agent.summary is None
+    here.goes_on(agent, here.sink)
     results = here.results()
     # From the first unconfirmed one on, all of them; confirmed ones were deleted with the topic.
     assert set(results) == good(min(results), here.written)
@@ -148,9 +161,7 @@ def test_a_service_whose_topic_is_deleted_and_created_again_goes_on_and_blames_n
 
 def test_a_service_whose_topic_stays_away_stops_and_acknowledges_nothing_more(run: Any) -> None:
     here = run(timeout="3s")
-    agent = here.start()
-    here.feed()
-    until(lambda: here.committed() > 500)
+    agent = here.busy()
     here.delete(here.sink)
     summary = agent.join(60)
     here.rest()
@@ -161,26 +172,17 @@ def test_a_service_whose_topic_stays_away_stops_and_acknowledges_nothing_more(ru
     # The next run has everything from there on.
     here.create(here.sink)
     agent = here.start()
-    until(lambda: here.committed() == here.written or agent.summary is not None)
-    assert agent.summary is None
+    here.finish(agent)
     assert set(here.results()) == good(acknowledged, here.written)
     assert set(here.letters()) == bad(0, here.written)
 
 
 def test_a_topic_of_dead_letters_that_is_deleted_is_waited_for(run: Any) -> None:
     here = run()
-    agent = here.start()
-    here.feed()
-    until(lambda: here.committed() > 500)
+    agent = here.busy()
     here.delete(here.dead)
     until(lambda: agent.ready() is not None and "is gone" in agent.ready())
-    time.sleep(1)
-    here.create(here.dead)
-    until(lambda: agent.ready() is None)
-    time.sleep(1)
-    here.rest()
-    until(lambda: here.committed() == here.written or agent.summary is not None)
-    assert agent.summary is None
+    here.goes_on(agent, here.dead)
     letters = here.letters()
     assert set(letters) == bad(min(letters), here.written)
     assert set(here.results()) == good(0, here.written)

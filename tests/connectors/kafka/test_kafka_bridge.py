@@ -97,6 +97,14 @@ class Assigned:
             self.listen()
 
 
+def produced(bootstrap: str, topic: str, messages: list[Message], **properties: Any) -> None:
+    """Send these messages by confluent-kafka alone."""
+    producer = Producer({"bootstrap.servers": bootstrap, **properties})
+    for one in messages:
+        producer.produce(topic, one.value, one.key, headers=list(one.headers), timestamp=one.timestamp or 0)
+    assert producer.flush(PATIENCE) == 0
+
+
 def all_kinds() -> list[Message]:
     """Null and empty keys and payloads, and headers of every kind, in every combination."""
     headers: list[tuple[tuple[str, bytes | None], ...]] = [
@@ -117,10 +125,7 @@ def test_null_and_empty_keys_and_payloads_and_all_headers_come_as_they_were_sent
     kafka: Broker, topics: Topics, hot_path: HotPath
 ) -> None:
     topic = topics(1, retention_ms="-1")
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
-    for one in all_kinds():
-        producer.produce(topic, one.value, one.key, headers=list(one.headers), timestamp=one.timestamp or 0)
-    assert producer.flush(PATIENCE) == 0
+    produced(kafka.bootstrap, topic, all_kinds())
     with Assigned(kafka.bootstrap, topic, hot_path) as assigned:
         records = assigned.take(len(all_kinds()))
     assert [one._replace(topic=None, partition=None) for one in messages_of_records(records)] == all_kinds()
@@ -149,10 +154,7 @@ def test_headers_of_many_records_come_as_they_were_sent(
         )
     # One whose headers lie far from the next record.
     sent[100] = sent[100]._replace(headers=(("large", chance.randbytes(10_000)), ("last", b"1")))
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "compression.type": compression, "linger.ms": 50})
-    for one in sent:
-        producer.produce(topic, one.value, one.key, headers=list(one.headers), timestamp=one.timestamp or 0)
-    assert producer.flush(PATIENCE) == 0
+    produced(kafka.bootstrap, topic, sent, **{"compression.type": compression, "linger.ms": 50})
     with Assigned(kafka.bootstrap, topic, hot_path) as assigned:
         came = messages_of_records(assigned.take(len(sent)))
     assert [one._replace(topic=None, partition=None, timestamp=sent[0].timestamp) for one in came] == sent
@@ -162,10 +164,7 @@ def test_a_source_that_reads_no_headers_gives_records_without_them(
     kafka: Broker, topics: Topics, hot_path: HotPath
 ) -> None:
     topic = topics(1, retention_ms="-1")
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
-    for one in all_kinds():
-        producer.produce(topic, one.value, one.key, headers=list(one.headers), timestamp=one.timestamp or 0)
-    assert producer.flush(PATIENCE) == 0
+    produced(kafka.bootstrap, topic, all_kinds())
     config = KafkaSourceConfig.model_validate(
         {"bootstrap": kafka.bootstrap, "topics": topic, "group": topic, "headers": False}
     )

@@ -93,62 +93,41 @@ LOG = step("log", "LOGGING", "input")
 
 
 @pytest.mark.parametrize(
+    ("written", "wrong", "message"),
+    [
+        ("[log, r]", "[logg, r]", '7: steps.end.@input: there is no step "logg"; did you mean "log"?'),
+        ("'@input': l}", "'@input': x}", '6: steps.log.@input: there is no step "x"; there are input, sw'),
+        ("outputNum: 1", "outputNum: 2", '5: steps.r: outputNum is 2; the 2 branches of "sw" are numb'),
+        ("outputNum: 1", "outputNum: 0", "3: steps.sw: there is no SWITCH_OUTPUT for branch 1"),
+        ("numOutputs: 2", "numOutputs: 4", "3: steps.sw: there is no SWITCH_OUTPUT for branch 2 and 3"),
+        ("numOutputs: 2", "numOutputs: 0", "3: steps.sw.switchFn.numOutputs: must be greater than 0"),
+        ("INT_SWITCH", "INT_SWITCHH", '3: steps.sw.switchFn.@type: no such switch function type: "INT_'),
+        ("'@type': INT_SWITCH, ", "", '3: steps.sw.switchFn: "@type" is missing; known types are FUNC'),
+        ("fieldName: n", "fieldNam: n", '3: steps.sw.switchFn.fieldNam: no such field; did you mean "fi'),
+        (", switchFn", ", swichFn", '3: steps.sw.swichFn: no such field; did you mean "switchFn"?'),
+        ("'@input': sw, outputNum: 1", "'@input': log, outputNum: 1", "5: steps.r.@input: the input of a"),
+        ("ANY", "MERGE", '7: steps.end.@input: "r" and the inputs before it are on different branches'),
+        ("[log, r]", "[log]", '5: steps.r: no step reads its output, and the outputStep is "end"; a'),
+        ("outputStep: end", "outputStep: log", "7: steps.end: no step reads its output, and the"),
+        ("outputStep: end", "outputStep: ende", '1: outputStep: there is no step "ende"; did you mean "e'),
+        ("'@type': LOGGING, '@input': l", "'@type': LOGGING", '6: steps.log: "@input" is missing; name a'),
+        ("'@input': l}", "'@input': l, '@inputs': l}", '6: steps.log: "@input" and "@inputs" are the sa'),
+        ("'@input': l}", "'@input': [l, r]}", "6: steps.log.@input: LOGGING has one input, not 2; join"),
+        ("'@input': l}", "'@input': []}", '6: steps.log: has no input; name a step, or "input" for th'),
+        ("'@input': l}", "'@input': [{}]}", "6: steps.log.@input: must be the name of a step or a lis"),
+        ("[log, r]", "[log, r, log]", '7: steps.end.@input: "log" is an input twice'),
+        ("LOGGING", "LOGGIN", '6: steps.log.@type: no such step type: "LOGGIN"; did you mean "LOGGING"'),
+        ("  log:", "  input:", '6: steps.input: no step may be called "input"'),
+        ("  log: {", "  log: 5 #", '6: steps.log: a step is a mapping with "@type" and "@input", not 5'),
+    ],
+)
+def test_a_mistake_in_a_switch_is_told_with_its_line_and_step(written: str, wrong: str, message: str) -> None:
+    assert failure(SWITCH.replace(written, wrong)).startswith(f"<text>:{message}")
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
-        (SWITCH.replace("[log, r]", "[logg, r]"), '7: steps.end.@input: there is no step "logg"; did you mean "log"?'),
-        (
-            SWITCH.replace("'@input': l}", "'@input': x}"),
-            '6: steps.log.@input: there is no step "x"; there are input, sw',
-        ),
-        (SWITCH.replace("outputNum: 1", "outputNum: 2"), '5: steps.r: outputNum is 2; the 2 branches of "sw" are numb'),
-        (SWITCH.replace("outputNum: 1", "outputNum: 0"), "3: steps.sw: there is no SWITCH_OUTPUT for branch 1"),
-        (SWITCH.replace("numOutputs: 2", "numOutputs: 4"), "3: steps.sw: there is no SWITCH_OUTPUT for branch 2 and 3"),
-        (SWITCH.replace("numOutputs: 2", "numOutputs: 0"), "3: steps.sw.switchFn.numOutputs: must be greater than 0"),
-        (
-            SWITCH.replace("INT_SWITCH", "INT_SWITCHH"),
-            '3: steps.sw.switchFn.@type: no such switch function type: "INT_',
-        ),
-        (SWITCH.replace("'@type': INT_SWITCH, ", ""), '3: steps.sw.switchFn: "@type" is missing; known types are FUNC'),
-        (
-            SWITCH.replace("fieldName: n", "fieldNam: n"),
-            '3: steps.sw.switchFn.fieldNam: no such field; did you mean "fi',
-        ),
-        (SWITCH.replace(", switchFn", ", swichFn"), '3: steps.sw.swichFn: no such field; did you mean "switchFn"?'),
-        (
-            SWITCH.replace("'@input': sw, outputNum: 1", "'@input': log, outputNum: 1"),
-            "5: steps.r.@input: the input of a",
-        ),
-        (SWITCH.replace("ANY", "MERGE"), '7: steps.end.@input: "r" and the inputs before it are on different branches'),
-        (SWITCH.replace("[log, r]", "[log]"), '5: steps.r: no step reads its output, and the outputStep is "end"; a'),
-        (SWITCH.replace("outputStep: end", "outputStep: log"), "7: steps.end: no step reads its output, and the"),
-        (
-            SWITCH.replace("outputStep: end", "outputStep: ende"),
-            '1: outputStep: there is no step "ende"; did you mean "e',
-        ),
-        (
-            SWITCH.replace("'@type': LOGGING, '@input': l", "'@type': LOGGING"),
-            '6: steps.log: "@input" is missing; name a',
-        ),
-        (
-            SWITCH.replace("'@input': l}", "'@input': l, '@inputs': l}"),
-            '6: steps.log: "@input" and "@inputs" are the sa',
-        ),
-        (
-            SWITCH.replace("'@input': l}", "'@input': [l, r]}"),
-            "6: steps.log.@input: LOGGING has one input, not 2; join",
-        ),
-        (SWITCH.replace("'@input': l}", "'@input': []}"), '6: steps.log: has no input; name a step, or "input" for th'),
-        (SWITCH.replace("'@input': l}", "'@input': [{}]}"), "6: steps.log.@input: must be the name of a step or a lis"),
-        (SWITCH.replace("[log, r]", "[log, r, log]"), '7: steps.end.@input: "log" is an input twice'),
-        (
-            SWITCH.replace("LOGGING", "LOGGIN"),
-            '6: steps.log.@type: no such step type: "LOGGIN"; did you mean "LOGGING"',
-        ),
-        (SWITCH.replace("  log:", "  input:"), '6: steps.input: no step may be called "input"'),
-        (
-            SWITCH.replace("  log: {", "  log: 5 #"),
-            '6: steps.log: a step is a mapping with "@type" and "@input", not 5',
-        ),
         ("outputStep: a\nsteps: {}", "2: steps: a graph needs a step at least"),
         (
             "steps:\n" + step("a", "LOGGING", "c") + step("b", "LOGGING", "a") + step("c", "LOGGING", "b"),

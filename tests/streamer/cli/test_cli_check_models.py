@@ -173,13 +173,18 @@ def test_a_service_runs_any_number_of_records_on_a_model_with_a_fixed_batch(
     assert [data["y"].tolist() for data in report.results if data is not None] == [[row, 0, 1] for row in range(7)]
 
 
-def test_an_optional_input_of_a_model_is_told_until_it_is_named(checked: Any, tmp_path: Path) -> None:
+def save_scaled(path: Path) -> None:
+    """A model with an optional input: `scale`, by default 10."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 2])
     scale = helper.make_tensor_value_info("scale", TensorProto.FLOAT, [1])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 2])
     ten = helper.make_tensor("scale", TensorProto.FLOAT, [1], [10.0])
     graph = helper.make_graph([helper.make_node("Mul", ["x", "scale"], ["y"])], "g", [x, scale], [y], [ten])
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "opt.onnx")
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def test_an_optional_input_of_a_model_is_told_until_it_is_named(checked: Any, tmp_path: Path) -> None:
+    save_scaled(tmp_path / "opt.onnx")
     step = {"@type": "ONNX", "modelUri": "opt.onnx"}
     assert checked(step)[1].endswith("fed by records that have a value of their name: scale float32 [1]")
     assert "scale float32 [1]" in checked({**step, "inputs": {"scale": "s"}})[1]
@@ -187,12 +192,7 @@ def test_an_optional_input_of_a_model_is_told_until_it_is_named(checked: Any, tm
 
 @pytest.mark.parametrize("hot_path", ["native", "python"])
 def test_an_optional_input_is_fed_by_the_payloads_that_have_its_name(tmp_path: Path, hot_path: str) -> None:
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 2])
-    scale = helper.make_tensor_value_info("scale", TensorProto.FLOAT, [1])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 2])
-    ten = helper.make_tensor("scale", TensorProto.FLOAT, [1], [10.0])
-    graph = helper.make_graph([helper.make_node("Mul", ["x", "scale"], ["y"])], "g", [x, scale], [y], [ten])
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "opt.onnx")
+    save_scaled(tmp_path / "opt.onnx")
     file = tmp_path / "service.yaml"
     file.write_text(SERVICE % (f"hot_path: {hot_path}", json.dumps({"@type": "ONNX", "modelUri": "opt.onnx"})))
     file.write_text(file.read_text().replace("topic: in}", "topic: in, codec: json}"))

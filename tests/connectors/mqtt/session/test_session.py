@@ -91,6 +91,14 @@ class Pair:
         self.session = NetworkSession(Settings(**{**fields, **settings}), self.told, PacketInbound(1 << 20), Pair.link)
         server.drive = lambda: self.session.turn(0.0)
 
+    @classmethod
+    def connected(cls, server: PlayedServer, **settings: Any) -> Pair:
+        """A pair whose session has connected."""
+        pair = cls(server, **settings)
+        server.connect()
+        pair.until(lambda: pair.session.connected)
+        return pair
+
     def until(self, happened: Callable[[], bool], what: str = "it") -> None:
         """Drive until it happened."""
         self.server.until(happened, what)
@@ -311,9 +319,7 @@ def test_a_refused_login_at_the_start_ends_the_session(server: PlayedServer) -> 
 
 
 def test_a_refused_login_later_is_tried_again(server: PlayedServer) -> None:
-    pair = Pair(server, login=Login("ann", "secret"))
-    server.connect()
-    pair.until(lambda: pair.session.connected)
+    pair = Pair.connected(server, login=Login("ann", "secret"))
     server.hang_up()
     server.accept()
     server.expect_one("Connect")
@@ -345,9 +351,7 @@ def test_a_token_that_is_refused_twice_ends_the_session(server: PlayedServer) ->
 
 
 def test_a_session_that_another_client_took_over_ends_and_does_not_fight(server: PlayedServer) -> None:
-    pair = Pair(server)
-    server.connect()
-    pair.until(lambda: pair.session.connected)
+    pair = Pair.connected(server)
     server.say(Disconnect(ReasonCode.SESSION_TAKEN_OVER))
     error = pair.failure()
     assert 'client id "factory-1"' in str(error)
@@ -356,9 +360,7 @@ def test_a_session_that_another_client_took_over_ends_and_does_not_fight(server:
 
 
 def test_any_other_disconnect_is_a_reason_to_come_back(server: PlayedServer) -> None:
-    pair = Pair(server)
-    server.connect()
-    pair.until(lambda: pair.session.connected)
+    pair = Pair.connected(server)
     server.say(Disconnect(ReasonCode.SERVER_SHUTTING_DOWN, Properties(reason_string="back at six")))
     pair.until(lambda: not pair.session.connected)
     assert "server shutting down (0x8B) (back at six)" in str(pair.session.down)
@@ -383,9 +385,7 @@ def test_an_absent_server_is_waited_for() -> None:
 
 def test_a_link_that_is_dead_is_found(server: PlayedServer) -> None:
     """Half-open: the server is there for TCP, and says nothing more. No ping is answered."""
-    pair = Pair(server, keep_alive=1)
-    server.connect()
-    pair.until(lambda: pair.session.connected)
+    pair = Pair.connected(server, keep_alive=1)
     began = time.monotonic()
     pair.until(lambda: not pair.session.connected, "verdict")
     assert "silent" in str(pair.session.down)
@@ -397,9 +397,7 @@ def test_a_link_that_is_dead_is_found(server: PlayedServer) -> None:
 
 
 def test_a_server_that_answers_pings_is_kept(server: PlayedServer) -> None:
-    pair = Pair(server, keep_alive=1)
-    server.connect()
-    pair.until(lambda: pair.session.connected)
+    pair = Pair.connected(server, keep_alive=1)
     until = time.monotonic() + 2.5
     while time.monotonic() < until:
         pair.session.turn(0.02)
@@ -411,9 +409,7 @@ def test_a_server_that_answers_pings_is_kept(server: PlayedServer) -> None:
 
 def test_nobody_is_given_up_for_silence_while_nothing_is_read(server: PlayedServer) -> None:
     """A session that does not read cannot see answers; it sends pings all the same."""
-    pair = Pair(server, keep_alive=1)
-    server.connect()
-    pair.until(lambda: pair.session.connected)
+    pair = Pair.connected(server, keep_alive=1)
     until = time.monotonic() + 2.5
     while time.monotonic() < until:
         pair.session.turn(0.05, read=False)
@@ -428,9 +424,7 @@ def test_nobody_is_given_up_for_silence_while_nothing_is_read(server: PlayedServ
 
 
 def test_a_ping_is_answered_behind_what_was_sent_before(server: PlayedServer) -> None:
-    pair = Pair(server)
-    server.connect()
-    pair.until(lambda: pair.session.connected)
+    pair = Pair.connected(server)
     ticket = pair.session.ping()
     assert not pair.session.answered(ticket)
     server.expect_one("Pingreq")
@@ -441,9 +435,7 @@ def test_a_ping_is_answered_behind_what_was_sent_before(server: PlayedServer) ->
 
 
 def test_malformed_packets_end_the_connection_with_the_reason(server: PlayedServer) -> None:
-    pair = Pair(server)
-    server.connect()
-    pair.until(lambda: pair.session.connected)
+    pair = Pair.connected(server)
     server.send(b"\x36\x05\x00\x01a\x00\x01")
     disconnect = server.expect_one("Disconnect")
     assert isinstance(disconnect, Disconnect)
@@ -468,9 +460,7 @@ def test_packets_that_cannot_be_sent_at_once_are_kept_in_order(server: PlayedSer
 
 
 def test_restart_leaves_in_peace_and_comes_back_at_once(server: PlayedServer) -> None:
-    pair = Pair(server)
-    server.connect()
-    pair.until(lambda: pair.session.connected)
+    pair = Pair.connected(server)
     thread = threading.Thread(target=lambda: pair.session.restart("to be delivered again"))
     server.drive = lambda: None
     thread.start()
@@ -579,9 +569,7 @@ def test_a_port_that_speaks_tls_is_told_with_a_hint_at_mqtts(server: PlayedServe
 
 
 def test_wake_ends_the_wait_for_the_broker(server: PlayedServer) -> None:
-    pair = Pair(server)
-    server.connect()
-    pair.until(lambda: pair.session.connected)
+    pair = Pair.connected(server)
     threading.Timer(0.1, pair.session.wake).start()
     began = time.monotonic()
     pair.session.turn(PATIENCE)
