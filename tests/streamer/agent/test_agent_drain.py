@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
+from countwindows import WindowStep, WithWindows
 
 import pipelines
 from connectors.memory import MemorySink, MemorySource
@@ -114,65 +114,12 @@ def test_a_batch_of_an_exact_size_is_run_whole_or_not_at_all(define: Any, serve:
     assert source.acknowledged == [len(serving.results())] == [20 * len(sizes)]
 
 
-class WindowsOfThree(pipelines.StatefulRunner):
-    """Sums of three records, each of which takes a while."""
-
-    def __init__(self) -> None:
-        self.waiting: list[tuple[int, int]] = []
-
-    def run_batch(self, batch: Batch) -> pipelines.Result:
-        time.sleep(PER_ROW * batch.size)
-        self.waiting += zip(batch.rows.tolist(), batch["x"].values(), strict=True)
-        full = len(self.waiting) // 3 * 3
-        done, self.waiting = self.waiting[:full], self.waiting[full:]
-        made = Batch.of([Data({"y": sum(x for _, x in done[at : at + 3])}) for at in range(0, full, 3)])
-        rows = np.array([row for row, _ in done], np.int64)
-        batch = Batch(made.columns, made.size, rows=rows, splits=np.arange(0, full + 1, 3, dtype=np.int64))
-        return pipelines.Result(batch, held=np.array([row for row, _ in self.waiting], np.int64))
-
-    def tick(self, now: float) -> pipelines.Result:
-        return pipelines.Result(Batch.of([]))
-
-    def flush(self) -> pipelines.Result:
-        raise AssertionError("there is no time for that")
-
-    def forget(self, lanes: Any) -> None:
-        self.waiting = []
-
-    def snapshot(self) -> bytes:
-        return b""
-
-    def restore(self, state: bytes) -> None:
-        pass
-
-
-class WindowStep(pipelines.Step):
-    """Windows of three records."""
-
-    type_name = "TEST_WINDOWS_OF_THREE"
-
-
-class WindowFactory:
-    step_type, name, priority, requires = "TEST_WINDOWS_OF_THREE", "test", 0, ()
-
-    def create(self, step: Any, context: pipelines.OpenContext) -> pipelines.Runner:
-        return WindowsOfThree()
-
-
-class WithWindows(pipelines.Sequence):
-    """A pipeline that opens with a registry of its own."""
-
-    def open(self, *args: Any, **settings: Any) -> Any:
-        registry = pipelines.Registry(plugins=False)
-        registry.add_step(WindowStep)
-        registry.add_runner(WindowFactory())
-        return super().open(*args, **{**settings, "registry": registry})
-
-
 def test_windows_are_cut_between_records_and_those_that_are_not_full_come_again(define: Any, stopped_soon: Any) -> None:
     source = MemorySource(name="memory")
     source.feed(*messages(*range(COUNT)))
-    definition = define(limits={"drain": "1s"}).model_copy(update={"pipeline": WithWindows([WindowStep()])})
+    definition = define(limits={"drain": "1s"}).model_copy(
+        update={"pipeline": WithWindows([WindowStep(seconds=PER_ROW)])}
+    )
     first = stopped_soon(definition, source)
     done = len(first.results())
     assert first.results() == [9 * window + 3 for window in range(done)]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from itertools import accumulate
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 import pytest
+from countwindows import WindowStep, WithWindows
 
-import pipelines
 from connectors.memory import MemorySession, MemorySessionSource, MemorySink
 from connectors.message import Message
 from pipelines import Data
@@ -19,73 +17,6 @@ from streamer import testing
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
 from streamer.definition.service import Service
-
-
-class WindowStep(pipelines.Step):
-    """`size` records become their sum; each window begins `stride` records after the last."""
-
-    type_name: ClassVar[str] = "TEST_WINDOWS"
-    size: int = 3
-    stride: int = 3
-
-
-class Windows(pipelines.StatefulRunner):
-    """Windows by count over all records."""
-
-    def __init__(self, size: int, stride: int) -> None:
-        self.size, self.stride = size, stride
-        self.waiting: list[tuple[int, int]] = []
-
-    def run_batch(self, batch: pipelines.Batch) -> pipelines.Result:
-        found: list[list[tuple[int, int]]] = []
-        gone: list[tuple[int, int]] = []
-        for one in zip(batch.rows.tolist(), batch["x"].values(), strict=True):
-            self.waiting.append(one)
-            if len(self.waiting) == self.size:
-                found.append(list(self.waiting))
-                gone += self.waiting[: self.stride]
-                del self.waiting[: self.stride]
-        return pipelines.Result(made(found), held=np.array([row for row, _ in self.waiting], np.int64))
-
-    def tick(self, now: float) -> pipelines.Result:
-        return pipelines.Result(made([]))
-
-    def flush(self) -> pipelines.Result:
-        waiting, self.waiting = self.waiting, []
-        return pipelines.Result(made([waiting] if waiting else []))
-
-    def forget(self, lanes: Any) -> None:
-        self.waiting = []
-
-    def snapshot(self) -> bytes:
-        return b""
-
-    def restore(self, state: bytes) -> None:
-        pass
-
-
-def made(found: list[list[tuple[int, int]]]) -> pipelines.Batch:
-    batch = pipelines.Batch.of([Data({"y": sum(x for _, x in one)}) for one in found])
-    rows = np.array([row for one in found for row, _ in one], np.int64)
-    splits = np.array([0, *accumulate(map(len, found))], np.int64)
-    return pipelines.Batch(batch.columns, batch.size, rows=rows, splits=splits)
-
-
-class WindowFactory:
-    step_type, name, priority, requires = "TEST_WINDOWS", "test", 0, ()
-
-    def create(self, step: Any, context: pipelines.OpenContext) -> pipelines.Runner:
-        return Windows(step.size, step.stride)
-
-
-class WithWindows(pipelines.Sequence):
-    """A pipeline that opens with a registry of its own."""
-
-    def open(self, *args: Any, **settings: Any) -> Any:
-        registry = pipelines.Registry(plugins=False)
-        registry.add_step(WindowStep)
-        registry.add_runner(WindowFactory())
-        return super().open(*args, **{**settings, "registry": registry})
 
 
 def same(data: Data) -> Data:
