@@ -6,18 +6,15 @@ import logging
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from connectors.file.checkpoint import Place
 from connectors.file.framing import Framing, Unfinished
 from connectors.file.identity import Inode, OpenFile, inode_of
 from connectors.file.reading import Delivered, Reading, Rows
+from connectors.file.recordbuffer import RecordBuffer
 from connectors.file.rotation import following, former, rotated_since
 from pipelines.errors import ConnectorError
 
 _log = logging.getLogger(__name__)
-
-CHUNK = 2**20
 
 _CUT = "it ends inside this record, of which {} bytes are there: its writer was stopped, or still writes"
 
@@ -42,7 +39,7 @@ class RecordFile(Reading):
     """The records of one file, and of the files that take its place when it is rotated, replaced or cut short.
 
     Positions are record (line) numbers from 0, counted on from one file to the next. It reads a chunk at a time, so
-    that it holds about `CHUNK` bytes or one record. `follow`: at the end of the file it waits for more records, and for
+    that it holds about a megabyte or one record. `follow`: at the end of the file it waits for more records, and for
     the rest of an incomplete one.
 
     A place in the checkpoint knows its file. If another file has the name now, the rest of the former one is read
@@ -70,13 +67,13 @@ class RecordFile(Reading):
         self._unfinished = unfinished
         self._neighbours = neighbours
         self._file: OpenFile | None = None
-        self._given: int
+        self._records: RecordBuffer
         self.rewind()
 
     @property
     def held_bytes(self) -> int:
         """As `Reading.held_bytes`."""
-        return len(self._buffer) + sum(map(len, self._values[self._given :]))
+        return self._records.byte_count
 
     def held(self) -> set[Inode]:
         """As `Reading.held`."""
@@ -85,24 +82,17 @@ class RecordFile(Reading):
 
     def read(self, max_records: int, max_bytes: int) -> Rows:
         """As `Reading.read`. `ConnectorError` names the byte where the file cannot be read further."""
-        if self._given == len(self._values) and not self.exhausted:
+        if not len(self._records) and not self.exhausted:
             try:
                 self._fill()
             except OSError as error:
                 raise ConnectorError(f"{self._path} cannot be read: {error}") from error
-        stop = self._given
-        size = 0
-        while stop < len(self._values) and stop - self._given < max_records and size < max_bytes:
-            size += len(self._values[stop])
-            stop += 1
-        rows = slice(self._given, stop)
-        self._given = stop
         origin = self._file
-        if stop == len(self._values):
-            self._see_whether_it_ends()
-        if rows.start < stop:
-            self._delivered.append(Delivered(self._numbers[rows], self._nexts[rows], origin))
-        return Rows(self._values[rows], self._numbers[rows])
+        values, numbers, nexts = self._records.deliver(max_records, max_bytes)
+        self._see_whether_it_ends()
+        if values:
+            self._delivered.append(Delivered(numbers, nexts, origin))
+        return Rows(values, numbers)
 
     def acknowledge(self, position: int) -> None:
         """As `Reading.acknowledge`."""
@@ -115,11 +105,6 @@ class RecordFile(Reading):
         self._delivered.clear()
         self.exhausted = False
         self.waits = None
-        self._values: list[bytes] = []
-        self._numbers = np.zeros(0, np.int64)
-        self._nexts = np.zeros(0, np.int64)
-        self._given = 0
-        self._problem: str | None = None
         self._acknowledged_in: OpenFile | None = None
         self._looked: tuple[int, int, int] | None = None
         self._go_to(self.acknowledged)
@@ -151,15 +136,11 @@ class RecordFile(Reading):
     def _go_to(self, place: Place) -> None:
         """Read from this place on; its file is looked for at the next read."""
         self._next_place = place
-        self._number = place.records
-        self._buffer = b""
-        self._buffer_at = place.offset
-        self._missing = 0
+        self._records = RecordBuffer(self._framing, self._max_record, place.records, place.offset)
 
     def _fill(self) -> None:
         """Read until there is at least one record, or the present end of the file."""
-        self._values, self._given = [], 0
-        while not self._values:
+        while not len(self._records):
             self._raise_problem()
             file = self._file or self._opened()
             if file is None:
@@ -176,32 +157,18 @@ class RecordFile(Reading):
 
     def _took_more(self, file: OpenFile) -> bool:
         """Whether anything has changed: more bytes of the file, or it is another one."""
-        # As much as the buffer holds, so that a long record is not copied once for every chunk.
-        chunk = file.read(max(CHUNK, self._missing, len(self._buffer)))
+        records = self._records
+        chunk = file.read(records.wanted)
         if chunk is None:
             self.close()
-            self._go_to(Place(self._number, self._buffer_at, file=file.id(self._buffer_at)))
+            self._go_to(Place(records.number, records.offset, file=file.id(records.offset)))
         elif chunk:
             self.waits = None
-            self._buffer += chunk
-            self._find()
+            records.add(chunk)
         return chunk != b""
 
-    def _find(self) -> None:
-        found = self._framing.find(self._buffer, self._max_record)
-        buffer = self._buffer
-        self._values = [buffer[start:stop] for start, stop in zip(found.starts, found.stops, strict=True)]
-        self._numbers = np.array(found.numbers, np.int64) + self._number
-        self._nexts = np.array(found.nexts, np.int64) + self._buffer_at
-        self._missing = found.missing
-        self._problem = found.problem
-        if found.nexts:
-            self._number += found.numbers[-1] + 1
-            self._buffer = buffer[found.nexts[-1] :]
-            self._buffer_at += found.nexts[-1]
-
     def _stop_at_the_end(self) -> None:
-        rest = self._buffer
+        rest = self._records.rest
         if self._follow:
             self.waits = self._beginning() if rest else None
             return
@@ -210,43 +177,34 @@ class RecordFile(Reading):
             self._leave_the_rest()
             return
         if edges is not None:
-            self._take(*edges)
+            self._records.end_with(*edges)
         self._see_whether_it_ends()
 
     def _leave_the_rest(self) -> None:
         """The file ends inside a record, which the next run reads, or which is an error."""
-        self._problem = self._framing.foreign(self._buffer)
-        if self._problem is None and self._unfinished != "wait":
-            self._problem = _CUT.format(len(self._buffer))
+        records = self._records
+        records.problem = self._framing.foreign(records.rest)
+        if records.problem is None and self._unfinished != "wait":
+            records.problem = _CUT.format(len(records.rest))
         self._raise_problem()
         self.waits = self._beginning()
-        is_line = self._framing.rest(self._buffer) is not None
+        is_line = self._framing.rest(records.rest) is not None
         advice = "; if it lacks nothing but its line feed, write unfinished: read" if is_line else ""
         _log.warning("%s; the next run reads it, when it is complete%s", self.waits, advice)
         self.exhausted = True
         self.close()
 
     def _beginning(self) -> str:
-        size = len(self._buffer)
+        size = len(self._records.rest)
         path = self._path if self._file is None else self._file.path
-        return f"{path}: its last {size} bytes, from byte {self._buffer_at} on, are a record without its end"
-
-    def _take(self, start: int, stop: int) -> None:
-        """Take this part of the buffer, which has no complete record, as one; none if it is empty."""
-        if start < stop:
-            self._values = [self._buffer[start:stop]]
-            self._numbers = np.array([self._number], np.int64)
-            self._nexts = np.array([self._buffer_at + len(self._buffer)], np.int64)
-            self._number += 1
-        self._buffer_at += len(self._buffer)
-        self._buffer = b""
+        return f"{path}: its last {size} bytes, from byte {self._records.offset} on, are a record without its end"
 
     def _see_whether_it_ends(self) -> None:
         """Check for the end before the next read, so that the source reports it with its last record."""
-        file = self._file
-        if self._given < len(self._values) or self._follow or self._buffer or self._problem or file is None:
+        file, records = self._file, self._records
+        if len(records) or self._follow or records.rest or records.problem or file is None:
             return
-        if file.size() == self._buffer_at and self._after(file) is None:
+        if file.size() == records.offset and self._after(file) is None:
             self.exhausted = True
             self.close()
 
@@ -302,11 +260,10 @@ class RecordFile(Reading):
         return file
 
     def _begin(self, file: OpenFile, offset: int) -> None:
-        file.begin(offset, self._number)
+        number = self._records.number
+        file.begin(offset, number)
         self._file = file
-        self._buffer = b""
-        self._buffer_at = offset
-        self._missing = 0
+        self._records = RecordBuffer(self._framing, self._max_record, number, offset)
         self._go_to_the_next_file()
 
     def _after(self, file: OpenFile) -> Path | None:
@@ -326,15 +283,16 @@ class RecordFile(Reading):
 
     def _finish(self, file: OpenFile, after: Path) -> None:
         """Go on to the next file, after what this one has left: a record without its end will not get it any more."""
-        if self._buffer:
+        records = self._records
+        if records.rest:
             if self._unfinished == "fail":
-                self._problem = _CUT.format(len(self._buffer))
+                records.problem = _CUT.format(len(records.rest))
                 self._raise_problem()
-            edges = self._framing.rest(self._buffer)
+            edges = self._framing.rest(records.rest)
             if edges is None:
                 _log.warning("%s, which will not come any more: they are not read", self._beginning())
-            self._take(*edges or (0, 0))
-            if self._values:
+            records.end_with(*edges or (0, 0))
+            if len(records):
                 return
         try:
             opened = OpenFile(after)
@@ -352,8 +310,9 @@ class RecordFile(Reading):
         return Place(records, 0 if known is None else known.offset)
 
     def _raise_problem(self) -> None:
-        if self._problem is not None:
-            raise ConnectorError(f"{self._path}: record {self._number} at byte {self._buffer_at}: {self._problem}")
+        records = self._records
+        if records.problem is not None:
+            raise ConnectorError(f"{self._path}: record {records.number} at byte {records.offset}: {records.problem}")
 
 
 def _fits(place: Place, file: OpenFile) -> bool:

@@ -17,7 +17,7 @@ from connectors.contract import (
     SourceContract,
 )
 from connectors.file import FRAMINGS, FileSink, FileSource, ImageSink
-from connectors.file.recordfile import CHUNK
+from connectors.file.recordbuffer import CHUNK
 from connectors.message import Message
 from connectors.sink import Sink
 from connectors.source import Source

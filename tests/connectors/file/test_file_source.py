@@ -17,7 +17,7 @@ from google.protobuf.proto import serialize_length_prefixed
 from connectors.contract import Reader
 from connectors.file import FRAMINGS, FileSinkConfig, FileSource, FileSourceConfig
 from connectors.file.framing import Unfinished
-from connectors.file.recordfile import CHUNK
+from connectors.file.recordbuffer import CHUNK
 from connectors.source import LaneBegan, SourceEnded
 from pipelines import Data
 from pipelines.errors import ConnectorError
