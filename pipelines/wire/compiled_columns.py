@@ -73,9 +73,9 @@ def read_spans(reader: Reader[R], spans: Spans) -> tuple[Spans, R]:
 class FoundColumns:
     """The columns of a block that the extension made of the records in `spans`."""
 
-    def __init__(self, spans: Spans, found: _native.Found) -> None:
+    def __init__(self, spans: Spans, result: _native.Found) -> None:
         self._spans = spans
-        block, self.size, lines, (rare, count), odd, self.parts = found
+        block, self.size, lines, (rare, count), odd, self.parts = result
         self._block = memoryview(block)
         self._table: Any = np.ndarray((lines, self.size), np.int64, self._block)
         self.odd: list[int] = odd or []
@@ -178,9 +178,9 @@ def together(
     """
     positions = np.concatenate(rows)
     order = np.argsort(positions, kind="stable")
-    columns = concat(parts, [len(own) for own in rows])
-    (taken,) = divide({key: columns[key] for key in sorted(columns, key=places.__getitem__)}, [order])
-    return in_form(taken, len(order), wanted), positions[order], order
+    columns = concat(parts, [len(positions) for positions in rows])
+    (ordered,) = divide({key: columns[key] for key in sorted(columns, key=places.__getitem__)}, [order])
+    return in_form(ordered, len(order), wanted), positions[order], order
 
 
 DTYPES: Final = {int(element): dtype for element in NDArrayType if (dtype := dtype_of(element)) is not None}

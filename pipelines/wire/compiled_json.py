@@ -164,7 +164,7 @@ def write_compiled(native: Any, form: JsonForm, batch: Batch) -> WrittenJson:
             output = _spans(JSON, prefix, texts)
         columns.append(output)
     if rare:
-        columns.append(_spans(JSON, b"", [b",".join(own) if own else None for own in rare]))
+        columns.append(_spans(JSON, b"", [b",".join(members) if members else None for members in rare]))
     try:
         block = native.json_encoded(batch.size, columns, sorted(failed))
     except (ValueError, BufferError):
@@ -216,16 +216,16 @@ def _index(step: str) -> int | None:
     return int(step) if INDEX.fullmatch(step) else None
 
 
-def _together(raw: FoundColumns, found: ReadJson, others: ReadJson, odd: Any, wanted: frozenset[str]) -> ReadJson:
+def _together(raw: FoundColumns, read: ReadJson, others: ReadJson, odd: Any, wanted: frozenset[str]) -> ReadJson:
     """The rows of both paths, joined in the order of the payloads."""
-    failed = {**found.failed, **{int(odd[row]): error for row, error in others.failed.items()}}
+    failed = {**read.failed, **{int(odd[row]): error for row, error in others.failed.items()}}
     positions = odd[others.rows]
     if not len(positions):
-        return found._replace(failed=failed)
-    if not len(found.rows):
+        return read._replace(failed=failed)
+    if not len(read.rows):
         return others._replace(rows=positions, failed=failed)
     places = raw.in_order(others.columns, positions)
-    columns, rows, _ = together((found.columns, others.columns), (found.rows, positions), places, wanted)
+    columns, rows, _ = together((read.columns, others.columns), (read.rows, positions), places, wanted)
     return ReadJson(columns, rows, failed)
 
 

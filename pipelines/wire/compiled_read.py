@@ -40,17 +40,17 @@ class CompiledReader:
     def __call__(self, values: Sequence[Any], wanted: frozenset[str]) -> ReadColumns:
         """The columns of these messages, `Spans` or a list; see `pipelines.wire.columns.decode_columns`."""
         spans = values if isinstance(values, Spans) else joined(self._native, values)
-        raw, found = self._read(spans, wanted)
-        if found is None:
+        raw, read = self._read(spans, wanted)
+        if read is None:
             # An entry has another form than it seemed to have.
             return read_messages(values, wanted, self._options, self._decoder)
         left: Sequence[int] = raw.odd
         if len(left) <= _FEW:
-            left = [position for position in left if not self._refused(values[position], position, found.failed)]
+            left = [position for position in left if not self._refused(values[position], position, read.failed)]
         if not left:
-            return found
+            return read
         others = read_messages([values[position] for position in left], wanted, self._options, self._decoder)
-        return _together(raw, found, others, np.array(left, np.int64), wanted)
+        return _together(raw, read, others, np.array(left, np.int64), wanted)
 
     def _refused(self, payload: Any, position: int, failed: dict[int, WireError]) -> bool:
         # Few unusual messages are broken ones as a rule, and a parser finds that out for less than reading them in
@@ -69,10 +69,10 @@ class CompiledReader:
         """The values of these entries of one key, which are messages each; `None` if they are left to protobuf."""
         # A null is a message without entries: a gap.
         messages = Spans(entries.buffer, entries.starts, np.maximum(entries.lengths, 0))
-        raw, found = self._read(messages, frozenset((key,)))
-        if found is None or raw.odd or found.failed or set(found.columns) != {key}:
+        raw, read = self._read(messages, frozenset((key,)))
+        if read is None or raw.odd or read.failed or set(read.columns) != {key}:
             return None
-        return found.columns[key]
+        return read.columns[key]
 
     def _reader(self, keys: list[str]) -> _native.Reader:
         most = (self._options.safe_bytes, self._options.limits.max_keys)
@@ -80,8 +80,8 @@ class CompiledReader:
 
     def _read(self, spans: Spans, wanted: frozenset[str]) -> tuple[FoundColumns, ReadColumns | None]:
         """The extension's result and its columns; no columns if all messages are left to protobuf."""
-        spans, (found, entries) = read_spans(self._readers.of(wanted), spans)
-        raw = FoundColumns(spans, found)
+        spans, (block, entries) = read_spans(self._readers.of(wanted), spans)
+        raw = FoundColumns(spans, block)
         columns: dict[str, Column] = {}
         failed: dict[int, WireError] = {}
         for part in raw.parts:
@@ -146,30 +146,30 @@ def _kept(read: ReadColumns, wanted: frozenset[str]) -> ReadColumns:
     columns, rows, metadata, failed = read
     if failed:
         index = np.flatnonzero([row not in failed for row in rows.tolist()])
-        (taken,) = divide(columns, [index])
-        columns = in_form({key: column for key, column in taken.items() if not column.empty}, len(index), wanted)
+        (kept,) = divide(columns, [index])
+        columns = in_form({key: column for key, column in kept.items() if not column.empty}, len(index), wanted)
         rows = rows[index]
         metadata = None if metadata is None else [metadata[row] for row in index.tolist()]
-    if metadata is not None and all(one is None for one in metadata):
+    if metadata is not None and all(data is None for data in metadata):
         metadata = None
     return ReadColumns(columns, rows, metadata, failed)
 
 
 def _together(
-    raw: FoundColumns, found: ReadColumns, others: ReadColumns, odd: Rows, wanted: frozenset[str]
+    raw: FoundColumns, read: ReadColumns, others: ReadColumns, odd: Rows, wanted: frozenset[str]
 ) -> ReadColumns:
     """The columns of both paths, joined in the order of the messages."""
-    failed = {**found.failed, **{int(odd[row]): error for row, error in others.failed.items()}}
+    failed = {**read.failed, **{int(odd[row]): error for row, error in others.failed.items()}}
     positions = odd[others.rows]
     if not len(positions):
-        return found._replace(failed=failed)
-    if not len(found.rows):
+        return read._replace(failed=failed)
+    if not len(read.rows):
         return others._replace(rows=positions, failed=failed)
     places = raw.in_order(others.columns, positions)
-    columns, rows, order = together((found.columns, others.columns), (found.rows, positions), places, wanted)
+    columns, rows, order = together((read.columns, others.columns), (read.rows, positions), places, wanted)
     metadata = None
-    if found.metadata is not None or others.metadata is not None:
-        listed = (found.metadata or [None] * len(found.rows)) + (others.metadata or [None] * len(positions))
+    if read.metadata is not None or others.metadata is not None:
+        listed = (read.metadata or [None] * len(read.rows)) + (others.metadata or [None] * len(positions))
         metadata = [listed[row] for row in order.tolist()]
     return ReadColumns(columns, rows, metadata, failed)
 

@@ -68,8 +68,8 @@ def loads(
         raise
     except ValueError as error:
         nul = nul_found(error.doc, error.pos) if isinstance(error, json.JSONDecodeError) else None
-        told = error if nul is None else f"it has {nul}"
-        raise WireError(f"Error deserializing Data from JSON: {told}") from None
+        reason = error if nul is None else f"it has {nul}"
+        raise WireError(f"Error deserializing Data from JSON: {reason}") from None
     if not isinstance(plain, Mapping):
         raise WireError(f"a Data is a JSON object, not {_json_name(plain)}{encoded_twice(plain)}")
     return _Reader(byte_order, limits, nulls, parsed=True).data(plain, 0)

@@ -82,17 +82,17 @@ def members(text: Text) -> dict[str, Any]:
         plain = parsed(text)
     if not isinstance(plain, dict):
         raise WireError(f"a record is a JSON object, not {described(plain)}{_instead(plain)}")
-    string, found = bytes(text).decode(), dict[str, Text]()
+    string, values = bytes(text).decode(), dict[str, Text]()
     at = _space(string, _space(string, 0) + 1)
     while string[at] != "}":
         key, at = _SPANS.raw_decode(string, at)
         begin = _space(string, _space(string, at) + 1)
         _, end = _SPANS.raw_decode(string, begin)
-        found[key] = string[begin:end].encode()
+        values[key] = string[begin:end].encode()
         at = _space(string, end)
         if string[at] == ",":
             at = _space(string, at + 1)
-    return found
+    return values
 
 
 def elements(text: Text) -> Sequence[Text]:
@@ -241,8 +241,8 @@ def _value(text: str, at: int) -> tuple[Any, int]:
 
 def _space(text: str, at: int) -> int:
     """The first place from `at` on that is no white space."""
-    found = _SPACE.match(text, at)
-    return at if found is None else found.end()
+    space = _SPACE.match(text, at)
+    return at if space is None else space.end()
 
 
 def _more(text: str, at: int, otherwise: str) -> WireError:

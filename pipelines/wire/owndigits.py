@@ -20,8 +20,8 @@ def digits_of(array: np.ndarray[Any, Any]) -> np.dtype[Any] | None:
 
 def in_own_digits(batch: Batch) -> Batch:
     """The batch for text: DOUBLEs that were narrow floats are the value of the shortest digits that they had there."""
-    found = {key: _rewritten(column, column.digits) for key, column in batch.columns.items() if column.digits}
-    return batch.with_columns(found) if found else batch
+    rewritten = {key: _rewritten(column, column.digits) for key, column in batch.columns.items() if column.digits}
+    return batch.with_columns(rewritten) if rewritten else batch
 
 
 def in_digits_of_float32(numbers: dict[str, Any]) -> dict[str, Any]:
@@ -47,4 +47,4 @@ def _value(value: Any, digits: np.dtype[Any]) -> Any:
     if isinstance(value, np.ndarray):
         return shortest(value.astype(digits))
     # An empty list knows the type of its values.
-    return [_value(one, digits) for one in value] if isinstance(value, list) and value else value
+    return [_value(element, digits) for element in value] if isinstance(value, list) and value else value

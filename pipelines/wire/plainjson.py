@@ -79,12 +79,12 @@ def read_json(
         if payload is None:
             continue
         try:
-            found = _records(text_of(payload, options.limits), options)
+            read = _records(text_of(payload, options.limits), options)
         except WireError as error:
             failed[position] = without_traceback(error)
         else:
-            records += found
-            rows += [position] * len(found)
+            records += read
+            rows += [position] * len(read)
     columns, wrong = _columns(records, wanted, decoder)
     if wrong:
         for row, reason in wrong.items():
@@ -204,7 +204,7 @@ class JsonWriter:
             try:
                 text = self._value(_FORM.value(value))
                 # Line breaks of strings are escaped: these are between tokens.
-                found = (text.replace("\n", "\n  ") if self._pretty else text).encode()
+                written = (text.replace("\n", "\n  ") if self._pretty else text).encode()
             except MissingPackageError:
                 raise
             except UnicodeEncodeError as error:
@@ -212,7 +212,7 @@ class JsonWriter:
             except (DataError, WireError, ValueError, TypeError) as error:
                 failed.setdefault(row, unwritten(key, value, error))
             else:
-                yield row, found
+                yield row, written
 
     def _value(self, plain: Any) -> str:
         try:
@@ -298,9 +298,9 @@ def _without_nan(plain: Any) -> Any:
     if plain.__class__ is float:
         return None if plain - plain != 0.0 else plain
     if plain.__class__ is list:
-        return [_without_nan(one) for one in plain]
+        return [_without_nan(element) for element in plain]
     if plain.__class__ is dict:
-        return {key: _without_nan(one) for key, one in plain.items()}
+        return {key: _without_nan(element) for key, element in plain.items()}
     return plain
 
 

@@ -211,9 +211,9 @@ class PlainForm:
         if kind is ValueType.NDARRAY:
             return self.array(value)
         if kind is ValueType.LIST:
-            return list(value) if element_type(value) in _PLAIN else [self.value(one) for one in value]
+            return list(value) if element_type(value) in _PLAIN else [self.value(element) for element in value]
         if kind is ValueType.DATA:
-            return {key: self.value(one) for key, one in value.held.items()}
+            return {key: self.value(inner) for key, inner in value.held.items()}
         if kind in (ValueType.BYTES, ValueType.BYTEBUFFER):
             return self._bytes(bytes(value))
         if isinstance(value, Image):
@@ -337,7 +337,7 @@ def _lists(values: list[list[Any]], rules: PlainRules) -> Column | None:
     if len(kinds) == 2:
         if any(number.__class__ is int and not -EXACT <= number <= EXACT for number in numbers):
             return None
-        whole = np.fromiter((float not in map(type, one) for one in values), np.bool_, len(values))
+        whole = np.fromiter((float not in map(type, value) for value in values), np.bool_, len(values))
     dtype = np.int64 if kinds == {int} else np.float64
     counts = list(map(len, values))
     try:
@@ -375,9 +375,9 @@ def _spread(column: Column, present: Mask | None) -> Column:
 
 
 def _scattered(array: Any, there: Any, size: int) -> Any:
-    found = np.zeros((size, *array.shape[1:]), array.dtype)
-    found[there] = array
-    return found
+    scattered = np.zeros((size, *array.shape[1:]), array.dtype)
+    scattered[there] = array
+    return scattered
 
 
 def _list(plain: list[Any], rules: PlainRules, depth: int) -> list[Any]:
@@ -386,12 +386,12 @@ def _list(plain: list[Any], rules: PlainRules, depth: int) -> list[Any]:
     if _NOTHING in kinds:
         at = plain.index(None)
         raise WireError(f"null is no value; leave element {at} out of the list, or write a value there")
-    values = [read_value(one, rules, depth) for one in plain]
+    values = [read_value(element, rules, depth) for element in plain]
     if kinds == {int, float}:
-        return [float(one) for one in values]
-    found = {type_of(one) for one in {one.__class__: one for one in values}.values()}
-    if len(found) > 1:
-        names = ", ".join(sorted(one.name for one in found))
+        return [float(value) for value in values]
+    types = {type_of(value) for value in {value.__class__: value for value in values}.values()}
+    if len(types) > 1:
+        names = ", ".join(sorted(kind.name for kind in types))
         raise WireError(f"a list has elements of one type, not of {names}")
     return values
 
@@ -442,8 +442,8 @@ def _check_text(text: Any) -> None:
 
 
 def _label(value: BoundingBox | Point) -> dict[str, Any]:
-    found: dict[str, Any] = {} if value.label is None else {"label": value.label}
-    return found if value.probability is None else {**found, "probability": value.probability}
+    fields: dict[str, Any] = {} if value.label is None else {"label": value.label}
+    return fields if value.probability is None else {**fields, "probability": value.probability}
 
 
 _NOTHING = type(None)

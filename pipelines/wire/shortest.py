@@ -23,7 +23,7 @@ def shortest(array: Any) -> Any:
     flat = array.reshape(-1)
     exact = flat.astype(np.float64)
     size = np.abs(exact)
-    found = np.zeros(flat.size)
+    shortest_values = np.zeros(flat.size)
     odd = np.ones(flat.size, np.bool_)
     # Powers of two are nearer to the number below than to that above; larger and smaller ones take more than is exact.
     places = np.flatnonzero((size >= 1e-5) & (size < 1e9) & (np.frexp(size)[0] != 0.5))
@@ -37,14 +37,14 @@ def shortest(array: Any) -> Any:
         near = whole / up * down
         missed = np.abs(near - numbers) / np.spacing(np.abs(flat[places]))
         good = (missed < 0.5 - _SURELY) & (np.abs(scaled - whole) < 0.5 - _SURELY)
-        found[places[good]] = near[good]
+        shortest_values[places[good]] = near[good]
         odd[places[good]] = False
         places = places[missed > 0.5 + _SURELY]
         if not places.size:
             break
     if odd.any():
-        found[odd] = _one_by_one(flat[odd])
-    return found.reshape(array.shape)
+        shortest_values[odd] = _one_by_one(flat[odd])
+    return shortest_values.reshape(array.shape)
 
 
 def _one_by_one(array: Any) -> Any:

@@ -101,7 +101,7 @@ def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], se
     rows = np.array(sorted(letters), np.int64)
     index = rows - first
     headers = records.header_column()
-    own = None if headers is None else taken(headers, index)
+    headers_of_row = None if headers is None else taken(headers, index)
     unwritten: dict[int, Exception] = {}
     payloads = records.payloads(index, unwritten)
     keys = None if records.keys is None else taken(records.keys, index)
@@ -143,8 +143,8 @@ def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], se
         values += facts
         if letter.is_bare:
             places[at] = b"-".join(facts[1:4])
-        elif own is not None:
-            for name, value in own[at] or ():
+        elif headers_of_row is not None:
+            for name, value in headers_of_row[at] or ():
                 names.append(name.encode())
                 values.append(value)
         ends.append(len(names))
@@ -180,8 +180,8 @@ def _plain(value: Any) -> Any:
 def _extras(document: bytes) -> dict[str, Any]:
     """The extras that `_json` wrote; none if the document is another, as any client may have written the letter."""
     try:
-        found = json.loads(document)
-        return {name: _value(value) for name, value in found.items()} if isinstance(found, dict) else {}
+        parsed = json.loads(document)
+        return {name: _value(value) for name, value in parsed.items()} if isinstance(parsed, dict) else {}
     except (ValueError, RecursionError):
         return {}
 
@@ -211,14 +211,14 @@ def described(error: Exception) -> tuple[str, str, str]:
 def original(headers: Sequence[Header] | None) -> Original | None:
     """The origin that the headers of a dead letter give; `None` if they are not those of a dead letter."""
     ours: dict[str, bytes] = {}
-    own: list[Header] = []
+    others: list[Header] = []
     for name, value in headers or ():
         # Ours stand in front. A second header of a name came with the record: it was a dead letter that failed again,
         # or its producer tries to have it replayed to another topic, or not at all.
         if name not in ours and (name in _NAMES or (name in _FRONT_NAMES and ours.keys() <= _FRONT_NAMES)):
             ours[name] = value or b""
         else:
-            own.append((name, value))
+            others.append((name, value))
     if "streamer-topic" not in ours or "streamer-step" not in ours:
         return None
 
@@ -239,7 +239,7 @@ def original(headers: Sequence[Header] | None) -> Original | None:
         step=text("streamer-step"),
         error=text("streamer-error"),
         text=text("streamer-text"),
-        headers=own,
+        headers=others,
         left_out=text("streamer-left-out"),
         size=number("streamer-size"),
         sha256=text("streamer-sha256"),

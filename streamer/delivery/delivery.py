@@ -271,8 +271,8 @@ class Delivery:
         self.ledger.confirm(np.concatenate([messages.parents(at) for at in refused]))
         failed.update(new)
 
-    def _confirmed(self, found: list[Confirmed]) -> None:
-        for entry, rows in found:
+    def _confirmed(self, confirmed: list[Confirmed]) -> None:
+        for entry, rows in confirmed:
             decoded: DecodedBatch = entry.note
             if decoded.stamps is None:
                 continue

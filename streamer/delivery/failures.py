@@ -199,6 +199,6 @@ def let_go(errors: Iterable[Exception]) -> None:
     garbage collector runs."""
     for error in errors:
         chain: list[BaseException] = [error]
-        for one in chain:
-            one.__traceback__ = None
-            chain += [up for up in (one.__cause__, one.__context__) if up is not None and up not in chain]
+        for reached in chain:
+            reached.__traceback__ = None
+            chain += [up for up in (reached.__cause__, reached.__context__) if up is not None and up not in chain]

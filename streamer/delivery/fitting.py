@@ -55,8 +55,8 @@ def fitting_codec(payload: bytes) -> Fitting | None:
     The codecs of plain payloads are tried. Payloads of schema registries, gzip, zstd and Snappy are recognised by
     their first bytes. Last comes text with commas and the like.
     """
-    found = _compressed(payload) or _framed(payload) or _read(payload)
-    return found or _table(payload)
+    fitting = _compressed(payload) or _framed(payload) or _read(payload)
+    return fitting or _table(payload)
 
 
 def _read(payload: bytes) -> Fitting | None:
@@ -130,18 +130,18 @@ def _table(payload: bytes) -> Fitting | None:
     return Fitting({"type": "csv", "names": names, **more}, f"a row of {count} fields")
 
 
-def is_read_with(own: CodecConfig, codec: str | dict[str, Any]) -> bool:
+def is_read_with(config: CodecConfig, codec: str | dict[str, Any]) -> bool:
     """Whether the source's codec is this one already, or reads the payloads of registries as this one does."""
     if codec is _COMPRESSED:
-        return own.type == "compressed"
+        return config.type == "compressed"
     if isinstance(codec, str):
-        return own.type == codec
+        return config.type == codec
     if "registry" in codec:
-        return getattr(own, "registry", None) is not None
+        return getattr(config, "registry", None) is not None
     inner = codec.get("codec")
     if inner is not None:
-        return own.type == codec["type"] and own.wrapped is not None and is_read_with(own.wrapped, inner)
-    return own.type == str(codec["type"])
+        return config.type == codec["type"] and config.wrapped is not None and is_read_with(config.wrapped, inner)
+    return config.type == str(codec["type"])
 
 
 def _flow(setting: Any) -> str:
@@ -158,14 +158,14 @@ class CodecHints:
     One payload of a source is tried, so that a topic of broken records costs no more than one.
     """
 
-    def __init__(self, log: Any, own: Mapping[str, CodecConfig]) -> None:
+    def __init__(self, log: Any, configs: Mapping[str, CodecConfig]) -> None:
         """`own` has the codec of each source, by the source's name: it is no news that this codec reads a payload.
 
         A codec reads more when no step asks for a value, such as a number that is too large for any type.
         """
         self._log = log
-        self._own = own
-        self._found: dict[str, Fitting | None] = {}
+        self._configs = configs
+        self._fittings: dict[str, Fitting | None] = {}
 
     def look(self, decoded: DecodedBatch, place: Callable[[int], str]) -> None:
         """Try the payload of the first row that could not be decoded, if none of its source was tried before.
@@ -173,39 +173,39 @@ class CodecHints:
         `place` gives topic, partition and offset of a row's record, as text. Payloads that are empty, larger than
         `LARGEST`, or no bytes, such as a camera's picture, are passed over.
         """
-        if decoded.source in self._found:
+        if decoded.source in self._fittings:
             return
         for row in decoded.failed:
             payload = decoded.records.values[row - decoded.first]
             if isinstance(payload, bytes) and 0 < len(payload) <= LARGEST:
-                found = fitting_codec(payload)
+                fitting = fitting_codec(payload)
                 if (
-                    found is not None
-                    and found.codec is not None
-                    and is_read_with(self._own[decoded.source], found.codec)
+                    fitting is not None
+                    and fitting.codec is not None
+                    and is_read_with(self._configs[decoded.source], fitting.codec)
                 ):
-                    found = None
-                self._found[decoded.source] = found
-                if found is not None:
-                    self._tell(found, decoded.source, place(row))
+                    fitting = None
+                self._fittings[decoded.source] = fitting
+                if fitting is not None:
+                    self._tell(fitting, decoded.source, place(row))
                 return
 
     def of(self, source: str) -> str:
         """The hint to add to the error that stops the service; empty if no codec was found."""
-        found = self._found.get(source)
-        if found is None:
+        fitting = self._fittings.get(source)
+        if fitting is None:
             return ""
-        if found.codec is None:
-            return f"; such payloads look like {found.why}"
-        looks = f"; they look like {found.why}" if found.why else ""
-        return f'; such payloads are read with "codec: {found.in_file}" in the source {source}{looks}'
+        if fitting.codec is None:
+            return f"; such payloads look like {fitting.why}"
+        looks = f"; they look like {fitting.why}" if fitting.why else ""
+        return f'; such payloads are read with "codec: {fitting.in_file}" in the source {source}{looks}'
 
-    def _tell(self, found: Fitting, source: str, at: str) -> None:
-        if found.codec is None:
-            self._log.warning("no codec reads this record", source=source, at=at, looks_like=found.why)
-        elif found.why:
+    def _tell(self, fitting: Fitting, source: str, at: str) -> None:
+        if fitting.codec is None:
+            self._log.warning("no codec reads this record", source=source, at=at, looks_like=fitting.why)
+        elif fitting.why:
             self._log.warning(
-                "another codec reads this record", source=source, at=at, codec=found.in_file, looks_like=found.why
+                "another codec reads this record", source=source, at=at, codec=fitting.in_file, looks_like=fitting.why
             )
         else:
-            self._log.warning("another codec reads this record", source=source, at=at, codec=found.in_file)
+            self._log.warning("another codec reads this record", source=source, at=at, codec=fitting.in_file)

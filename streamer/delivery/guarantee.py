@@ -108,12 +108,12 @@ class ExactlyOnce(AtLeastOnce):
     transactional = True
 
 
-GUARANTEES: Final[Mapping[str, Guarantee]] = {one.name: one for one in (AtMostOnce(), AtLeastOnce(), ExactlyOnce())}
+GUARANTEES: Final[Mapping[str, Guarantee]] = {kind.name: kind for kind in (AtMostOnce(), AtLeastOnce(), ExactlyOnce())}
 
 
 def guarantee(name: str) -> Guarantee:
     """The guarantee of this name. Raises `DefinitionError` if there is none."""
-    found = GUARANTEES.get(name)
-    if found is None:
+    known = GUARANTEES.get(name)
+    if known is None:
         raise DefinitionError(f'there is no delivery "{name}"; use one of {", ".join(GUARANTEES)}')
-    return found
+    return known

@@ -181,7 +181,7 @@ class _Run:
 class _LaneState:
     runs: deque[_Run] = field(default_factory=deque)
     mark: int = -1
-    told: int = -1
+    reported_mark: int = -1
 
 
 class Ledger:
@@ -326,8 +326,8 @@ class Ledger:
             if sources is not None and lane.source not in sources:
                 continue
             self._advance(state)
-            if state.mark > state.told:
-                state.told = state.mark
+            if state.mark > state.reported_mark:
+                state.reported_mark = state.mark
                 moved[lane] = state.mark
         return moved
 

@@ -33,9 +33,9 @@ class LetterLog:
         self._begin()
         for row, error in islice(errors.items(), self._left):
             self._log.warning(self._event, at=place(row), error=str(error)[:_LONGEST])
-        told = min(self._left, len(errors))
-        self._left -= told
-        self.untold += len(errors) - told
+        logged = min(self._left, len(errors))
+        self._left -= logged
+        self.untold += len(errors) - logged
 
     def tell(self, *, now: bool = False) -> None:
         """Log how many were not logged one by one, if their second is over, or `now`."""

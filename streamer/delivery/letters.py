@@ -106,18 +106,19 @@ class DeadLetters:
         # A row that is complete by now was in a lane that has just ended.
         for entry, rows in self._ledger.open_among(in_order(lost)):
             decoded: DecodedBatch = entry.note
-            own = {row: lost[row] for row in rows.tolist()}
-            same = {row: decoded.letters[row] for row, error in own.items() if error.retriable}
-            refused = {row: error for row, error in own.items() if not error.retriable}
+            errors = {row: lost[row] for row in rows.tolist()}
+            same = {row: decoded.letters[row] for row, error in errors.items() if error.retriable}
+            refused = {row: error for row, error in errors.items() if not error.retriable}
             self._send_until_accepted(decoded, {**same, **self._shorter(decoded, refused)})
 
     def _send(self, failed: Failed) -> None:
         # A row that is complete by now was in a lane that has ended: another consumer has its record.
         for entry, rows in self._ledger.open_among(in_order(failed)):
             decoded: DecodedBatch = entry.note
-            own = {row: failed[row] for row in rows.tolist()}
-            self._sent.add(own, self._failures.place)
-            self._send_until_accepted(decoded, {row: self._letter(decoded, row, error) for row, error in own.items()})
+            errors = {row: failed[row] for row in rows.tolist()}
+            self._sent.add(errors, self._failures.place)
+            letters = {row: self._letter(decoded, row, error) for row, error in errors.items()}
+            self._send_until_accepted(decoded, letters)
 
     def _letter(self, decoded: DecodedBatch, row: int, error: Exception) -> Letter:
         """The dead letter of a row, shortened once for each time that the sink has refused it."""
@@ -132,7 +133,9 @@ class DeadLetters:
             raise ServiceStopped("records failed and there is no dead_letter")
         self.waiting = True
         if not decoded.kept:
-            letters = {row: one if one.refusals else one.shorter(LET_GO) or one for row, one in letters.items()}
+            letters = {
+                row: letter if letter.refusals else letter.shorter(LET_GO) or letter for row, letter in letters.items()
+            }
         while letters:
             decoded.letters.update(letters)
             messages = dead_letters(decoded.records, decoded.first, letters, self._service)

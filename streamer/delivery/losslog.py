@@ -25,15 +25,15 @@ class LossLog:
 
     def add(self, errors: Mapping[int, Exception], place: Callable[[int], str]) -> None:
         """Log the errors of these rows; `place` gives topic, partition and offset of a row's record, as text."""
-        told = 0
+        logged = 0
         for row, error in errors.items():
             if step_of(error) not in self._steps:
                 self._steps.add(step_of(error))
                 self._log.warning("a record failed and is lost", at=place(row), error=str(error)[:_LONGEST])
                 self._next = time.monotonic() + _SPAN
-                told += 1
-        if len(errors) > told:
-            self.untold += len(errors) - told
+                logged += 1
+        if len(errors) > logged:
+            self.untold += len(errors) - logged
             last = max(errors)
             self._newest = f"{place(last)}: {errors[last]}"[:_LONGEST]
         self.tell()

@@ -62,13 +62,13 @@ class Suspects:
     """The suspects of a service: in which groups they are tried, and which were refused alone."""
 
     def __init__(self) -> None:
-        self._found: dict[_Partition, dict[int, _Suspect]] = {}
+        self._suspects: dict[_Partition, dict[int, _Suspect]] = {}
         self._sizes: Counter[int] = Counter()
         """How many suspects each group has."""
         self._last = 0
 
     def __bool__(self) -> bool:
-        return bool(self._found)
+        return bool(self._suspects)
 
     def add(self, rows: Sequence[tuple[DecodedBatch, int]]) -> None:
         """The records of these rows are those of which one is to blame: two groups of half of them each.
@@ -79,7 +79,7 @@ class Suspects:
         would be sent row by row.
         """
         places = [_place(decoded, row) for decoded, row in rows]
-        known = [(lane, position) for lane, position in places if position in self._found.get(_partition(lane), ())]
+        known = [(lane, position) for lane, position in places if position in self._suspects.get(_partition(lane), ())]
         suspected = sorted(known or places, key=_order)
         half = (len(suspected) + 1) // 2
         groups = self._last + 1, self._last + 2
@@ -97,7 +97,7 @@ class Suspects:
         return [
             (lane, position)
             for partition, (lane, first, last) in ends.items()
-            for position, suspect in self._found.get(partition, {}).items()
+            for position, suspect in self._suspects.get(partition, {}).items()
             if first < position < last and suspect.error is None and (partition, position) not in named
         ]
 
@@ -114,20 +114,20 @@ class Suspects:
         """The rows of suspects in this batch, rising."""
         rows = as_array(decoded.rows)
         for lane, start, stop in decoded.records.spans:
-            found = self._found.get(_partition(lane))
-            if not found:
+            suspects = self._suspects.get(_partition(lane))
+            if not suspects:
                 continue
             low, high = bisect_left(rows, decoded.first + start), bisect_left(rows, decoded.first + stop)
             positions = decoded.records.positions[rows[low:high] - decoded.first]
-            for at in np.flatnonzero(np.isin(positions, list(found))).tolist():
-                suspect = found[int(positions[at])]
+            for at in np.flatnonzero(np.isin(positions, list(suspects))).tolist():
+                suspect = suspects[int(positions[at])]
                 alone = self._sizes[suspect.group] == 1
                 yield Suspected(int(rows[low + at]), suspect.group, alone, suspect.error)
 
     def convicted(self, decoded: DecodedBatch) -> dict[int, Exception]:
         """The errors of the records of this batch whose results were refused when they were tried alone."""
-        found = self.rows(decoded) if self._found else ()
-        return {one.row: one.error for one in found if one.error is not None}
+        suspects = self.rows(decoded) if self._suspects else ()
+        return {suspect.row: suspect.error for suspect in suspects if suspect.error is not None}
 
     def parts(self, decoded: DecodedBatch) -> Iterator[Part]:
         """The rows of a batch in their order. Rows between suspects of one group are in the part of that group, as the
@@ -135,7 +135,7 @@ class Suspects:
         rows = as_array(decoded.rows)
         start, group = 0, None
         # A list, as suspects are added and removed while their parts are sent.
-        for suspect in list(self.rows(decoded)) if self._found else ():
+        for suspect in list(self.rows(decoded)) if self._suspects else ():
             if suspect.group == group:
                 continue
             at = int(np.searchsorted(rows, suspect.row))
@@ -163,17 +163,17 @@ class Suspects:
         self._forget_below(lane, float("inf"))
 
     def _forget_below(self, lane: Lane, end: float) -> None:
-        found = self._found.get(_partition(lane), {})
-        for position in [position for position in found if position < end]:
-            self._leave(found.pop(position).group)
-        if not found:
-            self._found.pop(_partition(lane), None)
+        suspects = self._suspects.get(_partition(lane), {})
+        for position in [position for position in suspects if position < end]:
+            self._leave(suspects.pop(position).group)
+        if not suspects:
+            self._suspects.pop(_partition(lane), None)
 
     def _move(self, lane: Lane, position: int, group: int) -> _Suspect:
-        found = self._found.setdefault(_partition(lane), {})
-        suspect = found.get(position)
+        suspects = self._suspects.setdefault(_partition(lane), {})
+        suspect = suspects.get(position)
         if suspect is None:
-            suspect = found[position] = _Suspect(group)
+            suspect = suspects[position] = _Suspect(group)
         else:
             self._leave(suspect.group)
             suspect.group = group
@@ -186,10 +186,10 @@ class Suspects:
             del self._sizes[group]
 
     def _of(self, decoded: DecodedBatch, row: int) -> _Suspect | None:
-        if not self._found:
+        if not self._suspects:
             return None
         lane, position = _place(decoded, row)
-        return self._found.get(_partition(lane), {}).get(position)
+        return self._suspects.get(_partition(lane), {}).get(position)
 
 
 def _place(decoded: DecodedBatch, row: int) -> tuple[Lane, int]:

@@ -14,7 +14,7 @@ from connectors.kafka.config import KafkaSourceConfig
 from pipelines.errors import DefinitionError
 from streamer.definition.loading import load
 from streamer.definition.service import Service
-from streamer.faust.engine import Engine, Told
+from streamer.faust.engine import Engine, OnEnd
 from streamer.faust.events import Undecoded
 from streamer.faust.fitting import Written, brokers_of, check_app, check_service
 from streamer.faust.login import credentials
@@ -46,10 +46,10 @@ def attach(
             "crash loses them; leave it at 1 and start more workers, or give the service more threads: limits.threads"
         )
     written = Written.of(service)
-    found = service if isinstance(service, Service) else load(service)
-    check_service(found, written)
-    check_app(found, written, app)
-    return _attached(app, found, sink)
+    loaded = service if isinstance(service, Service) else load(service)
+    check_service(loaded, written)
+    check_app(loaded, written, app)
+    return _attached(app, loaded, sink)
 
 
 def app(
@@ -66,8 +66,8 @@ def app(
     and override those chosen here: tables in memory, no web server, no leader, commits once a second. Otherwise as
     `attach`.
     """
-    found = service if isinstance(service, Service) else load(service)
-    return app_of(found, Written.of(service), broker=broker, sink=sink, **settings)
+    loaded = service if isinstance(service, Service) else load(service)
+    return app_of(loaded, Written.of(service), broker=broker, sink=sink, **settings)
 
 
 def app_of(
@@ -76,16 +76,16 @@ def app_of(
     *,
     broker: str | list[str] | None = None,
     sink: Iterable[Any] = (),
-    told: Told | None = None,
+    on_end: OnEnd | None = None,
     **settings: Any,
 ) -> faust.App:
-    """As `app`, of a service that was `written` so. `told` gets the summary of its run when that has ended."""
+    """As `app`, of a service that was `written` so. `on_end` gets the summary of its run when that has ended."""
     logs_in = not settings.keys() & {"broker_credentials", "ssl_context"}
     check_service(service, written, logs_in=logs_in)
     source = service.sources[0]
     assert isinstance(source, KafkaSourceConfig)
     chosen: dict[str, Any] = {
-        "broker": broker or [f"kafka://{one}" for one in brokers_of(source)],
+        "broker": broker or [f"kafka://{address}" for address in brokers_of(source)],
         "broker_credentials": credentials(service, written) if logs_in else None,
         "store": "memory://",
         "web_enabled": False,
@@ -99,15 +99,15 @@ def app_of(
     }
     made = faust.App(source.group or service.name, **chosen)
     check_app(service, written, made, own_broker=broker is not None)
-    _attached(made, service, sink, told)
+    _attached(made, service, sink, on_end)
     return made
 
 
-def _attached(app: faust.App, service: Service, sink: Iterable[Any], told: Told | None = None) -> AgentT[Any]:
+def _attached(app: faust.App, service: Service, sink: Iterable[Any], on_end: OnEnd | None = None) -> AgentT[Any]:
     (source,) = service.sources
 
     async def infer(stream: Any) -> AsyncIterator[Any]:
-        async for result in Engine(app, service, told).run(stream):
+        async for result in Engine(app, service, on_end).run(stream):
             yield result
 
     infer.__doc__ = f"The service {service.name}, by streamer."

@@ -34,7 +34,7 @@ GATHERED = (0.002, 0.01)
 """Seconds, least and most, for which events are left to gather after one has come: to be woken for each costs more than
 to take it. Between these a fifth of the time that the first record of a batch waits for others."""
 
-Told = Callable[[Summary], object]
+OnEnd = Callable[[Summary], object]
 """Gets the summary of a run that has ended."""
 
 
@@ -45,13 +45,13 @@ class Engine:
     service's threads, so that heartbeats and other agents go on meanwhile.
     """
 
-    def __init__(self, app: App, service: Service, told: Told | None = None) -> None:
+    def __init__(self, app: App, service: Service, on_end: OnEnd | None = None) -> None:
         (config,) = service.sources
         assert isinstance(config, KafkaSourceConfig)
         self._app = app
         self._service = service
         self._config = config
-        self._told = told
+        self._on_end = on_end
 
     async def run(self, stream: Stream[Any]) -> AsyncIterator[Any]:
         """The results, if the agent has sinks for them; otherwise it yields none, and runs as long as the agent.
@@ -119,8 +119,8 @@ class Engine:
             yielding.end()
             agent.stop()
             await asyncio.wait([ended, reading])
-            if self._told is not None:
-                self._told(ended.result())
+            if self._on_end is not None:
+                self._on_end(ended.result())
 
     @property
     def _gathered(self) -> float:
@@ -147,7 +147,7 @@ class Engine:
             service = service.model_copy(update={"sink": [config]})
             dead = None if service.dead_letter is None else yielding.beside("dead_letter")
         else:
-            sinks = {one.label: self._sink(one) for one in service.sinks}
+            sinks = {config.label: self._sink(config) for config in service.sinks}
             dead = None if service.dead_letter is None else self._sink(service.dead_letter)
             if wanted:
                 service = service.model_copy(update={"sink": [*service.sinks, config]})
@@ -180,8 +180,8 @@ def _raise_failure(summary: Summary) -> None:
 
 
 def _for_tests(sent: Sent) -> list[Any]:
-    found: list[Any] = []
+    values: list[Any] = []
     for message in messages_of_block(sent.messages):
         origin = original(message.headers)
-        found.append(message.value if origin is None else DeadLetter(message, origin))
-    return found
+        values.append(message.value if origin is None else DeadLetter(message, origin))
+    return values

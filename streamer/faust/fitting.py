@@ -163,7 +163,7 @@ def check_alone(service: Service, app: App, agent: AgentT[Any]) -> None:
 
 def sinks_of(service: Service, written: Written) -> list[tuple[SinkConfig, KeyPath]]:
     """The sinks of a service, that of dead letters among them, each with its path in the file."""
-    sinks = [(one, written.connector("sink", index)) for index, one in enumerate(service.sinks)]
+    sinks = [(sink, written.connector("sink", index)) for index, sink in enumerate(service.sinks)]
     if service.dead_letter is not None:
         sinks.append((service.dead_letter, ("dead_letter",)))
     return sinks
@@ -173,7 +173,7 @@ def brokers_of(connector: SourceConfig | SinkConfig) -> list[str]:
     """`host:port` of each broker of a Kafka source or sink."""
     assert isinstance(connector, KafkaSourceConfig | KafkaSinkConfig)
     address = connector.brokers.address
-    return [one if ":" in one else f"{one}:9092" for one in map(str.strip, address.split(",")) if one]
+    return [host if ":" in host else f"{host}:9092" for host in map(str.strip, address.split(",")) if host]
 
 
 def _check_source(source: SourceConfig, written: Written, skipped: Set[str]) -> None:

@@ -45,7 +45,7 @@ def credentials(service: Service, written: Written) -> CredentialsT | None:
     """
     (source,) = service.sources
     assert isinstance(source, KafkaSourceConfig)
-    found = _Login(_texts(source), (*written.connector("source"), "client"), written).credentials()
+    login = _Login(_texts(source), (*written.connector("source"), "client"), written).credentials()
     for sink, path in sinks_of(service, written):
         assert isinstance(sink, KafkaSinkConfig)
         # That of a sink without brokers of its own is the source's.
@@ -53,7 +53,7 @@ def credentials(service: Service, written: Written) -> CredentialsT | None:
             raise written.error(
                 (*path, "client"), "a Faust app has one client, which logs in as the source says; leave it out"
             )
-    return found
+    return login
 
 
 class _Login:

@@ -14,6 +14,6 @@ def spare_records() -> None:
     then makes a record of each message that is sent, which only the progress line gets.
     """
     log = logging.getLogger("aiokafka")
-    levels = [one.level for one in logging.getLogger().handlers if not isinstance(one, SpinnerHandler)]
+    levels = [handler.level for handler in logging.getLogger().handlers if not isinstance(handler, SpinnerHandler)]
     if log.level == logging.NOTSET and not log.handlers and levels:
         log.setLevel(min(levels))

@@ -98,7 +98,7 @@ class LoopSink(Sink):
                 self._raise_fatal()
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    count = sum(len(one.messages) for one in self._outstanding)
+                    count = sum(len(sent.messages) for sent in self._outstanding)
                     raise ConnectorError(
                         f"sink {self.name}: {count} messages are not confirmed yet; the brokers are slow or away",
                         retriable=True,
@@ -197,7 +197,7 @@ class LoopSink(Sink):
 
 def _sizes(messages: Messages) -> list[int]:
     """Bytes of each message's payload and key."""
-    values = [len(one) if isinstance(one, bytes) else 0 for one in messages.values]
+    values = [len(value) if isinstance(value, bytes) else 0 for value in messages.values]
     if messages.keys is None:
         return values
     return [size + (0 if key is None else len(key)) for size, key in zip(values, messages.keys, strict=True)]

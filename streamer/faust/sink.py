@@ -68,13 +68,13 @@ class FaustSink(LoopSink):
         """The producer's answer for each message: a future, or the error with which it refused."""
         send, topic, topics = self._app.producer.send, self._topic, messages.topics
         keys, headers, stamps = messages.keys, messages.headers, messages.timestamps
-        found: list[Any] = []
-        own: Any
+        answers: list[Any] = []
+        message_headers: Any
         for index, value in enumerate(messages.values):
             stamp = -1 if stamps is None else int(stamps[index])
-            own = None if headers is None else headers[index]
+            message_headers = None if headers is None else headers[index]
             try:
-                found.append(
+                answers.append(
                     await send(
                         topics[index] or topic if topics is not None else topic,
                         None if keys is None else keys[index],
@@ -82,12 +82,12 @@ class FaustSink(LoopSink):
                         None,
                         # In seconds, which Faust turns into milliseconds by cutting off.
                         None if stamp < 0 else (stamp + 0.5) / 1000,
-                        None if own is None else list(own),
+                        None if message_headers is None else list(message_headers),
                     )
                 )
             except Exception as error:  # noqa: BLE001 - every exception here is about this message
-                found.append(error)
-        return found
+                answers.append(error)
+        return answers
 
     async def _confirm(self, blocks: asyncio.Queue[tuple[Sent, list[Any]]]) -> None:
         while True:
@@ -111,12 +111,12 @@ class FaustSink(LoopSink):
 
     async def _errors(self, answers: list[Any]) -> dict[int, Exception]:
         """Why messages were not confirmed, by their places."""
-        found: dict[int, Exception] = {}
+        errors: dict[int, Exception] = {}
         for index, answer in enumerate(answers):
             if isinstance(answer, ProducerSendError) and isinstance(answer.__cause__, Exception):
-                found[index] = answer.__cause__
+                errors[index] = answer.__cause__
             elif isinstance(answer, Exception):
-                found[index] = answer
+                errors[index] = answer
             else:
                 try:
                     # One after the other: the rest are mostly done when the first is, and then wait for no turn.
@@ -124,10 +124,10 @@ class FaustSink(LoopSink):
                 except asyncio.CancelledError:
                     if not self._open:
                         raise
-                    found[index] = ConnectorError("the producer was stopped", retriable=True)
+                    errors[index] = ConnectorError("the producer was stopped", retriable=True)
                 except Exception as error:  # noqa: BLE001 - after any exception the message is not confirmed
-                    found[index] = error
-        return found
+                    errors[index] = error
+        return errors
 
     def _refused(self, messages: Messages, sizes: Sequence[int]) -> dict[int, ConnectorError]:
         headers = messages.headers
@@ -147,12 +147,12 @@ class FaustSink(LoopSink):
 
     def _loss(self, error: Exception, own_topic: bool) -> ConnectorError:
         """The error of a lost message: for good if the message itself is wrong, else retriable."""
-        told = ConnectorError(f"sink {self.name}: {type(error).__name__}: {error}", retriable=True)
+        loss = ConnectorError(f"sink {self.name}: {type(error).__name__}: {error}", retriable=True)
         if isinstance(error, _FORBIDDEN):
             self.fail(ConnectorError(f"sink {self.name}: it may not write to {self._topic}: {error}"))
         elif isinstance(error, _OF_THE_MESSAGE) or (own_topic and isinstance(error, UnknownTopicOrPartitionError)):
-            told.retriable = False
-        return told
+            loss.retriable = False
+        return loss
 
 
 def _headers_size(pairs: Sequence[Header] | None) -> int:

@@ -180,7 +180,7 @@ class FaustSource(Source):
             self._serve_revokes()
             if self._waited(max_records, max_bytes, deadline):
                 break
-        events = self._taken(max_records, max_bytes)
+        events = self._next_events(max_records, max_bytes)
         if not events:
             return Records.empty(self.name)
         return self._block(events)
@@ -233,7 +233,7 @@ class FaustSource(Source):
         """Discard all events, so that Faust does not wait for them; `feed` returns at once from now on."""
         self._closed = True
         self._settle = None
-        for request in [one for one in self._arrived if isinstance(one, _Revoke)]:
+        for request in [item for item in self._arrived if isinstance(item, _Revoke)]:
             _answer(request)
         self._arrived.clear()
         self._again.clear()
@@ -274,7 +274,7 @@ class FaustSource(Source):
         waiting = len(self._arrived) + len(self._again)
         return waiting >= max_records or self.held >= min(max_bytes, self._most_held)
 
-    def _taken(self, max_records: int, max_bytes: int) -> list[EventT[Any]]:
+    def _next_events(self, max_records: int, max_bytes: int) -> list[EventT[Any]]:
         """The next events, without those that stand behind a revoke."""
         events: list[EventT[Any]] = []
         size = 0
@@ -287,15 +287,15 @@ class FaustSource(Source):
             elif events and isinstance(self._arrived[0], _Assigned):
                 # Those before it belong to the lanes before it.
                 break
-            elif isinstance(one := self._arrived.popleft(), _Assigned):
-                self._assigned(one)
+            elif isinstance(arrived := self._arrived.popleft(), _Assigned):
+                self._assigned(arrived)
                 continue
             else:
-                assert not isinstance(one, _Revoke)
-                event = one
-                taken = _size(event.message)
-                size += taken
-                self._polled += taken
+                assert not isinstance(arrived, _Revoke)
+                event = arrived
+                size_of_event = _size(event.message)
+                size += size_of_event
+                self._polled += size_of_event
             events.append(event)
         self._make_room_if_wanted()
         return events
@@ -342,7 +342,8 @@ class FaustSource(Source):
             spans,
             [messages[span.start].topic for span in spans],
             [messages[span.start].partition for span in spans],
-            sum(len(one) for one in values if one is not None) + sum(len(one) for one in keys if one is not None),
+            sum(len(value) for value in values if value is not None)
+            + sum(len(value) for value in keys if value is not None),
             headers=(lambda: _headers(headers)) if self._headers else no_headers,
             timestamps=lambda: _timestamps(stamps),
         )
@@ -353,7 +354,7 @@ class FaustSource(Source):
             request = self._before_revoke()
             if request is None:
                 return
-            lanes = [one.lane for tp in request.partitions if (one := self._partitions.get(tp)) is not None]
+            lanes = [partition.lane for tp in request.partitions if (partition := self._partitions.get(tp)) is not None]
             try:
                 if lanes and self._settle is not None:
                     self.acknowledge(self._settle(lanes, request.deadline), wait=True)
@@ -363,22 +364,22 @@ class FaustSource(Source):
             finally:
                 for tp in request.partitions & self._partitions.keys():
                     self._end(tp)
-                self._again = deque(one for one in self._again if one.message.tp not in request.partitions)
+                self._again = deque(event for event in self._again if event.message.tp not in request.partitions)
                 _answer(request)
 
     def _before_revoke(self) -> _Revoke | None:
         """The next revoke. Events that came before it stay, unless their partition is given up: they come again."""
         while self._arrived:
-            one = self._arrived.popleft()
-            if isinstance(one, _Revoke):
-                self._again = deque(event for event in self._again if event.message.tp not in one.partitions)
+            arrived = self._arrived.popleft()
+            if isinstance(arrived, _Revoke):
+                self._again = deque(event for event in self._again if event.message.tp not in arrived.partitions)
                 self._make_room_if_wanted()
-                return one
-            if isinstance(one, _Assigned):
-                self._assigned(one)
+                return arrived
+            if isinstance(arrived, _Assigned):
+                self._assigned(arrived)
                 continue
-            self._polled += _size(one.message)
-            self._again.append(one)
+            self._polled += _size(arrived.message)
+            self._again.append(arrived)
         return None
 
     def _assigned(self, assigned: _Assigned) -> None:
@@ -386,7 +387,7 @@ class FaustSource(Source):
 
         A lane may have been begun by events of the assignment before, which were fed after its end: they come again.
         """
-        self._again = deque(one for one in self._again if one.message.tp not in assigned.partitions)
+        self._again = deque(event for event in self._again if event.message.tp not in assigned.partitions)
         for tp in sorted(assigned.partitions):
             if tp in self._partitions:
                 self._end(tp)
@@ -395,9 +396,9 @@ class FaustSource(Source):
     def _begin(self, tp: TP, position: int) -> _Partition:
         epoch = self._epochs[tp] = self._epochs.get(tp, -1) + 1
         lane = Lane(self.name, f"{tp.topic}-{tp.partition}", epoch)
-        found = self._partitions[tp] = self._lanes[lane] = _Partition(tp, lane, position)
+        partition = self._partitions[tp] = self._lanes[lane] = _Partition(tp, lane, position)
         self._events.append(LaneBegan(lane, tp.topic, tp.partition, position))
-        return found
+        return partition
 
     def _end(self, tp: TP) -> None:
         lane = self._partitions.pop(tp).lane
@@ -425,26 +426,26 @@ def _size(message: FaustMessage) -> int:
 
 def _rising(events: list[EventT[Any]], least: int) -> list[EventT[Any]]:
     """The events whose positions rise from `least` on: nearly always all. Faust gives a record again after a seek."""
-    found = []
+    rising = []
     for event in events:
         offset = event.message.offset
         if offset >= least:
-            found.append(event)
+            rising.append(event)
             least = offset + 1
-    return found
+    return rising
 
 
 def _headers(given: Sequence[Any]) -> list[Sequence[Header] | None] | None:
     """The headers of each record, which Faust has as pairs or as a mapping."""
-    found: list[Sequence[Header] | None] = [
+    listed: list[Sequence[Header] | None] = [
         list(headers.items() if isinstance(headers, Mapping) else headers or ()) or None for headers in given
     ]
-    return found if any(found) else None
+    return listed if any(listed) else None
 
 
 def _timestamps(seconds: Sequence[float | None]) -> Ints:
     # A record without a timestamp has a negative one, or none.
-    stamps = [-1.0 if one is None else one for one in seconds]
+    stamps = [-1.0 if value is None else value for value in seconds]
     return np.maximum(np.rint(np.array(stamps, np.float64) * 1000), -1).astype(np.int64)
 
 

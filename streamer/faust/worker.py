@@ -20,7 +20,7 @@ def run(service: Service, written: Written, *, log_level: str = "warning") -> tu
     """
     summaries: list[Summary] = []
     with tempfile.TemporaryDirectory(prefix="streamer-faust-") as folder:
-        app = app_of(service, written, told=summaries.append, datadir=folder)
+        app = app_of(service, written, on_end=summaries.append, datadir=folder)
         worker = faust.Worker(app, loglevel=log_level.upper(), quiet=True, redirect_stdouts=False)
         try:
             worker.execute_from_commandline()
