@@ -40,16 +40,19 @@ class AvroValues:
         lacking = {name: one.lacking[0] for name, one in fields.items() if one.lacking is not None}
         rows: list[dict[str, Any]] = [{**lacking} for _ in range(batch.size)]
         for key, column in batch.columns.items():
-            for at, value in plain_cells(key, column, AS_OBJECTS, failed):
-                if key not in fields:
+            cells = plain_cells(key, column, AS_OBJECTS, failed)
+            if key not in fields:
+                for at, _ in cells:
                     failed.setdefault(at, unwritable(self._record.no_field(key, key)))
-                    continue
+                continue
+            put = fields[key].slot.put
+            for at, value in cells:
                 try:
-                    rows[at][key] = fields[key].slot.put(value, key)[0]
+                    rows[at][key] = put(value, key)[0]
                 except WireError as error:
                     failed.setdefault(at, unwritable(error))
-        for name in fields.keys() - lacking.keys():
-            for at, row in enumerate(rows):
+        for name in fields:
+            for at, row in enumerate(rows if name not in lacking else ()):
                 if name not in row:
                     failed.setdefault(at, unwritable(fields[name].slot.misfit(None, name)))
         return rows

@@ -253,6 +253,12 @@ def test_a_default_has_the_same_value_where_it_is_written_and_where_it_is_read(
     assert repr(found.column("x").values()[0]) == repr(as_data({"x": value})["x"])
 
 
+def test_of_several_values_that_are_not_there_the_first_field_is_named(hot_path: HotPath) -> None:
+    names = [f"f{number}" for number in range(20)]
+    encoded = avro(record("R", *((name, "long") for name in names))).encode(Batch.of([Data({"f0": 1})]))
+    assert 'there is no "f1"' in str(encoded.failed[0])
+
+
 @pytest.mark.parametrize("default", [None, "x", {}, [1]], ids=str)
 def test_a_default_that_is_none_of_its_type_is_refused_in_schemas_of_results_and_readers(default: Any) -> None:
     schema = record("R", ("x", "long", default))
