@@ -45,7 +45,7 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 def needs(*capabilities: str) -> Callable[[Test], Test]:
     """Mark a test as one for connectors with these capabilities. `TypeError` for an unknown one."""
     if unknown := set(capabilities) - CAPABILITIES.keys():
-        raise TypeError(f"there is no capability {', '.join(sorted(unknown))}")
+        raise TypeError(f"unknown capability {', '.join(sorted(unknown))}")
 
     def mark(test: Test) -> Test:
         test.needs = capabilities  # type: ignore[attr-defined]

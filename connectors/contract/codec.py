@@ -40,9 +40,9 @@ class CodecContract:
     """
 
     bad: Sequence[Any] = ()
-    """Payloads that are no records of this codec; none if it reads any bytes."""
+    """Payloads that this codec refuses; empty if it reads any bytes."""
     unwritable: Sequence[Data] = ()
-    """Records that it cannot write; none if it writes any."""
+    """Records that this codec cannot write; empty if it writes any."""
 
     cycles: str = ""
     """Why its library leaves small reference cycles for each record, without its payload; empty if it leaves none."""
@@ -107,7 +107,7 @@ class CodecContract:
     def test_nothing_that_a_stranger_sends_raises_or_harms_a_neighbour(self, codec: Codec, record: Data) -> None:
         """Each payload is read or refused, objects that are no bytes too, and every row is accounted for."""
         (payload,) = _written(codec, [record])
-        given: list[Any] = [one for hostile in (*HOSTILE, 7, object(), "text") for one in (hostile, payload)]
+        given: list[Any] = [item for hostile in (*HOSTILE, 7, object(), "text") for item in (hostile, payload)]
         decoded = _decoded(codec, given)
         assert sorted([*decoded.failed, *decoded.batch.rows.tolist()]) == list(range(len(given)))
         left = dict(zip(decoded.batch.rows.tolist(), range(decoded.batch.size), strict=True))

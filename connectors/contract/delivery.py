@@ -38,7 +38,7 @@ class DeliveryContract(Contract):
             reader.acknowledge(received[:2])
         with Reader(bus.source(), bus.patience) as reader:
             again = reader.take(3)
-        assert [one.position for one in again] == [one.position for one in received[2:]]
+        assert [record.position for record in again] == [record.position for record in received[2:]]
 
     @needs("restart")
     def test_closing_acknowledges_nothing(self, bus: SourceBus) -> None:
@@ -84,8 +84,8 @@ class DeliveryContract(Contract):
             reader.source.rewind([old])
             again = reader.take(4) + reader.listen(bus.quiet)
             assert _values(again) == [m.value for m in sent[2:]]
-            assert {one.lane.partition for one in again} == {old.partition}
-            assert min(one.lane.epoch for one in again) > old.epoch
+            assert {record.lane.partition for record in again} == {old.partition}
+            assert min(record.lane.epoch for record in again) > old.epoch
             assert old in [event.lane for event in reader.events(LaneEnded)]
 
     @needs("rewind", "positions")
@@ -96,7 +96,7 @@ class DeliveryContract(Contract):
             received = reader.take(6)
             reader.acknowledge(received[:2])
             reader.source.rewind([received[0].lane])
-            assert [one.position for one in reader.take(4)] == [one.position for one in received[2:]]
+            assert [record.position for record in reader.take(4)] == [record.position for record in received[2:]]
 
     @needs("rewind", "restart")
     def test_acknowledging_an_ended_lane_is_ignored(self, bus: SourceBus) -> None:
@@ -119,9 +119,9 @@ class DeliveryContract(Contract):
             lane = received[0].lane
             reader.source.rewind([lane])
             again = reader.take(10) + reader.listen(bus.quiet)
-            assert {one.lane.partition for one in again} == {lane.partition}
-            assert sorted(_values(again)) == sorted(_values(one for one in received if one.lane == lane))
-            assert {one.lane for one in received} - {lane} <= reader.lanes
+            assert {record.lane.partition for record in again} == {lane.partition}
+            assert sorted(_values(again)) == sorted(_values(record for record in received if record.lane == lane))
+            assert {record.lane for record in received} - {lane} <= reader.lanes
 
     def test_unacknowledged_records_do_not_stop_the_flow(self, bus: SourceBus) -> None:
         """Saturated: half of the backlog is polled and not acknowledged for a while; the rest is delivered later."""
@@ -134,7 +134,7 @@ class DeliveryContract(Contract):
             reader.acknowledge(first)
             rest = reader.take(300)
             reader.acknowledge(rest)
-        assert len({one.message.value for one in first + rest}) == 400
+        assert len({record.message.value for record in first + rest}) == 400
 
     def test_a_starved_source_goes_on_when_something_is_acknowledged(self, bus: SourceBus) -> None:
         """Window: a source is starved when all unacknowledged records that the bus allows are polled.
@@ -155,7 +155,7 @@ class DeliveryContract(Contract):
                 reader.acknowledge(received)
             assert reader.listen(bus.quiet) == []
             assert not reader.source.starved()
-        assert len({one.message.value for one in received}) == count
+        assert len({record.message.value for record in received}) == count
 
     @needs("held")
     def test_a_source_holds_a_bounded_number_of_bytes_while_nobody_polls(self, bus: SourceBus) -> None:
@@ -177,7 +177,7 @@ class DeliveryContract(Contract):
                 most = max(most, bus.held_bytes(reader.source))
             received += reader.take(count - 1)
         assert most <= bus.held_at_most
-        assert len({one.message.value for one in received}) == count
+        assert len({record.message.value for record in received}) == count
 
     @needs("rewind")
     def test_every_record_arrives_when_some_are_delivered_again(self, bus: SourceBus) -> None:
@@ -236,7 +236,7 @@ class DeliveryContract(Contract):
             assert {thread for _, thread in asked} == {threading.get_ident()}
             bus.give_back(reader.source)
             again += _back(reader, gone)
-            expected = {one.message.value for lane in gone for one in _of(received, lane)[6:]}
+            expected = {record.message.value for lane in gone for record in _of(received, lane)[6:]}
             again += _until_complete(reader, expected, again) + reader.listen(bus.quiet)
         # A lane that only changed its owner for a moment may begin, and so deliver, more than once.
         assert set(_values(again)) == expected
@@ -250,14 +250,14 @@ class DeliveryContract(Contract):
             bus.take_away(reader.source)
             again = reader.until(lambda r: bool(r.events(LaneEnded)))
             gone = {event.lane for event in reader.events(LaneEnded)}
-            late = [one for one in received if one.lane in gone]
+            late = [record for record in received if record.lane in gone]
             reader.acknowledge(late)
             bus.give_back(reader.source)
             again += _back(reader, gone)
             reader.acknowledge(late)
             again += _until_complete(reader, set(_values(late)), again) + reader.listen(bus.quiet)
         assert set(_values(again)) == set(_values(late))
-        assert not {one.lane for one in again} & gone
+        assert not {record.lane for record in again} & gone
 
     @needs("revoke", "partitions")
     def test_lanes_that_stay_go_on_while_others_are_taken_away(self, bus: SourceBus) -> None:
@@ -270,7 +270,7 @@ class DeliveryContract(Contract):
             kept = {lane.partition for lane in reader.lanes}
             bus.feed([Message(bus.payload(900 + n), bus.key(900 + n), partition=n) for n in range(bus.partitions)])
             received = reader.take(len(kept)) + reader.listen(bus.quiet)
-        assert sorted(one.lane.partition for one in received) == sorted(kept)
+        assert sorted(record.lane.partition for record in received) == sorted(kept)
         assert len(kept) < bus.partitions
 
 
@@ -280,7 +280,7 @@ def numbered(bus: SourceBus, count: int) -> list[Message]:
 
 
 def _of(received: Iterable[Received], lane: Lane) -> list[Received]:
-    return [one for one in received if one.lane == lane]
+    return [record for record in received if record.lane == lane]
 
 
 def _back(reader: Reader, gone: set[Lane]) -> list[Received]:
@@ -297,19 +297,19 @@ def _until_complete(reader: Reader, expected: set[bytes], so_far: list[Received]
 
 
 def _values(received: Iterable[Received]) -> list[bytes]:
-    return [one.message.value for one in received]
+    return [record.message.value for record in received]
 
 
 def _split(received: list[Received], failing: set[bytes]) -> tuple[list[Received], set[Lane]]:
-    """Those of each lane before its first failing record, and the lanes that have one. A record fails once."""
+    """The records of each lane before its first failing record, and the lanes with a failure. A record fails once."""
     good: list[Received] = []
     bad: set[Lane] = set()
-    for one in received:
-        if one.lane in bad:
+    for record in received:
+        if record.lane in bad:
             continue
-        if one.message.value in failing:
-            failing.discard(one.message.value)
-            bad.add(one.lane)
+        if record.message.value in failing:
+            failing.discard(record.message.value)
+            bad.add(record.lane)
         else:
-            good.append(one)
+            good.append(record)
     return good, bad

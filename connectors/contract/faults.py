@@ -134,12 +134,12 @@ class FaultContract(Contract):
         began = time.monotonic()
         refused = sink.send(block_of(waiting), time.monotonic() + 1)
         assert time.monotonic() - began < bus.patience / 2
-        taken = count - len(refused)
-        assert taken * size <= bus.in_flight_at_most + size
-        assert sorted(refused) == list(range(taken, count)), "the refused messages are not the end of the block"
+        accepted = count - len(refused)
+        assert accepted * size <= bus.in_flight_at_most + size
+        assert sorted(refused) == list(range(accepted, count)), "the refused messages are not the end of the block"
         assert all(error.retriable for error in refused.values())
         bus.mend()
-        again = block_of(waiting[taken:], taken)
+        again = block_of(waiting[accepted:], accepted)
         assert sink.send(again, time.monotonic() + bus.patience) == {}
         assert sink.barrier(time.monotonic() + bus.patience) == {}
         sink.close()

@@ -16,10 +16,12 @@ def check_measures(connector: Source | Sink) -> None:
         AssertionError: They are not.
     """
     began = time.monotonic()
-    found = list(connector.metrics())
+    measures = list(connector.metrics())
     assert time.monotonic() - began < 1
-    assert all(isinstance(one, Measure) for one in found)
-    told = [(one.name, tuple(sorted(one.labels.items()))) for one in found]
-    assert len(set(told)) == len(told), f"a measure is returned twice: {found}"
-    for name in {one.name for one in found}:
-        assert len({tuple(one.labels) for one in found if one.name == name}) == 1, f"{name} has different labels"
+    assert all(isinstance(measure, Measure) for measure in measures)
+    series = [(measure.name, tuple(sorted(measure.labels.items()))) for measure in measures]
+    assert len(set(series)) == len(series), f"a measure is returned twice: {measures}"
+    for name in {measure.name for measure in measures}:
+        assert len({tuple(measure.labels) for measure in measures if measure.name == name}) == 1, (
+            f"{name} has different labels"
+        )

@@ -49,10 +49,10 @@ class PerishableContract(Contract):
                 for number in (1, 2):
                     bus.show(reader.source, stream, 10 * stream + number)
             received = reader.poll(max_records=2 * bus.streams, timeout=bus.patience)
-            assert sorted(bus.number(one.message.value) for one in received) == [
+            assert sorted(bus.number(record.message.value) for record in received) == [
                 10 * stream + 2 for stream in range(bus.streams)
             ]
-            assert len({one.lane for one in received}) == bus.streams
+            assert len({record.lane for record in received}) == bus.streams
 
     def test_streams_take_turns_where_fewer_are_asked_for_than_there_are(self, bus: LiveBus) -> None:
         """A small batch starves no stream, though all of them always have new records."""
@@ -61,8 +61,8 @@ class PerishableContract(Contract):
             for number in range(3 * bus.streams):
                 for stream in range(bus.streams):
                     bus.show(reader.source, stream, number)
-                (one,) = reader.take(1, max_records=1)
-                lanes.append(one.lane)
+                (record,) = reader.take(1, max_records=1)
+                lanes.append(record.lane)
             assert len(set(lanes)) == bus.streams
             assert all(lanes.count(lane) == 3 for lane in lanes)
 
@@ -147,7 +147,7 @@ class PerishableContract(Contract):
             received = reader.take(1)
             reader.acknowledge(received)
             reader.source.rewind([received[0].lane])
-            assert all(bus.number(one.message.value) != 1 for one in reader.listen(bus.quiet))
+            assert all(bus.number(record.message.value) != 1 for record in reader.listen(bus.quiet))
 
     def test_its_measures_can_be_read_at_any_time(self, bus: LiveBus) -> None:
         """Metrics: before it opens, while it is read, and after it is closed."""

@@ -111,8 +111,8 @@ class Reader:
     def acknowledge(self, received: Iterable[Received], *, wait: bool = True) -> None:
         """Acknowledge these and all before them in their lanes."""
         positions: dict[Lane, int] = {}
-        for one in received:
-            positions[one.lane] = max(positions.get(one.lane, 0), one.position + 1)
+        for record in received:
+            positions[record.lane] = max(positions.get(record.lane, 0), record.position + 1)
         self.source.acknowledge(positions, wait=wait)
 
     def notice(self) -> None:

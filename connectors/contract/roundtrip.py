@@ -29,7 +29,7 @@ class RoundTripContract(Contract):
         with Reader(bus.source(), bus.patience) as reader:
             reader.poll()
             _send(bus, _numbered(bus, 1))
-            assert [one.message.value for one in reader.take(1)] == [bus.payload(0)]
+            assert [record.message.value for record in reader.take(1)] == [bus.payload(0)]
 
     def test_a_message_from_before_the_source_opened_arrives(self, bus: LoopBus) -> None:
         """Open, close, isolated: sent first, read afterwards."""
@@ -42,7 +42,7 @@ class RoundTripContract(Contract):
         _send(bus, sent[:1], sent[1:11], sent[11:111], sent[111:])
         with Reader(bus.source(), bus.patience) as reader:
             received = reader.take(311, max_records=50) + reader.listen(bus.quiet)
-        assert sorted(one.message.value for one in received) == sorted(m.value for m in sent)
+        assert sorted(record.message.value for record in received) == sorted(m.value for m in sent)
 
     @needs("live")
     def test_sending_and_receiving_at_once_loses_nothing(self, bus: LoopBus) -> None:
@@ -57,7 +57,7 @@ class RoundTripContract(Contract):
                 reader.acknowledge(block, wait=False)
                 received += block
             sender.join()
-        assert sorted(one.message.value for one in received) == sorted(m.value for m in sent)
+        assert sorted(record.message.value for record in received) == sorted(m.value for m in sent)
 
     @needs("same_key")
     def test_messages_of_one_key_keep_their_order(self, bus: LoopBus) -> None:
@@ -120,11 +120,11 @@ def _send(bus: LoopBus, *blocks: Sequence[Message]) -> None:
 
 def _read(bus: LoopBus, count: int) -> list[Message]:
     with Reader(bus.source(), bus.patience) as reader:
-        return [one.message for one in reader.take(count)]
+        return [record.message for record in reader.take(count)]
 
 
 def _by_key(messages: Sequence[Message]) -> dict[bytes | None, list[bytes]]:
-    found: dict[bytes | None, list[bytes]] = defaultdict(list)
+    values: dict[bytes | None, list[bytes]] = defaultdict(list)
     for message in messages:
-        found[message.key].append(message.value)
-    return found
+        values[message.key].append(message.value)
+    return values

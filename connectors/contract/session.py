@@ -36,8 +36,8 @@ class SessionContract(Contract):
             bus.drop(reader.source)
             bus.feed(sent[5:])
             received += reader.take(3) + reader.listen(bus.quiet)
-            assert [one.message.value for one in received] == [one.value for one in sent]
-            assert len({one.lane for one in received}) == 1
+            assert [record.message.value for record in received] == [message.value for message in sent]
+            assert len({record.lane for record in received}) == 1
             assert not reader.events(LaneEnded)
             reader.acknowledge(received)
         with Reader(bus.source(), bus.patience) as reader:
@@ -55,11 +55,11 @@ class SessionContract(Contract):
             assert [(event.lane, event.finish) for event in reader.events(LaneEnded)] == [(old[0].lane, True)]
             bus.feed(sent[4:])
             new = reader.take(2)
-            assert [one.message.value for one in new] == [one.value for one in sent[4:]]
+            assert [record.message.value for record in new] == [message.value for message in sent[4:]]
             # A late acknowledgement for the ended lane acknowledges nothing of the new one.
             reader.acknowledge(old)
         with Reader(bus.source(), bus.patience) as reader:
-            assert [one.message.value for one in reader.take(2)] == [one.value for one in sent[4:]]
+            assert [record.message.value for record in reader.take(2)] == [message.value for message in sent[4:]]
 
     def test_a_lane_of_a_lost_session_cannot_be_rewound(self, bus: SessionBus) -> None:
         """A rewind that comes too late is ignored, and does not affect the new lane."""
@@ -72,5 +72,5 @@ class SessionContract(Contract):
             reader.source.rewind([old[0].lane])
             bus.feed(sent[2:])
             received = reader.take(1) + reader.listen(bus.quiet)
-            assert [one.message.value for one in received] == [sent[2].value]
+            assert [record.message.value for record in received] == [sent[2].value]
             assert len(reader.events(LaneEnded)) == 1

@@ -191,14 +191,14 @@ class SinkContract(FaultContract):
     def test_every_row_is_confirmed_once(self, bus: SinkBus) -> None:
         """Accounting: after a barrier each row was returned once for each of its messages, and no other row."""
         sink = _open(bus)
-        told: list[int] = []
+        confirmed: list[int] = []
         for start in range(100, 200, 10):
             assert sink.send(block_of(_numbered(bus, 10), start), _soon(bus)) == {}
-            told += _told(sink)
+            confirmed += _confirmed_rows(sink)
         assert sink.barrier(_soon(bus)) == {}
-        told += _told(sink)
-        assert sorted(told) == list(range(100, 200))
-        assert _told(sink) == []
+        confirmed += _confirmed_rows(sink)
+        assert sorted(confirmed) == list(range(100, 200))
+        assert _confirmed_rows(sink) == []
         sink.close()
 
     @needs("confirmed")
@@ -214,7 +214,7 @@ class SinkContract(FaultContract):
         )
         assert sink.send(block, _soon(bus)) == {}
         assert sink.barrier(_soon(bus)) == {}
-        assert sorted(_told(sink)) == [5, 7, 8, 9, 9]
+        assert sorted(_confirmed_rows(sink)) == [5, 7, 8, 9, 9]
         sink.close()
 
     @needs("read", "confirmed")
@@ -222,12 +222,12 @@ class SinkContract(FaultContract):
         """Messages confirmed before a barrier have arrived; else an acknowledgement would lose records."""
         sink = _open(bus)
         assert sink.send(block_of(_numbered(bus, 20)), _soon(bus)) == {}
-        told = _told(sink)
-        if told:
-            arrived = {m.value for m in bus.read_back(len(told))}
-            assert {bus.payload(row) for row in told} <= arrived
+        confirmed = _confirmed_rows(sink)
+        if confirmed:
+            arrived = {m.value for m in bus.read_back(len(confirmed))}
+            assert {bus.payload(row) for row in confirmed} <= arrived
         assert sink.barrier(_soon(bus)) == {}
-        assert sorted(told + _told(sink)) == list(range(20))
+        assert sorted(confirmed + _confirmed_rows(sink)) == list(range(20))
         sink.close()
 
 
@@ -248,7 +248,7 @@ def _deliver(bus: SinkBus, messages: Sequence[Message]) -> None:
     sink.close()
 
 
-def _told(sink: Sink) -> list[int]:
+def _confirmed_rows(sink: Sink) -> list[int]:
     return [row for rows in sink.confirmed() for row in rows.tolist()]
 
 

@@ -43,7 +43,7 @@ class SourceContract(DeliveryContract):
         bus.feed(sent)
         with Reader(bus.source(), bus.patience) as reader:
             received = reader.take(50)
-        assert sorted(one.message.value for one in received) == sorted(one.value for one in sent)
+        assert sorted(record.message.value for record in received) == sorted(message.value for message in sent)
 
     @needs("live")
     def test_records_fed_while_it_is_open_arrive(self, bus: SourceBus) -> None:
@@ -52,7 +52,7 @@ class SourceContract(DeliveryContract):
             reader.poll()
             for message in numbered(bus, 5):
                 bus.feed([message])
-                assert [one.message.value for one in reader.take(1)] == [message.value]
+                assert [record.message.value for record in reader.take(1)] == [message.value]
 
     @needs("live")
     def test_records_fed_at_the_same_time_arrive(self, bus: SourceBus) -> None:
@@ -63,7 +63,7 @@ class SourceContract(DeliveryContract):
             feeder.start()
             received = reader.take(200, max_records=17)
             feeder.join()
-        assert sorted(one.message.value for one in received) == sorted(one.value for one in sent)
+        assert sorted(record.message.value for record in received) == sorted(message.value for message in sent)
 
     def test_every_record_comes_once_and_in_order_of_its_lane(self, bus: SourceBus) -> None:
         """Without faults there are no duplicates, and each lane keeps the order of its partition."""
@@ -73,8 +73,8 @@ class SourceContract(DeliveryContract):
             received = reader.take(200, max_records=33) + reader.listen(bus.quiet)
         assert len(received) == 200
         lanes: dict[str, list[Any]] = defaultdict(list)
-        for one in received:
-            lanes[one.lane.partition].append(one.message.value)
+        for record in received:
+            lanes[record.lane.partition].append(record.message.value)
         assert len(lanes) == bus.partitions
         for values in lanes.values():
             assert values in [[m.value for m in sent if m.partition == number] for number in range(bus.partitions)]
@@ -148,7 +148,7 @@ class SourceContract(DeliveryContract):
                 reader.notice()
                 written += records.payloads(np.arange(len(records)), failed)
         assert failed == {}
-        assert all(isinstance(one, bytes) for one in written)
+        assert all(isinstance(payload, bytes) for payload in written)
         assert len(set(written)) == 3
 
     def test_records_make_no_reference_cycles(self, bus: SourceBus) -> None:
@@ -190,7 +190,7 @@ class SourceContract(DeliveryContract):
                 block = reader.poll(max_records=3, timeout=0.2)
                 assert len(block) <= 3
                 received += block
-        assert len({one.message.value for one in received}) == len(received) == 20
+        assert len({record.message.value for record in received}) == len(received) == 20
 
     def test_a_poll_gives_about_as_many_bytes_as_asked(self, bus: SourceBus) -> None:
         """Every poll exceeds `max_bytes` by one record at most; a record larger than that is delivered all the same."""
@@ -204,7 +204,7 @@ class SourceContract(DeliveryContract):
             deadline = time.monotonic() + bus.patience
             while sum(len(block) for block in blocks) < 9 and time.monotonic() < deadline:
                 blocks.append(reader.poll(max_bytes=25_000 if len(blocks) < 3 else 100, timeout=0.5))
-        received = [one.message.value for block in blocks for one in block]
+        received = [record.message.value for block in blocks for record in block]
         assert sorted(received) == sorted(m.value for m in sent)
 
     def test_wake_ends_a_waiting_poll(self, bus: SourceBus) -> None:
@@ -217,7 +217,7 @@ class SourceContract(DeliveryContract):
         with Reader(bus.source(), bus.patience) as reader:
             received = reader.take(4 * bus.partitions)
             began = {event.lane: event.position for event in reader.events(LaneBegan)}
-        first = {one.lane: one.position for one in reversed(received)}
+        first = {record.lane: record.position for record in reversed(received)}
         assert set(first) <= set(began)
         assert all(began[lane] in (-1, position) for lane, position in first.items())
         assert not reader.events(LaneEnded)
@@ -266,7 +266,7 @@ class SourceContract(DeliveryContract):
 
 def _messages(bus: SourceBus, count: int) -> list[Message]:
     with Reader(bus.source(), bus.patience) as reader:
-        return [one.message for one in reader.take(count)]
+        return [record.message for record in reader.take(count)]
 
 
 def _ends(reader: Reader) -> list[SourceEnded]:

@@ -74,9 +74,11 @@ class TransactionContract(Contract):
             received = reader.take(6)
             _transact(bus, sink, received[:3])
             sink.abort(_soon(bus))
-            reader.source.rewind({one.lane for one in received})
+            reader.source.rewind({record.lane for record in received})
             again = reader.take(6)
-            assert sorted(one.message.value for one in again) == sorted(one.message.value for one in received)
+            assert sorted(record.message.value for record in again) == sorted(
+                record.message.value for record in received
+            )
             _transact(bus, sink, again)
             _commit(bus, sink, again, reader)
         sink.close()
@@ -93,7 +95,7 @@ class TransactionContract(Contract):
                 token = reader.source.transaction_token()
                 assert token is not None
                 sink.begin(_soon(bus))
-                block = block_of([Message(one.message.value, one.message.key) for one in received])
+                block = block_of([Message(record.message.value, record.message.key) for record in received])
                 assert sink.send(block, _soon(bus)) == {}
                 sink.add_positions(_marks(received), token, _soon(bus))
                 assert sink.barrier(_soon(bus)) == {}
@@ -101,7 +103,7 @@ class TransactionContract(Contract):
                     sink.commit(_marks(received), token, _soon(bus))
                 else:
                     sink.abort(_soon(bus))
-                    reader.source.rewind({one.lane for one in received})
+                    reader.source.rewind({record.lane for record in received})
                     received = reader.take(6)
         sink.close()
         assert sorted(m.value for m in bus.read_back(6)) == [bus.payload(n) for n in range(6)]
@@ -131,7 +133,7 @@ class TransactionContract(Contract):
             received = reader.take(2 * bus.partitions)
             _transact(bus, sink, received)
             bus.take_away(reader.source)
-            reader.until(lambda r: bool({one.lane for one in received} - r.lanes))
+            reader.until(lambda r: bool({record.lane for record in received} - r.lanes))
             with pytest.raises(Voided):
                 _commit(bus, sink, received, reader)
             sink.abort(_soon(bus))
@@ -158,7 +160,7 @@ class TransactionContract(Contract):
                 received = reader.take(2)
                 _transact(bus, sink, received)
                 _commit(bus, sink, received, reader)
-                sent += [one.message.value for one in received]
+                sent += [record.message.value for record in received]
         assert [m.value for m in bus.read_back(6)] == sent
         sink.close()
 
@@ -208,9 +210,9 @@ class TransactionContract(Contract):
             assert sibling.accepts(reader.source) is None
             for ends in ("abort", "commit"):
                 sink.begin(_soon(bus))
-                for one in (sink, sibling):
-                    assert one.send(block_of([Message(bus.payload(5), bus.key(5))]), _soon(bus)) == {}
-                    assert one.barrier(_soon(bus)) == {}
+                for member in (sink, sibling):
+                    assert member.send(block_of([Message(bus.payload(5), bus.key(5))]), _soon(bus)) == {}
+                    assert member.barrier(_soon(bus)) == {}
                 if ends == "abort":
                     _done(bus, lambda: sink.abort(_soon(bus)))
                 else:
@@ -228,7 +230,7 @@ class TransactionContract(Contract):
             received = reader.take(2)
             token = reader.source.transaction_token()
             assert token is not None
-            assert {one.lane for one in received} <= token.lanes
+            assert {record.lane for record in received} <= token.lanes
             _transact(bus, sink, received)
             with pytest.raises(Voided):
                 sink.commit(_marks(received), TransactionToken(frozenset(), token.member), _soon(bus))
@@ -246,15 +248,15 @@ class TransactionContract(Contract):
         with _reader(bus) as reader:
             received = reader.take(4)
             reader.acknowledge(received)
-            reader.source.rewind({one.lane for one in received})
+            reader.source.rewind({record.lane for record in received})
             again = reader.take(4)
-            assert sorted(one.message.value for one in again) == [bus.payload(n) for n in range(4)]
+            assert sorted(record.message.value for record in again) == [bus.payload(n) for n in range(4)]
             reader.acknowledge(again)
         with _reader(bus) as reader:
             received = reader.take(4)
             _transact(bus, sink, received)
             _commit(bus, sink, received, reader)
-            reader.source.rewind({one.lane for one in received})
+            reader.source.rewind({record.lane for record in received})
             assert reader.listen(bus.quiet) == []
         sink.close()
 
@@ -400,7 +402,7 @@ def _deliver(
         except Voided:
             cut_at = ""
             _done(bus, lambda: sink.abort(_soon(bus)))
-            lanes = {one.lane for one in received}
+            lanes = {record.lane for record in received}
             if reader.lanes >= lanes:
                 reader.source.rewind(lanes)
             received = reader.take(len(received))
@@ -427,7 +429,7 @@ def _attempt(
         cut("begin")
         _done(bus, lambda: sink.begin(time.monotonic() + 1))
         cut("send")
-        block = block_of([Message(one.message.value, one.message.key) for one in received])
+        block = block_of([Message(record.message.value, record.message.key) for record in received])
         assert sink.send(block, _soon(bus)) == {}
         if sink.barrier(_soon(bus)):
             raise Voided("messages were lost")
@@ -443,7 +445,7 @@ def _inputs(bus: TransactionBus, count: int) -> list[Message]:
 
 def _transact(bus: TransactionBus, sink: TransactionalSink, received: list[Received]) -> None:
     sink.begin(_soon(bus))
-    block = block_of([Message(one.message.value, one.message.key) for one in received])
+    block = block_of([Message(record.message.value, record.message.key) for record in received])
     assert sink.send(block, _soon(bus)) == {}
     assert sink.barrier(_soon(bus)) == {}
 
@@ -459,4 +461,4 @@ def _commit(bus: TransactionBus, sink: TransactionalSink, received: list[Receive
 
 
 def _marks(received: list[Received]) -> dict[Lane, int]:
-    return {one.lane: one.position + 1 for one in received}
+    return {record.lane: record.position + 1 for record in received}
