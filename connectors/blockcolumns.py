@@ -15,7 +15,7 @@ Rows = npt.NDArray[Any]
 """Numbers of rows, or a mask of all of them."""
 
 
-def taken(column: Sequence[Any], rows: Rows) -> Sequence[Any]:
+def take_rows(column: Sequence[Any], rows: Rows) -> Sequence[Any]:
     """The entries of these rows: of the kind of the column, else a list."""
     if isinstance(column, (Spans, Headers)):
         return column.take(rows)

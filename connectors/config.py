@@ -247,7 +247,7 @@ class SourceConfig(ConnectorConfig):
 
     def reads(self, topic: str) -> bool:
         """Whether it reads the topic of this name."""
-        return any(topic == one or (one.startswith("^") and re.search(one, topic)) for one in self.topic_names)
+        return any(topic == name or (name.startswith("^") and re.search(name, topic)) for name in self.topic_names)
 
     @property
     def perishable(self) -> bool:
@@ -434,5 +434,7 @@ def _paths(value: object, key: str) -> dict[str, Path]:
     elif isinstance(value, (list, tuple, set, frozenset)):
         inside = enumerate(value)
     return {
-        name: path for part, one in inside for name, path in _paths(one, f"{key}.{part}" if key else str(part)).items()
+        name: path
+        for part, item in inside
+        for name, path in _paths(item, f"{key}.{part}" if key else str(part)).items()
     }

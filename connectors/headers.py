@@ -75,8 +75,8 @@ class Headers(Sequence[Sequence[Header] | None]):
         start, count = int(self.starts[place]), int(self.counts[place])
         if not count:
             return None
-        found = zip(self.names[start : start + count], self.values[start : start + count], strict=True)
-        return [((name or b"").decode(errors="replace"), value) for name, value in found]
+        headers = zip(self.names[start : start + count], self.values[start : start + count], strict=True)
+        return [((name or b"").decode(errors="replace"), value) for name, value in headers]
 
     def __iter__(self) -> Iterator[Sequence[Header] | None]:
         ends = np.cumsum(self.counts)

@@ -22,18 +22,20 @@ def is_record_name(name: str, declared: Iterable[str] | None) -> bool:
     """
     if declared is None:
         return bool(name) and not name.endswith(".")
-    return name in RECORD_NAMES or any(_is_one(name, one) for one in (_HEADERS, *declared))
+    return name in RECORD_NAMES or any(_matches(name, record_name) for record_name in (_HEADERS, *declared))
 
 
 def instead_of(name: str, declared: Iterable[str] | None) -> str:
     """For the error about an unknown name: `; did you mean "key"?; there are key, ..., and headers.NAME`."""
     names = list(dict.fromkeys((*RECORD_NAMES, *(declared or ()))))
     rest = name.partition(".")[2]
-    members = [one.removesuffix("NAME") + rest for one in (_HEADERS, *names) if one.endswith(_OPEN)] if rest else []
+    members = (
+        [family.removesuffix("NAME") + rest for family in (_HEADERS, *names) if family.endswith(_OPEN)] if rest else []
+    )
     return f"{nearest(name, [*names, *members])}; there are {', '.join(names)} and {_HEADERS}"
 
 
-def _is_one(name: str, declared: str) -> bool:
+def _matches(name: str, declared: str) -> bool:
     if not declared.endswith(_OPEN):
         return name == declared
     family = declared.removesuffix("NAME")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from connectors.blockcolumns import joined, taken
+from connectors.blockcolumns import joined, take_rows
 from connectors.coded import Coded
 from pipelines.data.columns import MISSING, Column
 from pipelines.data.data import RecordContext
@@ -110,8 +110,8 @@ class Records:
         """All rows' headers, read once."""
         if "headers" not in self._cache:
             self._cache["headers"] = self.headers()
-        found: Sequence[Sequence[Header] | None] | None = self._cache["headers"]
-        return found
+        column: Sequence[Sequence[Header] | None] | None = self._cache["headers"]
+        return column
 
     def timestamp_column(self) -> Ints:
         """All rows' timestamps in milliseconds, -1 where unknown, read once."""
@@ -119,25 +119,25 @@ class Records:
             self._cache["timestamps"] = (
                 np.full(len(self), -1, np.int64) if self.timestamps is None else self.timestamps()
             )
-        found: Ints = self._cache["timestamps"]
-        return found
+        column: Ints = self._cache["timestamps"]
+        return column
 
     def extra_column(self, name: str) -> Column:
         """All rows' values of this name, read once; a column that lacks all rows if there is no such name."""
-        found: Column | None = self._cache.get(f"extras.{name}")
-        if found is None:
+        column: Column | None = self._cache.get(f"extras.{name}")
+        if column is None:
             read = self.extras.get(name)
-            found = self._cache[f"extras.{name}"] = Column.absent(len(self)) if read is None else read()
-        return found
+            column = self._cache[f"extras.{name}"] = Column.absent(len(self)) if read is None else read()
+        return column
 
     def extras_of(self, row: int) -> dict[str, Any]:
         """The `extras` of this row's record by name; names that it lacks are left out."""
-        found: dict[str, Any] = {}
+        extras: dict[str, Any] = {}
         for name in self.extras:
             value = self.extra_column(name)[row]
             if value is not MISSING:
-                found[name] = value
-        return found
+                extras[name] = value
+        return extras
 
     def payloads(self, rows: Ints, failed: dict[int, Exception]) -> Sequence[bytes | None]:
         """The payloads of these rows as bytes, even if the connector carries objects.
@@ -147,11 +147,11 @@ class Records:
             failed: Gets an error for each payload that cannot be had as bytes, by its place in `rows`; that payload is
                 `None` in the result.
         """
-        found = taken(self.values, rows)
-        if isinstance(found, Spans) or all(value is None or isinstance(value, bytes) for value in found):
-            return found
+        values = take_rows(self.values, rows)
+        if isinstance(values, Spans) or all(value is None or isinstance(value, bytes) for value in values):
+            return values
         written: list[bytes | None] = []
-        for place, value in enumerate(found):
+        for place, value in enumerate(values):
             try:
                 written.append(_written(value))
             except Exception as error:  # noqa: BLE001 - any error of payload() fails this record alone
@@ -224,12 +224,12 @@ class Records:
 
         def headers() -> Sequence[Sequence[Header] | None] | None:
             column = self.header_column()
-            return None if column is None else taken(column, rows)
+            return None if column is None else take_rows(column, rows)
 
         return Records(
             self.source,
-            taken(self.values, rows),
-            None if self.keys is None else taken(self.keys, rows),
+            take_rows(self.values, rows),
+            None if self.keys is None else take_rows(self.keys, rows),
             self.positions[rows],
             spans,
             self.topics.take(rows) if isinstance(self.topics, Coded) else [self.topics[at] for at in kept],
@@ -238,7 +238,7 @@ class Records:
             self.byte_count * len(rows) // max(len(self), 1),
             headers=headers,
             timestamps=lambda: self.timestamp_column()[rows],
-            extras={name: _taken(self, name, rows) for name in self.extras},
+            extras={name: _extra_reader(self, name, rows) for name in self.extras},
             faults=_taken_faults(self.faults, rows) if self.faults else {},
             keys_are_names=self.keys_are_names,
             received=self.received,
@@ -272,7 +272,7 @@ class Records:
             column = self.header_column()
             if column is None:
                 return None
-            return [[one for one in row or () if one[0].lower() not in names] or None for row in column]
+            return [[header for header in row or () if header[0].lower() not in names] or None for row in column]
 
         return replace(self, headers=headers, _cache={})
 
@@ -343,7 +343,7 @@ class Messages:
             splits = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
 
         def pick(column: Any) -> Any:
-            return None if column is None else taken(column, index)
+            return None if column is None else take_rows(column, index)
 
         return Messages(
             rows,
@@ -404,7 +404,7 @@ def _joined_extras(blocks: Sequence[Records], name: str) -> Callable[[], Column]
     return lambda: Column.concat([block.extra_column(name) for block in blocks])
 
 
-def _taken(records: Records, name: str, rows: Ints) -> Callable[[], Column]:
+def _extra_reader(records: Records, name: str, rows: Ints) -> Callable[[], Column]:
     return lambda: records.extra_column(name).take(rows)
 
 

@@ -20,10 +20,10 @@ def token_function(key: str, reference: str) -> TokenFunction:
     """
     module, _, name = reference.partition(":")
     try:
-        found: Any = getattr(importlib.import_module(module), name)
+        attribute: Any = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConnectorError(f'{key} "{reference}" cannot be loaded ({error}); name it as module:function') from error
-    if not callable(found):
+    if not callable(attribute):
         raise ConnectorError(f'{key} "{reference}" is not a function')
-    function: TokenFunction = found
+    function: TokenFunction = attribute
     return function

@@ -53,10 +53,10 @@ def _number(value: object, expected: str) -> object:
 
 
 def _scaled(text: str, units: dict[str, float] | dict[str, int], expected: str) -> float:
-    found = _NUMBER_AND_UNIT.fullmatch(text)
-    if found is None or found[2] not in units:
+    match = _NUMBER_AND_UNIT.fullmatch(text)
+    if match is None or match[2] not in units:
         raise ValueError(f'"{text}" is not {expected}')
-    return float(found[1]) * units[found[2]]
+    return float(match[1]) * units[match[2]]
 
 
 def _text_with(units: Iterable[str]) -> dict[str, Any]:

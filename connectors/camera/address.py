@@ -61,7 +61,7 @@ class Kind(Enum):
     HTTP = "http"
     """MJPEG, HLS, or any other format that libav knows."""
     STREAM = "stream"
-    """What another program or device sends: UDP and RTP to a port of this machine, RTMP and SRT from a server."""
+    """A pushed stream: UDP and RTP to a port of this machine, RTMP and SRT from a server."""
     DEVICE = "device"
     FILE = "file"
     FOLDER = "folder"
@@ -70,7 +70,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Address:
-    """Where a camera is. `target`, which may hold a login, is never shown: `shown` is."""
+    """The address of a camera. `target` may hold a login and is never shown; `shown` may be."""
 
     kind: Kind
     target: str = field(repr=False)
@@ -90,12 +90,12 @@ class Address:
 
     @property
     def may_be_recorded(self) -> bool:
-        """Whether only the answer tells if it is a recording: a film or a playlist behind a URL."""
+        """Whether the URL may be a film or a playlist, which only the answer shows."""
         return self.kind is Kind.HTTP
 
     @property
     def host(self) -> str | None:
-        """The host that is connected to; `None` if none is."""
+        """The host to connect to; `None` for a file, folder or device."""
         return urlsplit(self.shown).hostname if self.kind in (Kind.RTSP, Kind.HTTP, Kind.STREAM) else None
 
     @property
@@ -115,12 +115,12 @@ class Address:
 
     @property
     def path(self) -> Path | None:
-        """The file or folder that is read; `None` if none is."""
+        """The file or folder to read; `None` for other kinds."""
         return None if self.live else Path(self.target)
 
     @property
     def place(self) -> Path | None:
-        """The file, folder or device of this machine that is read; `None` if none is."""
+        """The file, folder or device of this machine to read; `None` for other kinds."""
         return Path(self.target) if self.kind is Kind.DEVICE else self.path
 
     @property
@@ -146,16 +146,16 @@ class Address:
         return text
 
 
-# By default libav probes the stream for 5 s, to find parameters that it is told anyway. The probed packets (from a key
-# frame on, as a rule) are kept: with `nobuffer` the first picture would be that of the next key frame, which may be
-# seconds away.
+# By default libav probes the stream for 5 s, to find parameters that the camera announces anyway. The probed packets
+# (from a key frame on, as a rule) are kept: with `nobuffer` the first picture would be that of the next key frame,
+# which may be seconds away.
 _QUICK: Final = {"fpsprobesize": "0", "analyzeduration": "200000", "probesize": "65536"}
 
 
 def address(url: str, base: Path | None = None, username: str | None = None, password: str | None = None) -> Address:
     """The address of `url`; a relative path is relative to `base`. `username` and `password` are put into the URL.
 
-    Raises `ValueError` if it is no URL of a camera; the error does not show the URL.
+    Raises `ValueError` if it is not the URL of a camera; the error does not show the URL.
     """
     if not url.strip():
         raise ValueError(f"the URL is empty; there are {_known()}")
@@ -202,16 +202,16 @@ def _remote(url: str, scheme: str, username: str | None = None, password: str | 
         login = quote(username, safe="") + (":" + quote(password, safe="") if password else "")
     target = urlunsplit((scheme, f"{login}@{place}" if login else place, parts.path, parts.query, ""))
     shown = urlunsplit((scheme, place, _SAID_IN_PATH.sub(r"\1" + _MASK, parts.path), "", ""))
-    said = [found[2] for found in _SAID_IN_PATH.finditer(parts.path)]
+    said = [match[2] for match in _SAID_IN_PATH.finditer(parts.path)]
     kind = Kind.RTSP if scheme.startswith("rtsp") else Kind.STREAM if scheme in _PROTOCOLS else Kind.HTTP
     return Address(kind, target, shown, _secrets(login, parts.query, said))
 
 
 def _secrets(login: str, query: str, said: list[str]) -> tuple[str, ...]:
     parts = [*said, login, *login.split(":", 1), query, *(pair.partition("=")[2] for pair in query.split("&"))]
-    found = {form for part in parts for form in (part, unquote(part))}
-    # A shorter one may be a part of harmless words.
-    return tuple(sorted((one for one in found if len(one) >= 4), key=len, reverse=True))
+    forms = {form for part in parts for form in (part, unquote(part))}
+    # A shorter secret may be a part of harmless words.
+    return tuple(sorted((form for form in forms if len(form) >= 4), key=len, reverse=True))
 
 
 def _local(text: str, base: Path | None) -> Address:
@@ -227,8 +227,8 @@ def _local(text: str, base: Path | None) -> Address:
 
 
 def _generated(graph: str) -> Address:
-    found = _GENERATOR.fullmatch(graph)
-    if found is None or found[1] not in _GENERATORS:
+    match = _GENERATOR.fullmatch(graph)
+    if match is None or match[1] not in _GENERATORS:
         raise ValueError(
             "lavfi: makes test pictures, as in lavfi:testsrc2=size=640x360:rate=10, by "
             f"{', '.join(sorted(_GENERATORS))}"

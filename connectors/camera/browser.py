@@ -28,7 +28,7 @@ class CameraBrowser(Browser):
     lists_topics = False
 
     def __init__(self, config: CameraSourceConfig, client: Mapping[str, Any]) -> None:
-        """`client`: properties of a client library, of which a camera has none."""
+        """`client` is ignored: a camera has no client library."""
         self._name = config.label
         self._cameras = config.settings
 
@@ -105,7 +105,9 @@ def _seen(settings: Settings) -> tuple[bool, str]:
 
 def _rate(pictures: Sequence[Picture]) -> float | None:
     """Pictures a second, by their times in the stream, or by their receipt where the stream has no times."""
-    times = [one.seconds for one in pictures if one.seconds is not None] or [one.receipt for one in pictures]
+    times = [picture.seconds for picture in pictures if picture.seconds is not None] or [
+        picture.receipt for picture in pictures
+    ]
     return (len(times) - 1) / (times[-1] - times[0]) if len(times) > 2 and times[-1] > times[0] else None
 
 

@@ -43,7 +43,7 @@ class Settings:
     address: Address
     opening: Opening
     policy: Policy | None = None
-    """`None`: that of its kind."""
+    """What happens to pictures that come too fast; `None`: `policy_of` decides by the kind of camera."""
     max_frames: int = 8
     max_age: float | None = None
     fps: float | None = None
@@ -63,10 +63,10 @@ class Settings:
     def check(self, *, live: bool) -> None:
         """Raise `UnfitError` if these settings are for recordings, and the open stream is live."""
         given = {"policy: block": self.policy == "block", "loop": self.loop, "real_time": self.real_time}
-        found = " and ".join(name for name, is_given in given.items() if is_given)
-        if live and found:
+        names = " and ".join(name for name, is_given in given.items() if is_given)
+        if live and names:
             raise UnfitError(
-                f"{found}: for files and recordings, and this is a live stream, which has no end; leave it out"
+                f"{names}: for files and recordings, and this is a live stream, which has no end; leave it out"
                 f"{', or write `policy: fifo`' if self.policy == 'block' else ''}"
             )
 
@@ -120,7 +120,7 @@ class Camera:
         self._thread = threading.Thread(target=self._run, name=f"camera {name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Start the camera's thread, which connects."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -130,7 +130,7 @@ class Camera:
             self.waiting.close()
 
     def join(self, timeout: float) -> bool:
-        """Wait for the thread to end; whether it has."""
+        """Wait for the thread to end. Returns whether it has ended."""
         if self._thread.ident is not None:
             self._thread.join(timeout)
         return not self._thread.is_alive()
@@ -146,7 +146,7 @@ class Camera:
         return self.health.state in (State.ENDED, State.FAILED)
 
     def next_number(self) -> int:
-        """The number of one more picture. For the camera's thread."""
+        """Reserve the number of the next picture. Called by the camera's thread only."""
         self._number += 1
         return self._number - 1
 
@@ -227,7 +227,7 @@ class Camera:
         self._place = None
 
     def _know(self, video: Video) -> None:
-        """Be what the open stream is: live, or a recording."""
+        """Note whether the open stream is live or a recording."""
         if self.address.may_be_recorded:
             self.settings.check(live=video.live)
         if video.live or not self.live:

@@ -95,10 +95,10 @@ class FrameCaptureRunner(CaptureRunner):
         with self._arrived:
             while True:
                 while len(camera.waiting):
-                    found = camera.waiting.take()
-                    if found.facts.number >= self._next:
-                        self._next = found.facts.number + 1 + self._skip
-                        return found.image
+                    frame = camera.waiting.take()
+                    if frame.facts.number >= self._next:
+                        self._next = frame.facts.number + 1 + self._skip
+                        return frame.image
                 left = deadline - time.monotonic()
                 if camera.health.state in (State.BACKOFF, State.FAILED) or left <= 0:
                     reason = camera.health.reason or f"none came within {_PATIENCE:.0f} s"

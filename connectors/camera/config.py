@@ -42,10 +42,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def _as_size(value: object) -> object:
-    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         raise ValueError(f"a size is written like 640x360, not {value!r}")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def _checked_name(name: str) -> str:
@@ -150,8 +150,8 @@ class CameraFields(BaseModel):
     def _of_this_kind(self, info: ValidationInfo) -> Self:
         base = (info.context or {}).get("base")
         password = None if self.password is None else self.password.get_secret_value()
-        found = address(self.url.get_secret_value(), None if base is None else Path(base), self.username, password)
-        certainly_live = found.live and not found.may_be_recorded
+        location = address(self.url.get_secret_value(), None if base is None else Path(base), self.username, password)
+        certainly_live = location.live and not location.may_be_recorded
         if self.policy == "block" and certainly_live:
             raise ValueError("policy block is for files: a live camera ends a session that is not read; write fifo")
         if certainly_live and (self.loop or self.real_time):
@@ -160,19 +160,19 @@ class CameraFields(BaseModel):
             raise ValueError("max_age is for policy fifo: add `policy: fifo`, or leave max_age out")
         if password is not None and self.username is None:
             raise ValueError("password needs username")
-        if self.username is not None and found.kind not in (Kind.RTSP, Kind.HTTP):
+        if self.username is not None and location.kind not in (Kind.RTSP, Kind.HTTP):
             raise ValueError("username and password are for rtsp and http")
-        self._address = found
+        self._address = location
         return self
 
     @property
     def address(self) -> Address:
-        """Where it is."""
+        """The parsed URL."""
         return self._address
 
     @property
     def settings(self) -> Settings:
-        """These fields as the reader's settings."""
+        """These fields as `Settings` for `Camera`."""
         options = {name: value.get_secret_value() for name, value in self.options.items()}
         if self.transport == "udp":
             options = {"rtsp_transport": "udp"} | options
@@ -284,14 +284,14 @@ class CameraSourceConfig(SourceConfig):
     @property
     def notes(self) -> tuple[str, ...]:
         """Missing files and folders, and folders without a picture."""
-        found = []
+        notes = []
         for name, camera in self.cameras.items():
             path = camera.address.path
             if path is not None and not path.exists():
-                found.append(f"camera {name}: there is no file {path}")
+                notes.append(f"camera {name}: there is no file {path}")
             elif path is not None and camera.address.kind is Kind.FOLDER and not pictures(path):
-                found.append(f"camera {name}: there is no picture in {path}")
-        return tuple(found)
+                notes.append(f"camera {name}: there is no picture in {path}")
+        return tuple(notes)
 
     @property
     def file_keys(self) -> Mapping[str, Path]:
@@ -301,7 +301,7 @@ class CameraSourceConfig(SourceConfig):
 
     @property
     def option_keys(self) -> Mapping[str, str]:
-        """As `ConnectorConfig.option_keys`, and playlists among its files: these name others, which are read too."""
+        """As `ConnectorConfig.option_keys`, and playlists among the files, because they name further files to read."""
         lists = {
             f"cameras.{name}.url": "is a playlist, which may name any file of this machine"
             for name, camera in self.cameras.items()
@@ -316,7 +316,7 @@ class CameraSourceConfig(SourceConfig):
 
     @property
     def perishable(self) -> bool:
-        """As `Source.perishable` of its source: whether all cameras have the policy `latest`."""
+        """As `Source.perishable`: whether all cameras have the policy `latest`."""
         every = self.settings.values()
         return all(settings.policy_of(live=settings.address.live) == "latest" for settings in every)
 

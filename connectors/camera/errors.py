@@ -28,7 +28,7 @@ class SilentError(VideoError):
 
 
 class CutError(VideoError):
-    """The connection ended in the middle of a recording. The rest can be read on another one."""
+    """The connection ended in the middle of a recording. The rest can be read on another connection."""
 
 
 class RefusedError(VideoError):
@@ -39,11 +39,11 @@ def reason(error: Exception, address: Address, seconds: float, awaited: str) -> 
     """The error of libav in words. The error itself may not be shown: its text holds the URL with the login."""
     import av
 
-    found = _in_words(error, address, seconds, awaited)
+    failure = _in_words(error, address, seconds, awaited)
     vague = isinstance(error, (av.error.ExitError, av.error.InvalidDataError))
     vague = (vague or getattr(error, "errno", None) == errno.EIO) and address.kind is Kind.HTTP
-    found.may_be_explained = vague or (isinstance(found, RefusedError) and address.has_login)
-    return found
+    failure.may_be_explained = vague or (isinstance(failure, RefusedError) and address.has_login)
+    return failure
 
 
 def _in_words(error: Exception, address: Address, seconds: float, awaited: str) -> VideoError:
@@ -100,7 +100,7 @@ _CAUSES: Final[Mapping[Kind, str]] = {
     Kind.HTTP: ": is the path of the URL right? A camera that sends JPEG pictures may need `format: mjpeg`",
     Kind.FILE: ": is the file cut short?",
 }
-"""What to look at when data are no video."""
+"""Advice for data that libav cannot read as video."""
 
 
 def _is_known(host: str) -> bool:

@@ -117,7 +117,7 @@ class Footage:
         self._template = Template(copy, container, context.name, bytes(context.extradata or b""), timed)
 
     def add(self, packet: av.Packet[Any], size: tuple[int, int]) -> float:
-        """Keep a packet; `size` is that of the last picture. Returns where it is on the camera's line of time."""
+        """Keep a packet; `size` is that of the last picture. Returns its time on the camera's timeline."""
         at = self._time_of(packet)
         template = self._template
         if template is None or not packet.size:
@@ -165,7 +165,7 @@ class Footage:
     def dropped(self, number: int) -> None:
         """The picture of this number was not run, so it has no results."""
         with self._lock:
-            self._unsettled = deque(one for one in self._unsettled if one[0] != number)
+            self._unsettled = deque(picture for picture in self._unsettled if picture[0] != number)
 
     def awaits(self, at: float) -> bool:
         """Whether pictures of a file at this time or before may still have results."""
@@ -188,11 +188,11 @@ class Footage:
                 self._needs[reader] = at
 
     def end(self) -> None:
-        """No packet comes any more."""
+        """Mark the end: no further packet comes."""
         self.ended = True
 
     def time_of(self, picture: int) -> float | None:
-        """The time of this picture on the camera's line of time; `None` if that is not kept any more."""
+        """The time of this picture on the camera's timeline; `None` if it is no longer kept."""
         with self._lock:
             return next((at for number, at in reversed(self._pictures) if number == picture), None)
 
@@ -210,21 +210,21 @@ class Footage:
     def start(self, at: float) -> int:
         """The number of the last key frame at or before `at`, or of the first that is kept."""
         with self._lock:
-            found = next((key.number for key in reversed(self._keys) if key.at <= at), None)
-            if found is not None:
-                return found
+            number = next((key.number for key in reversed(self._keys) if key.at <= at), None)
+            if number is not None:
+                return number
             return self._keys[0].number if self._keys else self._next
 
     def since(self, number: int) -> Sequence[Kept]:
         """The packets that are kept from this number on."""
-        found: list[Kept] = []
+        packets: list[Kept] = []
         with self._lock:
             for kept in reversed(self._kept):
                 if kept.number < number:
                     break
-                found.append(kept)
-        found.reverse()
-        return found
+                packets.append(kept)
+        packets.reverse()
+        return packets
 
     def _time_of(self, packet: av.Packet[Any]) -> float:
         if self.live:
@@ -289,7 +289,7 @@ def annexb_parameters(packet: bytes, codec: str) -> bytes:
     kinds = {"h264": (7, 8), "hevc": (32, 33, 34)}.get(codec)
     if kinds is None or not packet.startswith((b"\x00\x00\x01", b"\x00\x00\x00\x01")):
         return b""
-    found = []
+    units = []
     begin = packet.find(b"\x00\x00\x01") + 3
     while begin >= 3 and begin < len(packet):
         kind = packet[begin] & 31 if codec == "h264" else packet[begin] >> 1 & 63
@@ -299,13 +299,13 @@ def annexb_parameters(packet: bytes, codec: str) -> bytes:
         end = packet.find(b"\x00\x00\x01", begin)
         unit = packet[begin : len(packet) if end < 0 else end]
         if kind in kinds:
-            found.append(unit.rstrip(b"\x00"))
+            units.append(unit.rstrip(b"\x00"))
         begin = end + 3 if end >= 0 else -1
-    return b"".join(b"\x00\x00\x00\x01" + unit for unit in found)
+    return b"".join(b"\x00\x00\x00\x01" + unit for unit in units)
 
 
 def check_footage(footage: Footage | None, camera: str) -> Footage:
-    """The footage of this camera. Raises `ConnectorError` if there is none, or none can be kept."""
+    """The footage of this camera. Raises `ConnectorError` for an unknown camera or packets that cannot be kept."""
     if footage is None:
         raise ConnectorError(f'"{camera}" is not a camera of this service, so there is nothing to make a clip of')
     if footage.unusable is not None:

@@ -27,9 +27,9 @@ class Facts:
     clock: int | None
     """When the camera took it, by its own clock, in milliseconds since 1970."""
     pts: float | None
-    """Seconds in the stream."""
+    """Presentation time, seconds from the beginning of the stream."""
     drops: int = 0
-    """Pictures of this camera that were dropped since the one before."""
+    """Pictures of this camera that were dropped since the previous delivered picture."""
 
 
 @dataclass(slots=True)

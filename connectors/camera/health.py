@@ -20,7 +20,7 @@ class State(Enum):
 
     CONNECTING = "connecting"
     LIVE = "live"
-    """Pictures come."""
+    """Pictures arrive."""
     STALLED = "stalled"
     """The connection is up, but no pictures come."""
     BACKOFF = "backoff"
@@ -33,10 +33,10 @@ class State(Enum):
 
 @runtime_checkable
 class TellsCameras(Protocol):
-    """A source that tells how its cameras are."""
+    """A source that reports the health of its cameras."""
 
     def cameras(self) -> Mapping[str, Any]:
-        """What `Health.told` says of each camera, by its name. From any thread."""
+        """`Health.as_json` of each camera, by its name. Any thread may call it."""
 
 
 class Health:
@@ -86,14 +86,14 @@ class Health:
             self.reason = reason
 
     def connected(self, again: bool) -> None:
-        """A connection gives its first picture; `again`: after one that was lost."""
+        """Count a connection that gave its first picture; `again`: a reconnect."""
         self.connections += 1
         if again:
             self.reconnects += 1
             self._reconnected.append(time.monotonic())
 
     def picture(self) -> None:
-        """A picture was decoded."""
+        """Count a decoded picture."""
         self.pictures += 1
         self._last = time.monotonic()
         self._recent.append(self._last)
@@ -130,7 +130,7 @@ class Health:
         troubles = _in_last_hour(self._reconnected) + _in_last_hour(self._stalled)
         return "good" if not troubles else "fair" if troubles <= 3 else "poor"
 
-    def told(self) -> Mapping[str, Any]:
+    def as_json(self) -> Mapping[str, Any]:
         """The state and all counters, as JSON values."""
         return {
             "state": self.now.value,

@@ -14,7 +14,7 @@ _CAUSES: Final = get_args(Cause)
 
 def measures_of(cameras: Mapping[str, Health]) -> Sequence[Measure]:
     """The measures of these cameras, each with the label `camera`."""
-    return [one for name, health in cameras.items() for one in _of(health, {"camera": name})]
+    return [measure for name, health in cameras.items() for measure in _of(health, {"camera": name})]
 
 
 def _of(health: Health, camera: Mapping[str, str]) -> Iterator[Measure]:

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 _OPEN_WAIT: Final = 2.0
 """Seconds that `open` waits for first pictures, so that a service whose cameras work is ready once it has started."""
 _CLOSE_WAIT: Final = 1.0
-"""Seconds that `close` waits for threads. One that libav holds longer ends later, by itself."""
+"""Seconds that `close` waits for threads. A thread that libav blocks for longer ends later by itself."""
 
 
 class CameraSource(Source):
@@ -102,10 +102,10 @@ class CameraSource(Source):
                 together = any(camera.policy == "block" for camera in self._cameras)
                 self._arrived.wait(min(left, COMPANY) if together else left)
             self._woken = False
-            taken, size = self._take(lanes, max_records, max_bytes)
-            if not taken:
+            frames, size = self._take(lanes, max_records, max_bytes)
+            if not frames:
                 self._tell_end()
-        return self._block(taken, size)
+        return self._block(frames, size)
 
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
         """As `Source.acknowledge`. No picture is delivered again in any case; packets kept for clips of these pictures
@@ -167,7 +167,7 @@ class CameraSource(Source):
         """The state and counters of each camera, as the control port shows them."""
         with self._arrived:
             return {
-                camera.name: {"url": camera.address.shown, **camera.health.told(), "waiting": len(camera.waiting)}
+                camera.name: {"url": camera.address.shown, **camera.health.as_json(), "waiting": len(camera.waiting)}
                 for camera in self._cameras
             }
 
@@ -182,12 +182,12 @@ class CameraSource(Source):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the frames that wait."""
+        """Bytes of the frames that were not polled yet."""
         with self._arrived:
             return sum(camera.waiting.held_bytes for camera in self._cameras)
 
     def _new_cameras(self) -> list[Camera]:
-        return [Camera(one, settings, self._arrived) for one, settings in self._settings.items()]
+        return [Camera(name, settings, self._arrived) for name, settings in self._settings.items()]
 
     def _enough(self, without: Collection[Lane], max_records: int, max_bytes: int) -> bool:
         """Whether there are as many as asked, or nothing more can come but newer pictures in the place of these, or
@@ -205,46 +205,46 @@ class CameraSource(Source):
         return waiting >= max_records or size >= max_bytes or (waiting > 0 and not more and not self._all_over())
 
     def _take(self, without: Collection[Lane], max_records: int, max_bytes: int) -> tuple[dict[Lane, list[Frame]], int]:
-        """A frame of each camera in turn, until there are enough or none is left; of one connection of each."""
-        taken: dict[Lane, list[Frame]] = {}
+        """Take frames of all cameras in turn, up to the limits; of each camera, only those of one connection."""
+        frames: dict[Lane, list[Frame]] = {}
         size = count = 0
-        # The camera that has given nothing for longest comes first, so that none is always left over.
+        # The camera that was served least recently comes first, so that no camera starves.
         turn = list(self._turns)
         while turn:
             left = []
             for place in turn:
                 if count >= max_records:
-                    return taken, size
+                    return frames, size
                 if size >= max_bytes:
                     for camera in self._cameras:
                         camera.waiting.leave()
-                    return taken, size
+                    return frames, size
                 camera = self._cameras[place]
                 connection = camera.waiting.connection()
                 if connection is None or self._lane(camera, connection) in without:
                     continue
-                if not self._may_take(camera, connection, taken):
+                if not self._may_take(camera, connection, frames):
                     continue
                 frame = camera.waiting.take()
                 lane = self._lane_of(camera, connection, frame)
                 frame.facts.drops = self._drops_since(camera)
                 camera.health.delivered += 1
-                taken.setdefault(lane, []).append(frame)
+                frames.setdefault(lane, []).append(frame)
                 count, size = count + 1, size + frame.byte_count
                 self._turns.remove(place)
                 self._turns.append(place)
                 left.append(place)
             turn = left
-        return taken, size
+        return frames, size
 
     def _lane(self, camera: Camera, connection: int) -> Lane | None:
         """The lane of this connection; `None` if it has none yet."""
         return self._lanes.get(camera.name) if self._connections.get(camera.name) == connection else None
 
-    def _may_take(self, camera: Camera, connection: int, taken: Mapping[Lane, list[Frame]]) -> bool:
+    def _may_take(self, camera: Camera, connection: int, frames: Mapping[Lane, list[Frame]]) -> bool:
         """Whether a frame of this connection may be in the same block as those of its lane that are in it already."""
         lane = self._lanes.get(camera.name)
-        return lane not in taken or self._connections.get(camera.name) == connection
+        return lane not in frames or self._connections.get(camera.name) == connection
 
     def _lane_of(self, camera: Camera, connection: int, frame: Frame) -> Lane:
         known = self._lane(camera, connection)
@@ -307,12 +307,12 @@ class CameraSource(Source):
         self._ended = True
         self._events.append(SourceEnded(self.name))
 
-    def _block(self, taken: Mapping[Lane, list[Frame]], size: int) -> Records:
-        if not taken:
+    def _block(self, by_lane: Mapping[Lane, list[Frame]], size: int) -> Records:
+        if not by_lane:
             return Records.empty(self.name)
         frames: list[Frame] = []
         spans = []
-        for lane, of_lane in taken.items():
+        for lane, of_lane in by_lane.items():
             spans.append(Span(lane, len(frames), len(frames) + len(of_lane)))
             frames += of_lane
         # Only these facts are kept: functions that are called later must not keep the pictures in memory.
@@ -322,13 +322,13 @@ class CameraSource(Source):
             self.name,
             frames,
             [lane.partition.encode() for lane in lanes],
-            np.array([one.number for one in facts], np.int64),
+            np.array([fact.number for fact in facts], np.int64),
             spans,
             [span.lane.partition for span in spans],
             [self._number_of(span.lane.partition) for span in spans],
             size,
-            headers=lambda: [_headers(one, lane.epoch) for one, lane in zip(facts, lanes, strict=True)],
-            timestamps=lambda: np.array([one.timestamp for one in facts], np.int64),
+            headers=lambda: [_headers(fact, lane.epoch) for fact, lane in zip(facts, lanes, strict=True)],
+            timestamps=lambda: np.array([fact.timestamp for fact in facts], np.int64),
             extras={name: _column(name, facts, lanes) for name in COLUMNS},
             received=min(frame.at for frame in frames),
         )
@@ -350,7 +350,7 @@ def _headers(facts: Facts, epoch: int) -> list[Header]:
 
 def _column(name: str, facts: Sequence[Facts], lanes: Sequence[Lane]) -> Callable[[], Column]:
     def read() -> Column:
-        found = (_said(one, lane.epoch)[name] for one, lane in zip(facts, lanes, strict=True))
-        return Column.of([MISSING if value is None else value for value in found])
+        values = (_said(fact, lane.epoch)[name] for fact, lane in zip(facts, lanes, strict=True))
+        return Column.of([MISSING if value is None else value for value in values])
 
     return read

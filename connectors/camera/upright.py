@@ -37,7 +37,7 @@ y' = bx + dy. Other matrices turn by a part of a right angle, or not at all."""
 _OF_ROTATION: Final[Mapping[int, int]] = {90: 8, -90: 6, 180: 3, -180: 3}
 """The orientation by degrees against the clock."""
 _TINY: Final = "scale=2:2"
-"""A filter that leaves nothing of a picture but what stands beside it."""
+"""A filter that shrinks a picture to a few pixels and keeps its side data."""
 
 
 class Picture(NamedTuple):
@@ -87,8 +87,8 @@ class Upright:
 
 
 def _orientation(frame: av.VideoFrame) -> int:
-    # `side_data` makes a reference cycle with its frame, so that the pixels of a frame that is asked stay in memory
-    # until the garbage collector comes: a tiny frame with the same side data is asked.
+    # Reading `side_data` makes a reference cycle with its frame, which keeps the pixels in memory until the garbage
+    # collector runs: the side data is read from a tiny copy of the frame.
     graph = _graph(frame, (_TINY,))
     graph.push(frame)
     try:

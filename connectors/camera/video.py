@@ -34,7 +34,7 @@ _AS_WRITTEN: Final = {"correct_ts_overflow": "0"}
 joined, for those of a clock that has run over, and adds 26.5 hours; of either kind times go on (`Camera`)."""
 _PATIENT: Final = {"analyzeduration": "5000000", "probesize": "5000000"}
 _OF_A_FILE: Final = {**_PATIENT, "fpsprobesize": "-1"}
-"""What libav does with files: there is time to look at their beginning."""
+"""Options of libav for files, whose beginning may be probed for longer."""
 _SNAPSHOT: Final = (
     "its URL gives one picture and ends: set fps to ask for it again and again, as in `fps: 1` each second, or take "
     "the URL of its video stream"
@@ -60,7 +60,7 @@ class Opening:
     threads: int = 1
     max_pixels: int = 40_000_000
     every: float | None = None
-    """Seconds after which a URL that gives one picture is asked for the next; `None`: it is no camera."""
+    """Seconds between two requests to a URL that gives one picture; `None`: such a URL is not a camera."""
 
 
 class Video(ABC):
@@ -78,9 +78,9 @@ class Video(ABC):
     recording."""
 
     format: str | None = None
-    """The name of the format, where libav had to be told it."""
+    """The name of the format, where it had to be given to libav."""
     polled: bool = False
-    """Whether each picture is asked for when it is wanted, so that there are as many as that."""
+    """Whether pictures are requested one by one, at the rate that is wanted."""
 
     @abstractmethod
     def read(self) -> Sequence[Picture] | None:
@@ -95,7 +95,7 @@ class Video(ABC):
 
     @property
     def place(self) -> Place | None:
-        """How far a recording of the network was read; `None`: nothing of it, or it is none."""
+        """How far a recording of the network was read; `None` before its first picture, and for other videos."""
         return None
 
 
@@ -257,7 +257,7 @@ class Stream(Video):
         except self._errors as error:
             ends = self._breaks or (self._is_snapshot and self._opening.every is not None)
             if ends and self._container.size <= 0 and getattr(error, "errno", None) == errno.EIO:
-                # So ends what has no length. Decoders still have pictures.
+                # The end of a stream without a length. Decoders still hold pictures.
                 return self._flush()
             failed = self._broken(error)
         # Not raised inside `except`: the error of libav, which holds the URL, would be kept as its context.
@@ -303,13 +303,15 @@ class Stream(Video):
         return Picture(frame, seconds, clock, receipt, at)
 
     def _chosen(self) -> VideoStream:
-        """The first video stream, ready to be decoded. The cover pictures of films and songs are none."""
-        found = [one for one in self._container.streams.video if not _is_cover(one)]
-        if not found:
-            others = {"a cover picture" if one.type == "video" else one.type for one in self._container.streams}
+        """The first video stream, ready to be decoded. Cover pictures of films and songs do not count."""
+        streams = [stream for stream in self._container.streams.video if not _is_cover(stream)]
+        if not streams:
+            others = {
+                "a cover picture" if stream.type == "video" else stream.type for stream in self._container.streams
+            }
             raise VideoError(f"there is no video in it{', only ' + ' and '.join(sorted(others)) if others else ''}")
-        stream: VideoStream = found[0]
-        _leave_out([one for one in self._container.streams if one is not stream])
+        stream: VideoStream = streams[0]
+        _leave_out([other for other in self._container.streams if other is not stream])
         context = stream.codec_context
         if context is None:
             raise VideoError("its codec is not known to this libav")
@@ -400,7 +402,7 @@ def _opened(address: Address, opening: Opening, further: Mapping[str, str]) -> A
     if address.kind is Kind.HTTP and not answer.redirected and answer.challenges.refusal is not None:
         login = answer.challenges.authorization(address, "GET", answer.path)
     if login is not None:
-        # Once: an answer is for one request.
+        # Once: an authorization is valid for one request.
         options["headers"] = f"{options.get('headers', '')}Authorization: {login}\r\n"
     if login is not None or form != opening.format:
         try:
@@ -417,7 +419,7 @@ def _accelerator(kind: str) -> Any:
     import av
     from av.codec.hwaccel import HWAccel, HWDeviceType
 
-    known = [one.name for one in HWDeviceType if one.name != "none"]
+    known = [device.name for device in HWDeviceType if device.name != "none"]
     if kind not in known:
         raise VideoError(f'hardware: there is no "{kind}"{nearest(kind, known)}; there are {", ".join(known)}')
     try:

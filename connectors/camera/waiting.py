@@ -51,7 +51,7 @@ class Waiting:
         """Whether it is closed: frames are dropped, as none is polled any more."""
 
     def choose(self, policy: Policy) -> None:
-        """What happens to frames from now on; before the first one."""
+        """Set the policy. Called before the first frame."""
         self.policy = policy
         self._most = 1 if policy == "latest" else self._max_frames
         self._max_age = self._longest if policy == "fifo" else None
@@ -80,7 +80,7 @@ class Waiting:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the frames that wait."""
+        """Bytes of the frames that were not polled yet."""
         return sum(frame.byte_count for frame in self._frames)
 
     def put(self, frame: Frame) -> None:
@@ -98,11 +98,11 @@ class Waiting:
                 self._arrived.notify_all()
 
     def connection(self) -> int | None:
-        """The connection of the frame that may be taken next; `None` if there is none."""
+        """The connection number of the next frame; `None` if no frame may be taken."""
         return self._frames[0].facts.connection if self.ready else None
 
     def take(self) -> Frame:
-        """The next frame. There has to be one."""
+        """Remove and return the next frame. `connection` must not be `None`."""
         frame = self._frames.popleft()
         if self._together:
             self._complete = bool(self._frames)
@@ -114,7 +114,7 @@ class Waiting:
         self._complete = False
 
     def close(self) -> None:
-        """Drop the frames that wait, and take no more."""
+        """Drop all frames; later ones are dropped as well."""
         self.closed = True
         while self._frames:
             self._drop("closed", self._frames.popleft())

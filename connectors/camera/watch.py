@@ -51,7 +51,7 @@ class Watch:
         return f"it sends data, but no picture for {silent:.0f} s{why}"
 
     def picture(self, frame: av.VideoFrame) -> str | None:
-        """Why the connection is useless, by this picture; `None` if it is not."""
+        """Check this picture. Returns why the connection is useless; `None` if it is in order."""
         now = self._last = time.monotonic()
         self._count += 1
         return self._trickle(now) or self._freeze(frame, now)

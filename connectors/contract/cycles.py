@@ -29,7 +29,7 @@ def check_no_cycles(work: Callable[[int], object]) -> None:
     finally:
         if was_on:
             gc.enable()
-    # A cycle has two objects at least. What does not depend on records, such as the end of a connection, does not count.
+    # A cycle has two objects at least. What does not depend on records, such as closing a connection, does not count.
     assert left[MANY] - left[FEW] < MANY - FEW, f"records make reference cycles: objects of so many records: {left}"
 
 

@@ -52,7 +52,7 @@ class Checkpoint:
         self._written = 0.0
 
     def load(self) -> None:
-        """Read the file if there is one. `ConnectorError` if it is no checkpoint."""
+        """Read the file if there is one. `ConnectorError` if it is not a checkpoint."""
         self._places, self._by_inode = {}, {}
         if self._path is None or not self._path.exists():
             return
@@ -65,7 +65,7 @@ class Checkpoint:
             raise ConnectorError(
                 f"{self._path} is not a checkpoint of a file source ({error}); delete it to begin at the first record"
             ) from error
-        for place in sorted(self._places.values(), key=lambda one: one.offset):
+        for place in sorted(self._places.values(), key=lambda place: place.offset):
             self._note_inode(place)
 
     def place(self, name: str) -> Place:

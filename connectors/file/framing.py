@@ -14,7 +14,7 @@ MAX_VARINT = 10
 
 
 @dataclass(slots=True)
-class Found:
+class RecordEdges:
     """The records of a buffer: record i is `buffer[starts[i]:stops[i]]`, the next one begins at `nexts[i]`.
 
     `numbers[i]` counts records from the beginning of the buffer, those that are skipped (blank lines) too. `missing` is
@@ -36,7 +36,7 @@ class Framing(ABC):
     name: str
 
     @abstractmethod
-    def find(self, buffer: bytes, max_record: int) -> Found:
+    def find(self, buffer: bytes, max_record: int) -> RecordEdges:
         """The complete records of a buffer that begins where a record does."""
 
     def foreign(self, rest: bytes) -> str | None:
@@ -64,32 +64,32 @@ class Delimited(Framing):
 
     name = "protodata"
 
-    def find(self, buffer: bytes, max_record: int) -> Found:
+    def find(self, buffer: bytes, max_record: int) -> RecordEdges:
         """As `Framing.find`. A length beyond `max_record` is a problem: no record after it can be found."""
-        found = Found()
+        edges = RecordEdges()
         at, end = 0, len(buffer)
         while at < end:
             length, start = buffer[at], at + 1
             if length >= 0x80:
                 length, start = _varint(buffer, at)
                 if start < 0:
-                    found.missing = 1
+                    edges.missing = 1
                     break
             if length > max_record:
-                found.problem = (
+                edges.problem = (
                     f"a length of {length} bytes, which is more than max_record ({max_record}): the file is damaged, "
                     "is of another format, or needs a larger max_record"
                 )
                 break
             if start + length > end:
-                found.missing = start + length - end
+                edges.missing = start + length - end
                 break
-            found.starts.append(start)
+            edges.starts.append(start)
             at = start + length
-            found.stops.append(at)
-        found.nexts = found.stops
-        found.numbers = list(range(len(found.starts)))
-        return found
+            edges.stops.append(at)
+        edges.nexts = edges.stops
+        edges.numbers = list(range(len(edges.starts)))
+        return edges
 
     def foreign(self, rest: bytes) -> str | None:
         """As `Framing.foreign`: JSON is no message."""
@@ -123,9 +123,9 @@ class Lines(Framing):
     name = "lines"
     skips_blank = False
 
-    def find(self, buffer: bytes, max_record: int) -> Found:
+    def find(self, buffer: bytes, max_record: int) -> RecordEdges:
         """As `Framing.find`. A line beyond `max_record` is a problem."""
-        found = Found()
+        edges = RecordEdges()
         at = 0
         number = 0
         while (stop := buffer.find(b"\n", at)) >= 0:
@@ -133,16 +133,16 @@ class Lines(Framing):
                 break
             begin, end = self._content(buffer, at, stop)
             if begin < end or not self.skips_blank:
-                found.starts.append(begin)
-                found.stops.append(end)
-                found.nexts.append(stop + 1)
-                found.numbers.append(number)
+                edges.starts.append(begin)
+                edges.stops.append(end)
+                edges.nexts.append(stop + 1)
+                edges.numbers.append(number)
             number += 1
             at = stop + 1
         line = (stop if stop >= 0 else len(buffer)) - at
         if line > max_record:
-            found.problem = f"a line of {line} bytes or more, which is more than max_record ({max_record})"
-        return found
+            edges.problem = f"a line of {line} bytes or more, which is more than max_record ({max_record})"
+        return edges
 
     def whole(self, rest: bytes) -> bool:
         """As `Framing.whole`: half a text is a text, too."""

@@ -125,9 +125,9 @@ class OpenFile:
             return b""
         at = self._file.tell()
         self._file.seek(0)
-        found = self._file.read(count)
+        head = self._file.read(count)
         self._file.seek(at)
-        return found
+        return head
 
     def close(self) -> None:
         """Close it; what is known of it stays."""

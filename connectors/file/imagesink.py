@@ -102,9 +102,9 @@ class ImageSink(Sink):
         part = path.with_name(f".{path.name}.part")
         try:
             # The name of a file is reserved before the file appears.
-            taken = next((parent for parent in path.parents if parent in self._parts), None)
-            if taken is not None or path.is_dir():
-                return ConnectorError(f"{taken or path} cannot be both a file and a folder")
+            file = next((parent for parent in path.parents if parent in self._parts), None)
+            if file is not None or path.is_dir():
+                return ConnectorError(f"{file or path} cannot be both a file and a folder")
             path.parent.mkdir(parents=True, exist_ok=True)
             part.write_bytes(value)
         except OSError as error:

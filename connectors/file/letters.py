@@ -41,7 +41,7 @@ class LetterBrowser(Browser):
         return self._config.place
 
     def topics(self) -> dict[str, int]:
-        """None: the file itself is not listed."""
+        """Always empty: the file itself is not listed."""
         return {}
 
     def checked(self, wanted: Sequence[str]) -> str:
@@ -88,9 +88,9 @@ class LetterFile(TopicReader):
 
     def commit(self, marks: Mapping[int, Mark]) -> None:
         """See `TopicReader.commit`."""
-        found = self._read_marks() | {self._group: marks[0]}
+        positions = self._read_marks() | {self._group: marks[0]}
         try:
-            replace_file(self._marks, json.dumps(found).encode())
+            replace_file(self._marks, json.dumps(positions).encode())
         except OSError as error:
             raise ConnectorError(f"{self._marks} cannot be written: {error}", retriable=True) from error
 
@@ -128,8 +128,8 @@ class LetterFile(TopicReader):
 
     def _read_marks(self) -> dict[str, Mark]:
         try:
-            found = json.loads(self._marks.read_bytes())
-            return {str(group): Mark(int(position), str(text)) for group, (position, text) in found.items()}
+            positions = json.loads(self._marks.read_bytes())
+            return {str(group): Mark(int(position), str(text)) for group, (position, text) in positions.items()}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, TypeError, AttributeError) as error:
@@ -140,19 +140,19 @@ class LetterFile(TopicReader):
 
 def _letters(lines: Records, first: int) -> Records:
     """The letters in these lines, from line `first` of them on."""
-    found = [_parts(line) for line in lines.values[first:]]
+    letters = [_parts(line) for line in lines.values[first:]]
     span = lines.spans[0]
     return Records(
         lines.source,
-        [one.payload for one in found],
-        [one.key for one in found],
+        [letter.payload for letter in letters],
+        [letter.key for letter in letters],
         lines.positions[first:],
-        [span._replace(start=0, stop=len(found))],
+        [span._replace(start=0, stop=len(letters))],
         list(lines.topics),
         lines.partitions,
         lines.byte_count,
-        headers=lambda: [one.headers or None for one in found],
-        timestamps=lambda: _times(found),
+        headers=lambda: [letter.headers or None for letter in letters],
+        timestamps=lambda: _times(letters),
     )
 
 

@@ -31,16 +31,16 @@ class Delivered:
 
     positions: Ints
     marks: Any
-    """What `Reading._place` needs to know of each."""
+    """For each record, the argument of `Reading._place`."""
     origin: Any = None
-    """What it needs to know of all of them."""
+    """The argument of `Reading._place` that all records share."""
 
 
 class Reading(ABC):
     """A lane of a file source: delivers records from `acknowledged` on, and keeps the places of unacknowledged ones."""
 
     topic: str
-    """Its name below the source's folder."""
+    """The file's path below the source's folder."""
     exhausted: bool
     """Whether all records were delivered and no more are awaited."""
 
@@ -79,7 +79,7 @@ class Reading(ABC):
         """Close open files."""
 
     def acknowledge(self, position: int) -> None:
-        """All records below this position are done."""
+        """Note that all records below this position are done."""
         while self._delivered:
             first = self._delivered[0]
             done = int(np.searchsorted(first.positions, position))

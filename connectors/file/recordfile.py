@@ -77,7 +77,7 @@ class RecordFile(Reading):
 
     def held(self) -> set[Inode]:
         """As `Reading.held`."""
-        files = [self._file, *(one.origin for one in self._delivered)]
+        files = [self._file, *(rows.origin for rows in self._delivered)]
         return {inode_of(file.stat) for file in files if file is not None}
 
     def read(self, max_records: int, max_bytes: int) -> Rows:

@@ -74,7 +74,7 @@ def following(path: Path, file: OpenFile, excepted: Callable[[Path], bool]) -> P
     """
     if file.is_at(path):
         return None
-    younger = [one for one in _younger(path, file) if not excepted(one)]
+    younger = [neighbour for neighbour in _younger(path, file) if not excepted(neighbour)]
     if younger:
         return younger[0]
     try:
@@ -115,10 +115,10 @@ def _beside(path: Path) -> Iterator[tuple[Path, _Added | None]]:
     """
     for name in [path, path.resolve()] if path.is_symlink() else [path]:
         with suppress(OSError):
-            for one in name.parent.iterdir():
-                added = _addition(one.name, name)
-                if added and one.is_file():
-                    yield one, _by_rotation(added)
+            for candidate in name.parent.iterdir():
+                added = _addition(candidate.name, name)
+                if added and candidate.is_file():
+                    yield candidate, _by_rotation(added)
 
 
 def _opened_beside(path: Path) -> Iterator[tuple[OpenFile, _Added | None]]:
@@ -145,10 +145,10 @@ def _addition(name: str, path: Path) -> str:
 
 
 def _by_rotation(added: str) -> _Added | None:
-    """Without a number it is by hand, and what is compressed cannot be read."""
+    """The addition as a rotation's; `None` without a number (a copy made by hand), and for a compressed file."""
     numbers = _NUMBER.findall(added)
     if added[0] not in _SEPARATORS or added.endswith(_COMPRESSED) or not numbers:
         return None
     # Dates with other numbers of digits are of another kind, as are dates and counts.
-    kind = _NUMBER.sub(lambda found: "#" * (1 if len(found[0]) <= _COUNTED else len(found[0])), added)
+    kind = _NUMBER.sub(lambda match: "#" * (1 if len(match[0]) <= _COUNTED else len(match[0])), added)
     return _Added(kind, tuple(map(int, numbers)))

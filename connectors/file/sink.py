@@ -179,16 +179,16 @@ class FileSink(Sink):
         wanted = SCAN
         while good < size:
             chunk = os.pread(file, wanted, good)
-            found = self._framing.find(chunk, self._max_record)
-            if found.nexts:
-                good += found.nexts[-1]
+            edges = self._framing.find(chunk, self._max_record)
+            if edges.nexts:
+                good += edges.nexts[-1]
                 wanted = SCAN
-            elif found.problem is not None:
-                raise self._not_ours(good, found.problem)
+            elif edges.problem is not None:
+                raise self._not_ours(good, edges.problem)
             elif good + len(chunk) >= size:
                 break
             else:
-                wanted = len(chunk) + found.missing
+                wanted = len(chunk) + edges.missing
         return good
 
     def _not_ours(self, at: int, why: str) -> ConnectorError:
@@ -201,8 +201,8 @@ def _after_line_feed(file: int, size: int) -> int:
     stop = size
     while stop > 0:
         start = max(0, stop - 2**16)
-        found = os.pread(file, stop - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        line_feed = os.pread(file, stop - start, start).rfind(b"\n")
+        if line_feed >= 0:
+            return start + line_feed + 1
         stop = start
     return 0

@@ -76,7 +76,7 @@ class FileSource(Source):
         self._at_their_end: dict[str, tuple[int, ...]] = {}
         self._epochs = itertools.count()
         self._events: list[Event] = []
-        self._told_end = False
+        self._end_reported = False
         self._open = False
         self._woken = threading.Event()
 
@@ -95,10 +95,10 @@ class FileSource(Source):
         )
 
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
-        """Find the files and the checkpoint. `ConnectorError` if there is no file (and none is awaited)."""
+        """Find the files and the checkpoint. `ConnectorError` if there is no file (unless the source waits for one)."""
         self._checkpoint.load()
         self._open = True
-        self._told_end = False
+        self._end_reported = False
         self._at_their_end.clear()
         self._find_files()
         if not self._readings and not self._follow:
@@ -142,7 +142,7 @@ class FileSource(Source):
                 self._events.append(LaneEnded(self._lanes.pop(lane.partition)))
                 self._readings[lane.partition].rewind()
                 self._begin(lane.partition)
-                self._told_end = False
+                self._end_reported = False
 
     def events(self) -> list[Event]:
         """As `Source.events`."""
@@ -169,7 +169,7 @@ class FileSource(Source):
 
     def reads(self, path: Path) -> bool:
         """As `Neighbours.reads`."""
-        return any(path == one for one, _ in _files(self._path, self._pattern))
+        return any(path == file for file, _ in _files(self._path, self._pattern))
 
     def has(self, place: Place) -> bool:
         """As `Neighbours.has`."""
@@ -183,7 +183,7 @@ class FileSource(Source):
         """As `Neighbours.is_held`."""
         with suppress(OSError):
             inode = inode_of(path.stat())
-            return any(name != topic and inode in one.held() for name, one in self._readings.items())
+            return any(name != topic and inode in reading.held() for name, reading in self._readings.items())
         return False
 
     def place_in(self, path: Path) -> Place | None:
@@ -254,7 +254,7 @@ class FileSource(Source):
         return True
 
     def _note(self, topic: str) -> None:
-        """Note what is acknowledged of this file, and of those that had its name before."""
+        """Note the acknowledged positions of this file, and of files that had its name before."""
         reading = self._readings[topic]
         self._checkpoint.put(topic, reading.acknowledged)
         for done in reading.finished:
@@ -291,7 +291,7 @@ class FileSource(Source):
 
     def _tell_end(self, gathered: bool) -> bool:
         """Whether the source has ended. Raises `ConnectorError` once all is read if files or folders could not be."""
-        if self._follow or self._told_end or not all(reading.exhausted for reading in self._readings.values()):
+        if self._follow or self._end_reported or not all(reading.exhausted for reading in self._readings.values()):
             return False
         if left_out := self._left_out():
             if gathered:
@@ -303,7 +303,7 @@ class FileSource(Source):
                 f"{'; '.join(left_out[:_NAMED])}{'; ...' if count > _NAMED else ''}; everything else was read; "
                 "mend the links and rights, or choose other files (pattern)"
             )
-        self._told_end = True
+        self._end_reported = True
         self._events.append(SourceEnded(self.name))
         return True
 
@@ -350,5 +350,5 @@ def _files(path: Path, pattern: str | None) -> list[tuple[Path, str]]:
     if path.is_file():
         return [(path, path.name)]
     folder, pattern = _folder_and_pattern(path, pattern)
-    found = [file for file in folder.glob(pattern or "*") if file.is_file() and not file.name.startswith(".")]
-    return sorted(((file, file.relative_to(folder).as_posix()) for file in found), key=lambda pair: pair[1])
+    files = [file for file in folder.glob(pattern or "*") if file.is_file() and not file.name.startswith(".")]
+    return sorted(((file, file.relative_to(folder).as_posix()) for file in files), key=lambda pair: pair[1])

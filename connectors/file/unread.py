@@ -10,10 +10,10 @@ from pathlib import Path
 def unread(folder: Path, pattern: str, suffixes: Collection[str] | None = None) -> list[str]:
     """The entries that `folder.glob(pattern)` leaves out silently, each with the reason, for an error message.
 
-    `suffixes`: of the files that count. Hidden files and folders do not count. Subfolders are searched only where the
-    pattern has `**`.
+    `suffixes`: suffixes of the files that count. Hidden files and folders do not count. Subfolders are searched only
+    where the pattern has `**`.
     """
-    found = [
+    entries = [
         f"{path} (a link to nothing)"
         for path in folder.glob(pattern)
         if path.is_symlink()
@@ -22,9 +22,9 @@ def unread(folder: Path, pattern: str, suffixes: Collection[str] | None = None) 
         and (suffixes is None or path.suffix.lower() in suffixes)
     ]
     if "**" in pattern:
-        for _, names, _ in os.walk(folder, onerror=lambda error: found.append(_named(error))):
+        for _, names, _ in os.walk(folder, onerror=lambda error: entries.append(_named(error))):
             names[:] = [name for name in names if not name.startswith(".")]
-    return sorted(found)
+    return sorted(entries)
 
 
 def _named(error: OSError) -> str:

@@ -21,8 +21,8 @@ def host_of(request: Request) -> str | None:
     given = request.headers.get_all("Host")
     if given is None:
         return ""
-    found = _HOST.fullmatch(str(given[0]).strip()) if len(given) == 1 else None
-    return None if found is None else found[1].strip("[]").lower()
+    match = _HOST.fullmatch(str(given[0]).strip()) if len(given) == 1 else None
+    return None if match is None else match[1].strip("[]").lower()
 
 
 def is_loopback(host: str) -> bool:

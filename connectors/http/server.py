@@ -91,8 +91,8 @@ class HttpServer:
         family = socket.AF_INET6 if six else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=CONNECTIONS, dualstack_ipv6=both)
         self._socket.setblocking(False)
-        found = self._socket.getsockname()
-        self.address: tuple[str, int] = (str(found[0]), int(found[1]))
+        address = self._socket.getsockname()
+        self.address: tuple[str, int] = (str(address[0]), int(address[1]))
         """Host and port."""
         self._answer = answer
         self._name = f"{name} port {host}:{self.address[1]}"

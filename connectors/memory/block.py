@@ -38,10 +38,10 @@ def block(source: str, topic: str, gathered: Mapping[Lane, Sequence[tuple[int, M
     )
 
 
-def _topics(messages: list[Message], spans: list[Span], own: str) -> Sequence[str]:
-    if any(message.topic not in (None, own) for message in messages):
-        return Coded.of([message.topic or own for message in messages])
-    return [own] * len(spans)
+def _topics(messages: list[Message], spans: list[Span], default: str) -> Sequence[str]:
+    if any(message.topic not in (None, default) for message in messages):
+        return Coded.of([message.topic or default for message in messages])
+    return [default] * len(spans)
 
 
 def _extras(messages: list[Message]) -> dict[str, Callable[[], Column]]:

@@ -65,7 +65,7 @@ class MemorySinkConfig(SinkConfig):
 
     @property
     def addressing(self) -> Addressing:
-        """Its topic, and the record's headers."""
+        """The topic and the record's headers, as the address of messages."""
         return Addressing(self.topic)
 
     @property

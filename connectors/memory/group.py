@@ -42,7 +42,7 @@ class Group:
         return {partition for partition, owner in self.owners.items() if owner is member}
 
     def release(self, member: object, partition: int) -> None:
-        """The member does not own this partition any more."""
+        """Take this partition from the member, so that another one may own it."""
         if self.owners.get(partition) is member:
             del self.owners[partition]
 

@@ -47,7 +47,7 @@ class MemoryLiveSource(Source):
         self._turns = deque(streams)
         self._changed = threading.Condition()
         self._events: list[Event] = []
-        self._open = self._ended = self._told_end = self._woken = False
+        self._open = self._ended = self._end_reported = self._woken = False
         for stream in streams:
             self.connect(stream)
 
@@ -55,27 +55,27 @@ class MemoryLiveSource(Source):
         """The stream's newest record: a `Message`, or its payload, which may be any object."""
         message = record if isinstance(record, Message) else Message(record, key)
         with self._changed:
-            one = self._streams[stream]
-            one.dropped += one.waiting is not None
-            one.waiting = one.next, message._replace(topic=stream)
-            one.received = time.monotonic()
-            one.next += 1
+            state = self._streams[stream]
+            state.dropped += state.waiting is not None
+            state.waiting = state.next, message._replace(topic=stream)
+            state.received = time.monotonic()
+            state.next += 1
             self._changed.notify_all()
 
     def connect(self, stream: str) -> None:
         """Connect or reconnect the stream: a new lane begins."""
         with self._changed:
-            one = self._streams[stream]
-            one.live, one.epoch = True, one.epoch + 1
-            self._events.append(LaneBegan(self._lane(one), stream, one.partition, one.next))
+            state = self._streams[stream]
+            state.live, state.epoch = True, state.epoch + 1
+            self._events.append(LaneBegan(self._lane(state), stream, state.partition, state.next))
 
     def disconnect(self, stream: str) -> None:
         """Disconnect the stream: its lane ends, and an unpolled record is dropped."""
         with self._changed:
-            one = self._streams[stream]
-            one.dropped += one.waiting is not None
-            one.live, one.waiting = False, None
-            self._events.append(LaneEnded(self._lane(one), finish=True))
+            state = self._streams[stream]
+            state.dropped += state.waiting is not None
+            state.live, state.waiting = False, None
+            self._events.append(LaneEnded(self._lane(state), finish=True))
 
     def end(self) -> None:
         """No more records will be shown: the source ends."""
@@ -87,7 +87,7 @@ class MemoryLiveSource(Source):
     def dropped(self) -> int:
         """Records that were replaced before they were polled."""
         with self._changed:
-            return sum(one.dropped for one in self._streams.values())
+            return sum(stream.dropped for stream in self._streams.values())
 
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Get ready for `poll`."""
@@ -102,33 +102,33 @@ class MemoryLiveSource(Source):
         if not self._open:
             raise ConnectorError(f"{self.name} is not open")
         deadline = time.monotonic() + timeout
-        taken: dict[Lane, list[tuple[int, Message]]] = {}
+        records: dict[Lane, list[tuple[int, Message]]] = {}
         size, received = 0, math.inf
         with self._changed:
             while True:
                 for stream in list(self._turns):
-                    one = self._streams[stream]
-                    if len(taken) >= max_records or size >= max_bytes:
+                    state = self._streams[stream]
+                    if len(records) >= max_records or size >= max_bytes:
                         break
-                    lane = self._lane(one)
-                    if one.waiting is None or lane in taken or lane in lanes:
+                    lane = self._lane(state)
+                    if state.waiting is None or lane in records or lane in lanes:
                         continue
-                    taken[lane] = [one.waiting]
-                    size += size_of(one.waiting[1])
-                    received = min(received, one.received)
-                    one.waiting = None
+                    records[lane] = [state.waiting]
+                    size += size_of(state.waiting[1])
+                    received = min(received, state.received)
+                    state.waiting = None
                     self._turns.remove(stream)
                     self._turns.append(stream)
-                live = sum(one.live and self._lane(one) not in lanes for one in self._streams.values())
-                full = len(taken) >= min(max_records, max(live, 1)) or size >= max_bytes
+                live = sum(stream.live and self._lane(stream) not in lanes for stream in self._streams.values())
+                full = len(records) >= min(max_records, max(live, 1)) or size >= max_bytes
                 left = deadline - time.monotonic()
                 if full or left <= 0 or self._woken or self._tell_end():
                     break
                 self._changed.wait(left)
             self._woken = False
-        if not taken:
+        if not records:
             return Records.empty(self.name)
-        return replace(block(self.name, self.name, taken, size), received=received)
+        return replace(block(self.name, self.name, records, size), received=received)
 
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
         """Does nothing: no record is delivered again."""
@@ -136,11 +136,11 @@ class MemoryLiveSource(Source):
     def rewind(self, lanes: Iterable[Lane]) -> None:
         """As `Source.rewind`, with nothing to deliver again."""
         with self._changed:
-            for one in self._streams.values():
-                if one.live and self._lane(one) in lanes:
-                    self._events.append(LaneEnded(self._lane(one)))
-                    one.epoch += 1
-                    self._events.append(LaneBegan(self._lane(one), one.name, one.partition, one.next))
+            for stream in self._streams.values():
+                if stream.live and self._lane(stream) in lanes:
+                    self._events.append(LaneEnded(self._lane(stream)))
+                    stream.epoch += 1
+                    self._events.append(LaneBegan(self._lane(stream), stream.name, stream.partition, stream.next))
 
     def events(self) -> list[Event]:
         """As `Source.events`."""
@@ -166,8 +166,8 @@ class MemoryLiveSource(Source):
         return Lane(self.name, str(stream.partition), stream.epoch)
 
     def _tell_end(self) -> bool:
-        if self._told_end or not self._ended or any(one.waiting for one in self._streams.values()):
+        if self._end_reported or not self._ended or any(stream.waiting for stream in self._streams.values()):
             return False
-        self._told_end = True
+        self._end_reported = True
         self._events.append(SourceEnded(self.name))
         return True

@@ -41,7 +41,7 @@ class MemorySession:
 
     @property
     def full(self) -> bool:
-        """Whether its window is full: no message is delivered before one is acknowledged."""
+        """Whether the window of unacknowledged messages is full, so that nothing is delivered."""
         return self.window is not None and len(self._given) >= self.window
 
     def feed(self, messages: Iterable[Message]) -> None:
@@ -72,7 +72,7 @@ class MemorySession:
             self.changed.notify_all()
 
     def give(self) -> tuple[int, Message] | None:
-        """The next message and its number in the session; `None` if none waits or the window is full."""
+        """The next message and its number in the session; `None` if the queue is empty or the window is full."""
         if self.full or not self._waiting:
             return None
         number, message = self._waiting.popleft()

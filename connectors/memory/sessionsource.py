@@ -36,7 +36,7 @@ class MemorySessionSource(Source):
         self._events: list[Event] = []
         self._open = False
         self._woken = False
-        self._told_end = False
+        self._end_reported = False
 
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Connect to the session."""
@@ -59,10 +59,10 @@ class MemorySessionSource(Source):
                     self._events.append(LaneEnded(self._lane, finish=True))
                     self._connect()
                 while len(rows) < max_records and (size < max_bytes or not rows):
-                    found = self.session.give()
-                    if found is None:
+                    delivery = self.session.give()
+                    if delivery is None:
                         break
-                    number, message = found
+                    number, message = delivery
                     if number in self._in_hand:
                         # Sent again by the session after a reconnect: it was polled already.
                         continue
@@ -131,13 +131,13 @@ class MemorySessionSource(Source):
         self.session.connect()
         self._under_way.clear()
         self._in_hand.clear()
-        self._told_end = False
+        self._end_reported = False
         self._lane = Lane(self.name, "0", self._lane.epoch + 1)
         self._events.append(LaneBegan(self._lane, self.name, 0, self._next))
 
     def _tell_end(self) -> bool:
-        if self._told_end or not self.session.ended or self.session.waiting:
+        if self._end_reported or not self.session.ended or self.session.waiting:
             return False
-        self._told_end = True
+        self._end_reported = True
         self._events.append(SourceEnded(self.name))
         return True

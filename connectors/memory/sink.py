@@ -99,7 +99,7 @@ class MemorySink(Sink):
         """As `Sink.confirmed`."""
         self._flow()
         confirmed, self._confirmed = self._confirmed, []
-        # Together: entering many rows into the ledger costs as much as one.
+        # Joined: entering many rows into the ledger costs as much as one.
         return [np.concatenate(confirmed)] if len(confirmed) > 1 else confirmed
 
     def close(self) -> None:

@@ -55,7 +55,7 @@ class MemorySource(Source):
         self._commits = True
         self._open = False
         self._woken = False
-        self._told_end = False
+        self._end_reported = False
         self._events: list[Event] = []
         self._epochs = itertools.count()
         self._lanes: dict[int, Lane] = {}
@@ -203,7 +203,7 @@ class MemorySource(Source):
         lane = Lane(self.name, str(partition), next(self._epochs))
         self._lanes[partition] = lane
         self._next[partition] = self.acknowledged[partition]
-        self._told_end = False
+        self._end_reported = False
         self._events.append(LaneBegan(lane, self.topic.name, partition, self._next[partition]))
 
     def _end_lane(self, partition: int) -> None:
@@ -242,11 +242,11 @@ class MemorySource(Source):
 
     def _tell_end(self) -> bool:
         with self.topic.changed:
-            if self._told_end or not (self.topic.ended and self.group.is_complete()):
+            if self._end_reported or not (self.topic.ended and self.group.is_complete()):
                 return False
             if any(self._next[partition] < self.topic.end_of(partition) for partition in self._lanes):
                 return False
-        self._told_end = True
+        self._end_reported = True
         self._events.append(SourceEnded(self.name))
         return True
 

@@ -63,19 +63,19 @@ class MemoryTopic:
         """Append as many of these as there is room for, without waiting. Returns their number."""
         now = _now()
         with self.changed:
-            taken = 0
+            accepted = 0
             for message in messages:
                 size = size_of(message)
                 if self._bytes + size > self.max_bytes and not self._make_room(size):
                     break
                 self._put(message, size, now)
-                taken += 1
-            if taken:
+                accepted += 1
+            if accepted:
                 self.changed.notify_all()
-            return taken
+            return accepted
 
     def extend(self, messages: Iterable[Message]) -> None:
-        """Append these, without a bound."""
+        """Append these messages, regardless of the topic's size limit."""
         with self.changed:
             now = _now()
             for message in messages:
@@ -89,7 +89,7 @@ class MemoryTopic:
             self.changed.notify_all()
 
     def messages(self) -> list[Message]:
-        """Its messages, one partition after the other."""
+        """All messages, one partition after the other."""
         with self.changed:
             return [message for log in self._logs for message in log]
 

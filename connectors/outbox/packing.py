@@ -117,7 +117,7 @@ def messages_of(first: int, blobs: tuple[bytes | None, ...]) -> Messages:
         raise ValueError("there are no payloads")
     count = len(values)
     topics = _unpacked(blobs[10], blobs[11])
-    found = Messages(
+    messages = Messages(
         np.arange(first, first + count, dtype=np.int64),
         values,
         _unpacked(blobs[2], blobs[3]),
@@ -126,10 +126,10 @@ def messages_of(first: int, blobs: tuple[bytes | None, ...]) -> Messages:
         None if topics is None else [(topic or b"").decode(errors="surrogatepass") for topic in topics],
         row_range=range(first, first + count),
     )
-    columns = (found.keys, found.headers, found.timestamps, found.topics)
+    columns = (messages.keys, messages.headers, messages.timestamps, messages.topics)
     if any(column is not None and len(column) != count for column in columns):
         raise ValueError("its columns have different lengths")
-    return found
+    return messages
 
 
 def _packed(column: Spans | None) -> tuple[Blob, Blob]:
@@ -154,12 +154,12 @@ def _packed_headers(headers: Headers | None) -> tuple[Blob, ...]:
 def _unpacked(lengths: bytes | None, strings: bytes | None) -> Spans | None:
     if lengths is None or strings is None:
         return None
-    found = np.frombuffer(lengths, _LONG).astype(np.int64, copy=False)
-    sizes = np.maximum(found, 0)
+    signed_lengths = np.frombuffer(lengths, _LONG).astype(np.int64, copy=False)
+    sizes = np.maximum(signed_lengths, 0)
     ends = sizes.cumsum()
     if len(ends) and int(ends[-1]) != len(strings):
         raise ValueError(f"{len(strings)} bytes are there instead of {int(ends[-1])}")
-    return Spans(np.frombuffer(strings, np.uint8), ends - sizes, found)
+    return Spans(np.frombuffer(strings, np.uint8), ends - sizes, signed_lengths)
 
 
 def _unpacked_headers(blobs: tuple[bytes | None, ...]) -> Headers | None:

@@ -26,7 +26,7 @@ class Refusal:
     at: float
     """When it was refused, in seconds since 1970."""
     message: Messages
-    """A block of this one message."""
+    """The message, as a block of one row."""
 
 
 def refusals(path: Path) -> list[Refusal]:

@@ -70,7 +70,7 @@ class Sending:
         self._confirmed_at = 0.0
         self._waits = False
         self._refusals = 0
-        self._told_at = float("-inf")
+        self._reported_at = float("-inf")
 
     def start(self) -> None:
         """Open the sink in the thread that will use it, and begin. Raises the errors of `open`."""
@@ -109,9 +109,9 @@ class Sending:
 
     def _round(self) -> None:
         """Hand one block to the sink, and collect its confirmations."""
-        found = self._next_block()
-        if found is not None:
-            first, messages = found
+        block = self._next_block()
+        if block is not None:
+            first, messages = block
             self._pending[first] = len(messages)
             self._hand_over(first, messages)
         self._collect()
@@ -119,7 +119,7 @@ class Sending:
             return
         overdue = time.monotonic() - self._confirmed_at > CONFIRM_INTERVAL
         tells = 0 < self._sink.behind() < CONFIRM_INTERVAL
-        if found is None or len(self._pending) >= MOST_PENDING or (overdue and not tells):
+        if block is None or len(self._pending) >= MOST_PENDING or (overdue and not tells):
             self._confirm()
 
     def _next_block(self) -> tuple[int, Messages] | None:
@@ -135,19 +135,19 @@ class Sending:
                 return first, block.take(index)
             self._pending.pop(first, None)
         with self._changed:
-            found = self._store.after(self._next)
-            if found is None and not self._pending:
+            messages = self._store.after(self._next)
+            if messages is None and not self._pending:
                 self._store.give_back_room()
                 if self._closing is None:
                     self._changed.wait(IDLE_WAIT)
-                    found = self._store.after(self._next)
-        if found is None:
+                    messages = self._store.after(self._next)
+        if messages is None:
             return None
-        self._next = int(found.rows[-1]) + 1
-        return int(found.rows[0]), found
+        self._next = int(messages.rows[-1]) + 1
+        return int(messages.rows[0]), messages
 
     def _hand_over(self, first: int, messages: Messages) -> None:
-        """Send all these messages, of the block that begins at `first`; waits as long as the sink accepts none."""
+        """Send the messages of the block that begins at `first`; waits while the sink is full."""
         tries = 0
         while True:
             refused = self._sink.send(messages, time.monotonic() + SEND_TRY)
@@ -212,18 +212,18 @@ class Sending:
         if not wanted:
             return {}
         firsts = sorted(pending)
-        found: dict[int, list[int]] = {}
+        places: dict[int, list[int]] = {}
         for number, at in zip(wanted, np.searchsorted(firsts, wanted, side="right") - 1, strict=True):
             if at >= 0:
-                found.setdefault(firsts[at], []).append(number)
-        return found
+                places.setdefault(firsts[at], []).append(number)
+        return places
 
     def _collect(self) -> None:
         """Collect confirmations that the sink returns without a barrier."""
-        told = self._sink.confirmed()
-        if told and self._pending:
+        confirmed = self._sink.confirmed()
+        if confirmed and self._pending:
             firsts = sorted(self._pending)
-            places = np.searchsorted(firsts, np.concatenate(told), side="right") - 1
+            places = np.searchsorted(firsts, np.concatenate(confirmed), side="right") - 1
             counts = np.bincount(places[places >= 0], minlength=len(firsts)).tolist()
             for first, count in zip(firsts, counts, strict=True):
                 if count:
@@ -231,7 +231,7 @@ class Sending:
         self._remove_done()
 
     def _less(self, first: int, count: int) -> None:
-        """`count` messages of this block are done."""
+        """Note that `count` messages of this block are done."""
         left = self._pending[first] - count
         if left > 0:
             self._pending[first] = left
@@ -277,8 +277,8 @@ class Sending:
             self._less(first, 1)
         self._remove_done()
         now = time.monotonic()
-        if now - self._told_at > TELL_INTERVAL:
-            self._told_at = now
+        if now - self._reported_at > TELL_INTERVAL:
+            self._reported_at = now
             _log.warning(
                 "sink %s refused %d messages for good, they are set aside in the outbox %s: %s",
                 self._name,

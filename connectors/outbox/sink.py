@@ -59,7 +59,7 @@ class OutboxSink(Sink):
         self._sending: Sending | None = None
         self._confirmed: list[Ints] = []
         self._full: str | None = None
-        self._told_at = float("-inf")
+        self._reported_at = float("-inf")
         most_bytes, most = config.max_bytes, config.max_messages
         self._piece_bytes = PIECE_BYTES if most_bytes is None else max(1, min(PIECE_BYTES, most_bytes // SHARE))
         self._piece_messages = PIECE_MESSAGES if most is None else max(1, min(PIECE_MESSAGES, most // SHARE))
@@ -70,7 +70,7 @@ class OutboxSink(Sink):
 
     @property
     def hot_path(self) -> HotPathReport:
-        """That of the real sink."""
+        """The hot path of the real sink."""
         return self._sink.hot_path
 
     @property
@@ -90,7 +90,7 @@ class OutboxSink(Sink):
 
     @property
     def oldest_age(self) -> float:
-        """Seconds since the oldest message that waits was stored; 0 if none waits."""
+        """Seconds since the oldest waiting message was stored; 0 if the outbox is empty."""
         stored = self._store.oldest
         return 0.0 if stored is None else max(0.0, time.time() - stored)
 
@@ -156,7 +156,7 @@ class OutboxSink(Sink):
         return confirmed
 
     def behind(self) -> float:
-        """0: stored messages are confirmed."""
+        """Always 0: messages are confirmed once they are stored."""
         return 0.0
 
     def down(self) -> str | None:
@@ -234,7 +234,7 @@ class OutboxSink(Sink):
         return self._no_room() if waiting else None
 
     def _fitting(self, waiting: list[tuple[Columns, int]]) -> list[tuple[Columns, int]]:
-        """The first of these for which there is room."""
+        """The first messages, as many as there is room for."""
         messages = size = 0
         for at, (piece, more) in enumerate(waiting):
             messages, size = messages + len(piece.values), size + more
@@ -266,8 +266,8 @@ class OutboxSink(Sink):
     def _drop(self, count: int, which: str) -> None:
         self.dropped += count
         now = time.monotonic()
-        if now - self._told_at > TELL_INTERVAL:
-            self._told_at = now
+        if now - self._reported_at > TELL_INTERVAL:
+            self._reported_at = now
             _log.warning(
                 "outbox %s is full: %d messages, the %s ones, are dropped; %d since the start",
                 self._config.path,

@@ -72,7 +72,7 @@ class Owner:
 
 @dataclass(slots=True)
 class Held:
-    """The contents of a file, counted."""
+    """The number and size of the messages in a file."""
 
     messages: int = 0
     bytes: int = 0
@@ -157,16 +157,16 @@ class Store:
 
     def oldest_holding(self, messages: int, size: int) -> tuple[int, int]:
         """How many of the oldest blocks hold at least so many messages and bytes, or all; and their messages."""
-        blocks = found = 0
+        blocks = held = 0
         with self._explained():
             for count, more in self._open().execute("SELECT count, bytes FROM blocks ORDER BY first"):
-                if found >= messages and size <= 0:
+                if held >= messages and size <= 0:
                     break
-                blocks, found, size = blocks + 1, found + count, size - more
-        return blocks, found
+                blocks, held, size = blocks + 1, held + count, size - more
+        return blocks, held
 
     def after(self, number: int) -> Messages | None:
-        """The first block whose messages have numbers from this one on; `None` if there is none."""
+        """The first block with message numbers of at least `number`; `None` if there is no such block."""
         return self._read("SELECT first, {} FROM blocks WHERE first >= ? ORDER BY first LIMIT 1", number)
 
     def block(self, first: int) -> Messages | None:
@@ -299,19 +299,19 @@ class Store:
         self.oldest = None if row is None else float(row[0])
 
     def _take_over(self) -> None:
-        own = (self._owner.name, self._owner.destination)
+        owner = (self._owner.name, self._owner.destination)
         row = self._open().execute("SELECT name, destination FROM owner").fetchone()
-        if row == own:
+        if row == owner:
             return
         if row is not None and (self.held.messages or self.held.refused):
             raise ConnectorError(
                 f"outbox {self.path}: it holds {self.held.messages} messages and {self.held.refused} refused ones of "
-                f"{row[0]} to {row[1]}, and this is {own[0]} to {own[1]}; give each sink a path of its own, or let "
+                f"{row[0]} to {row[1]}, and this is {owner[0]} to {owner[1]}; give each sink a path of its own, or let "
                 "that one send them first, or move the file away"
             )
         with self._transaction() as execute:
             execute("DELETE FROM owner")
-            execute("INSERT INTO owner VALUES (?, ?)", own)
+            execute("INSERT INTO owner VALUES (?, ?)", owner)
 
     def _oldest(self, execute: Any, blocks: int) -> tuple[int, int]:
         if not blocks:
@@ -331,7 +331,7 @@ class Store:
 
     @contextmanager
     def _transaction(self, *, safe: bool = True) -> Iterator[Any]:
-        """One transaction; `safe`: it is on the disk at the end."""
+        """A database transaction; `safe`: synced to the disk at the end."""
         connection = self._open()
         with self._explained():
             if not safe:

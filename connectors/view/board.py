@@ -1,4 +1,4 @@
-"""`Board`: the newest result of each camera, encoded by a thread of its own while a page is open."""
+"""`Board`: the newest result of each camera, encoded by a separate thread while a page is open."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TELL_EVERY: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A result, encoded."""
+    """A result, encoded for browsers."""
 
     camera: str
     number: int
@@ -102,7 +102,7 @@ class Board:
 
     @property
     def watchers(self) -> int:
-        """How many browsers watch at present."""
+        """The number of browsers that watch at present."""
         return len(self._watchers)
 
     def show(self, shown: Shown) -> None:
@@ -141,26 +141,26 @@ class Board:
     async def news(self, watcher: Watcher, patience: float) -> list[Encoded]:
         """The newest results that this watcher has not seen yet, one of each camera; none if none came in `patience`
         seconds."""
-        found = self._unseen(watcher)
-        if not found:
+        frames = self._unseen(watcher)
+        if not frames:
             try:
                 async with asyncio.timeout(patience):
                     await watcher.changed.wait()
             except TimeoutError:
                 return []
-            found = self._unseen(watcher)
-        return found
+            frames = self._unseen(watcher)
+        return frames
 
     def _unseen(self, watcher: Watcher) -> list[Encoded]:
         watcher.changed.clear()
         with self._changed:
-            found = [
-                one
-                for (camera, boxes), one in self._encoded.items()
-                if boxes == watcher.boxes and watcher.wants(camera) and one.number > watcher.seen.get(camera, 0)
+            frames = [
+                frame
+                for (camera, boxes), frame in self._encoded.items()
+                if boxes == watcher.boxes and watcher.wants(camera) and frame.number > watcher.seen.get(camera, 0)
             ]
-        watcher.seen.update((one.camera, one.number) for one in found)
-        return found
+        watcher.seen.update((frame.camera, frame.number) for frame in frames)
+        return frames
 
     def _run(self) -> None:
         while True:
@@ -195,15 +195,15 @@ class Board:
                 return
             self.encoded += 1
             self._encoded[key] = encoded
-            told = [one for one in self._watchers if one.boxes == boxes and one.wants(shown.camera)]
-        for watcher in told:
+            watchers = [watcher for watcher in self._watchers if watcher.boxes == boxes and watcher.wants(shown.camera)]
+        for watcher in watchers:
             watcher.tell()
 
     def _next(self) -> tuple[int, Shown, bool] | None:
         """The next picture to encode: the one that has waited longest."""
         now = time.monotonic()
         ready = [(self._due.get(key, 0.0), key) for key in self._waiting()]
-        due = min((one for one in ready if one[0] <= now), default=None)
+        due = min((entry for entry in ready if entry[0] <= now), default=None)
         if due is None:
             return None
         camera, boxes = due[1]
@@ -211,7 +211,7 @@ class Board:
         return number, shown, boxes
 
     def _time_left(self) -> float | None:
-        """Seconds until a picture may be encoded; `None` if none waits."""
+        """Seconds until the next picture may be encoded; `None` if no picture waits."""
         due = min((self._due.get(key, 0.0) for key in self._waiting()), default=None)
         return None if due is None else max(due - time.monotonic(), 0.001)
 
@@ -236,7 +236,7 @@ class Board:
 
 
 def _facts(number: int, shown: Shown) -> bytes:
-    told = {
+    facts = {
         "camera": shown.camera,
         "number": number,
         "timestamp": shown.timestamp,
@@ -253,4 +253,4 @@ def _facts(number: int, shown: Shown) -> bytes:
         ],
         "values": dict(shown.values),
     }
-    return json.dumps(told, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+    return json.dumps(facts, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")

@@ -79,7 +79,7 @@ class ClipFile:
         self.byte_count += len(kept.data)
 
     def finish(self) -> None:
-        """Complete the file on the disk, under its own name."""
+        """Complete the file on the disk and give it its final name."""
         try:
             self._container.close()
             self._file.finish()
@@ -111,7 +111,7 @@ class ClipFile:
         return stream
 
     def _stamp(self, kept: Kept, base: Fraction) -> int:
-        """When it is decoded, in units of `base` from the beginning of the file."""
+        """The packet's decoding time, in units of `base` from the beginning of the file."""
         before = self._before
         received = 0 if before is None else round((kept.at - before.at) / base)
         if self._by_receipt:

@@ -21,7 +21,7 @@ _NO_NAME: Final = re.compile(r"[^\w.-]+")
 _TRY: Final = 2**20
 """Bytes that have to be writable before a full disk counts as usable again."""
 _LONGEST: Final = 80
-"""Characters of a value in a file's name."""
+"""The most characters of a value in a file's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ClipFolder:
         return frozenset(_FIELD.findall(self.name)) - {"camera", "time"}
 
     def free(self, camera: str, timestamp: int | None, values: Mapping[str, Any]) -> Path:
-        """A path for a new clip, at which no file is."""
+        """An unused path for a new clip."""
         moment = datetime.fromtimestamp((time.time() * 1000 if timestamp is None else timestamp) / 1000, UTC)
         known = {**values, "camera": camera, "time": f"{moment:%Y%m%dT%H%M%S}.{moment.microsecond // 1000:03d}Z"}
         name = _FIELD.sub(lambda field: _safe(known.get(field[1])), self.name).lstrip(".") or "clip"
@@ -61,14 +61,14 @@ class ClipFolder:
         """The files whose names match the template, the oldest first."""
         pattern = "".join(f"{re.escape(text)}{'' if field is None else r'[^/]+'}" for text, field in _parts(self.name))
         whole = re.compile(rf"{pattern}(-\d+)?\.{self.kind}({re.escape(UNFINISHED)})?")
-        found = []
+        clips = []
         for path in self.path.iterdir():
             try:
                 if whole.fullmatch(path.name) and path.is_file():
-                    found.append((path.stat().st_mtime_ns, path))
+                    clips.append((path.stat().st_mtime_ns, path))
             except FileNotFoundError:
                 continue
-        return [path for _, path in sorted(found)]
+        return [path for _, path in sorted(clips)]
 
     def take_over(self) -> tuple[int, int]:
         """Rename playable unfinished files of killed processes to their final names, and delete unplayable ones.
@@ -86,7 +86,7 @@ class ClipFolder:
         return named, deleted
 
     def make_room(self, in_use: frozenset[Path]) -> int:
-        """Delete the oldest clips beyond the limits, but none that are `in_use`. Returns how many were deleted."""
+        """Delete the oldest clips beyond the limits, except those `in_use`. Returns how many were deleted."""
         clips = [path for path in self.clips() if path not in in_use]
         sizes = [path.stat().st_size for path in clips]
         count, total, deleted = len(clips), sum(sizes), 0
@@ -104,9 +104,9 @@ def _unused(path: Path, *endings: str) -> Path:
     suffixes."""
     numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(2))
     return next(
-        one
-        for one in itertools.chain([path], numbered)
-        if not any(one.with_name(one.name + ending).exists() for ending in ("", *endings))
+        candidate
+        for candidate in itertools.chain([path], numbered)
+        if not any(candidate.with_name(candidate.name + ending).exists() for ending in ("", *endings))
     )
 
 

@@ -42,7 +42,7 @@ _FINISH: Final = 5.0
 class _Event:
     camera: tuple[str, str]
     at: float | None
-    """The time of its picture on the camera's line of time; `None`: older than the kept packets."""
+    """The time of its picture on the camera's timeline; `None`: older than the kept packets."""
     timestamp: int | None
     values: Mapping[str, Any]
     rows: Ints
@@ -95,7 +95,7 @@ class ClipSink(Sink):
         self._footage: dict[tuple[str, str], Footage] = {}
         self._changed = threading.Condition()
         self._events: deque[_Event] = deque()
-        self._taken: list[_Event] = []
+        self._starting: list[_Event] = []
         """Events whose clips are about to begin."""
         self._busy = 0
         """Events whose clips are not finished."""
@@ -221,7 +221,7 @@ class ClipSink(Sink):
         if len(self._events) >= MOST_EVENTS:
             raise ConnectorError("too many events wait for their clips", retriable=True)
         # Only values for the name are kept, no pictures.
-        values = {key: one for key in self._folder.keys if isinstance(one := data.get(key), (str, int, float))}
+        values = {key: data[key] for key in self._folder.keys if isinstance(data.get(key), (str, int, float))}
         at = None if record.offset is None else footage.time_of(record.offset)
         with self._changed:
             self._events.append(_Event(camera, at, record.timestamp, values, rows))
@@ -232,16 +232,16 @@ class ClipSink(Sink):
             while True:
                 with self._changed:
                     self._changed.wait_for(lambda: self._events or self._closing, self._patience())
-                    self._taken = list(self._events)
-                    self._busy += len(self._taken)
+                    self._starting = list(self._events)
+                    self._busy += len(self._starting)
                     self._events.clear()
                     closing = self._closing
-                for event in self._taken:
+                for event in self._starting:
                     self._begin(event)
                 for camera, clip in list(self._open.items()):
                     self._write(camera, clip, closing=closing)
                 with self._changed:
-                    self._taken = []
+                    self._starting = []
                 self._tell_needs()
                 if closing:
                     return
@@ -258,14 +258,14 @@ class ClipSink(Sink):
         """Tell the cameras' footage which packets clips still need."""
         with self._changed:
             times: dict[tuple[str, str], float] = {camera: clip.reached for camera, clip in self._open.copy().items()}
-            for event in (*self._taken, *self._events):
+            for event in (*self._starting, *self._events):
                 at = float("-inf") if event.at is None else event.at - self._config.before
                 times[event.camera] = min(at, times.get(event.camera, at))
             for camera, footage in self._footage.items():
                 footage.needs(self, times.get(camera))
 
     def _patience(self) -> float | None:
-        """The longest wait for events, in seconds; `None`: there is no other work."""
+        """The timeout of the wait for events, in seconds; `None`: no timeout, as there is no other work."""
         if self._open:
             return _LOOK
         return None if self._down is None else max(self._try_at - time.monotonic(), 0.0)
@@ -348,7 +348,7 @@ class ClipSink(Sink):
         self._down = None
         self.files += 1
         self.bytes += file.byte_count
-        in_use = frozenset(one.file.unfinished for one in self._open.values() if one.file is not None)
+        in_use = frozenset(event.file.unfinished for event in self._open.values() if event.file is not None)
         self.deleted += self._folder.make_room(in_use)
 
     def _lose(self, clip: _Clip, error: Exception) -> ConnectorError:
@@ -368,7 +368,7 @@ class ClipSink(Sink):
         return ConnectorError(f"sink {self.name}: the clip of {camera} cannot be written: {reason}")
 
     def _settle(self, clip: _Clip, lost: ConnectorError | None, *, over: bool) -> None:
-        """Confirm events whose pictures have been written, at the end of the clip all; or none, if it is `lost`."""
+        """Confirm the events whose pictures were written; all of them at the end of the clip, none if it is `lost`."""
         done = [event for event in clip.waiting if over or event.at is None or event.at <= clip.reached]
         clip.waiting = [event for event in clip.waiting if event not in done]
         with self._changed:

@@ -23,8 +23,8 @@ _URL: Final = re.compile(r"(rtmps?|rtsps?|srt|udp)://", re.IGNORECASE)
 
 
 def _host_and_port(listen: str) -> str:
-    found = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):(\d{1,5})", listen)
-    if found is None or int(found[1]) > 65535:
+    match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):(\d{1,5})", listen)
+    if match is None or int(match[1]) > 65535:
         raise ValueError(f'host:port is needed, like 127.0.0.1:8090 or 0.0.0.0:8090, not "{listen}"')
     return listen
 
@@ -46,7 +46,7 @@ class ShownConfig(SinkConfig):
 
     @property
     def taking(self) -> Taking:
-        """These fields."""
+        """The choice of shown values that these fields make."""
         return Taking(self.image, self.boxes, self.ids)
 
 

@@ -16,7 +16,7 @@ from connectors.http.server import Answer, Request
 from connectors.view.board import Board
 
 HEARTBEAT: Final = 1.0
-"""Seconds after which a stream sends the next status, to tell how the cameras are, and that it is alive itself."""
+"""Seconds after which a stream sends the next status, to show the cameras' states and that it is alive itself."""
 FIRST: Final = 10.0
 """Seconds to wait for a single picture."""
 BOUNDARY: Final = "picture"
@@ -38,7 +38,7 @@ class Pages:
     """Answers requests. With a token all requests need it, except for the page itself, which holds no data."""
 
     def __init__(self, board: Board, title: str, token: str | None, states: Callable[[], Mapping[str, Any]]) -> None:
-        """`title` is the title of the page; `states` tells how each camera is, also those without a picture."""
+        """`title` is the title of the page; `states` returns all cameras' states, also without a picture."""
         self._board = board
         self._title = title
         self._token = token
@@ -46,8 +46,8 @@ class Pages:
 
     def answer(self, request: Request) -> Answer:
         """The answer to a request. Called in the server's thread."""
-        found = self._answer(request)
-        return Answer(found.status, found.body, found.kind, {**_SAFE, **found.headers}, found.stream)
+        answer = self._answer(request)
+        return Answer(answer.status, answer.body, answer.kind, {**_SAFE, **answer.headers}, answer.stream)
 
     def _answer(self, request: Request) -> Answer:
         if self._token is None and ((host := host_of(request)) is None or not is_loopback(host)):
@@ -64,16 +64,16 @@ class Pages:
         boxes = parse_qs(request.query).get("boxes", ["1"])[-1] != "0"
         camera, _, ending = "/".join(request.parts).rpartition(".")
         if camera not in self._board.cameras() or ending not in ("jpg", "mjpeg"):
-            known = ", ".join(f"/{one}.jpg" for one in self._board.cameras())
+            known = ", ".join(f"/{name}.jpg" for name in self._board.cameras())
             return _refused(404, f"there are /, /stream, and of each camera /NAME.jpg and /NAME.mjpeg; now: {known}")
         if ending == "jpg":
-            return Answer(200, b"", "image/jpeg", stream=partial(_one, self._board, camera, boxes))
+            return Answer(200, b"", "image/jpeg", stream=partial(_first_picture, self._board, camera, boxes))
         kind = f"multipart/x-mixed-replace; boundary={BOUNDARY}"
         return Answer(200, b"", kind, stream=partial(_moving, self._board, camera, boxes))
 
     def _status(self) -> bytes:
-        told = {"title": self._title, "cameras": self._board.cameras(), "states": self._states()}
-        return json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
+        status = {"title": self._title, "cameras": self._board.cameras(), "states": self._states()}
+        return json.dumps(status, ensure_ascii=False).encode("utf-8", "replace")
 
     def _is_trusted(self, request: Request) -> bool:
         if self._token is None:
@@ -90,28 +90,28 @@ async def _all(board: Board, status: Callable[[], bytes]) -> AsyncGenerator[byte
     A piece without a picture is the status: `{"title": ..., "cameras": [...], "states": {...}}`.
     """
     with board.watched(None, boxes=False) as watcher:
-        told = -HEARTBEAT
+        last_heartbeat = -HEARTBEAT
         while True:
-            if time.monotonic() - told >= HEARTBEAT:
-                told = time.monotonic()
+            if time.monotonic() - last_heartbeat >= HEARTBEAT:
+                last_heartbeat = time.monotonic()
                 yield _piece(status())
-            for one in await board.news(watcher, HEARTBEAT):
-                yield _piece(one.facts, one.jpeg)
+            for frame in await board.news(watcher, HEARTBEAT):
+                yield _piece(frame.facts, frame.jpeg)
 
 
 async def _moving(board: Board, camera: str, boxes: bool) -> AsyncGenerator[bytes, None]:
     """One camera as MJPEG, for browsers and players: JPEG files that replace one another."""
     with board.watched(camera, boxes=boxes) as watcher:
         while True:
-            for one in await board.news(watcher, HEARTBEAT):
-                head = f"--{BOUNDARY}\r\nContent-Type: image/jpeg\r\nContent-Length: {len(one.jpeg)}\r\n\r\n"
-                yield head.encode() + one.jpeg + b"\r\n"
+            for frame in await board.news(watcher, HEARTBEAT):
+                head = f"--{BOUNDARY}\r\nContent-Type: image/jpeg\r\nContent-Length: {len(frame.jpeg)}\r\n\r\n"
+                yield head.encode() + frame.jpeg + b"\r\n"
 
 
-async def _one(board: Board, camera: str, boxes: bool) -> AsyncGenerator[bytes, None]:
+async def _first_picture(board: Board, camera: str, boxes: bool) -> AsyncGenerator[bytes, None]:
     with board.watched(camera, boxes=boxes) as watcher:
-        for one in await board.news(watcher, FIRST):
-            yield one.jpeg
+        for frame in await board.news(watcher, FIRST):
+            yield frame.jpeg
 
 
 def _piece(facts: bytes, jpeg: bytes = b"") -> bytes:

@@ -30,11 +30,11 @@ class Box:
     label: str = ""
     score: float | None = None
     number: int | None = None
-    """The id of its track; `None` or 0: no track."""
+    """The track id of the box; `None` or 0: no track."""
 
     @property
     def text(self) -> str:
-        """The label of the box: `7 face 92 %`."""
+        """The caption of the box: `7 face 92 %`."""
         parts = [str(self.number) if self.number else "", self.label]
         if self.score is not None and math.isfinite(self.score):
             parts.append(f"{self.score:.0%}")
@@ -76,10 +76,10 @@ class Taking:
         keys = [key for key in data if self.boxes is None or key in self.boxes]
         boxes: list[Box] = []
         for key in keys:
-            found = _boxes(data[key])
-            if found and len(boxes) < MOST_BOXES:
+            listed = _boxes(data[key])
+            if listed and len(boxes) < MOST_BOXES:
                 ids = data.get(self.ids)
-                boxes += _placed(found, ids if isinstance(ids, list) else [], image)
+                boxes += _placed(listed, ids if isinstance(ids, list) else [], image)
         record = data.record
         return Shown(
             name if record is None else record.topic,
@@ -100,13 +100,17 @@ def data_of(value: object) -> Data:
 def _boxes(value: Any) -> list[BoundingBox]:
     if isinstance(value, BoundingBox):
         return [value]
-    if isinstance(value, list) and value and all(isinstance(one, BoundingBox) for one in value):
+    if isinstance(value, list) and value and all(isinstance(box, BoundingBox) for box in value):
         return value
     return []
 
 
 def _placed(boxes: list[BoundingBox], ids: list[Any], image: Image) -> list[Box]:
-    numbers = [one if isinstance(one, int) else None for one in ids] if len(ids) == len(boxes) else [None] * len(boxes)
+    numbers = (
+        [number if isinstance(number, int) else None for number in ids]
+        if len(ids) == len(boxes)
+        else [None] * len(boxes)
+    )
     placed = []
     for box, number in zip(boxes, numbers, strict=True):
         edges = (box.x1, box.y1, box.x2, box.y2)
@@ -124,13 +128,13 @@ def _placed(boxes: list[BoundingBox], ids: list[Any], image: Image) -> list[Box]
 
 
 def _values(data: Data) -> dict[str, str | int | float | bool]:
-    found: dict[str, str | int | float | bool] = {}
+    values: dict[str, str | int | float | bool] = {}
     for key in data:
         value = data[key]
-        if len(found) == MOST_VALUES:
+        if len(values) == MOST_VALUES:
             break
         if isinstance(value, str):
-            found[key] = value[:LONGEST_VALUE]
+            values[key] = value[:LONGEST_VALUE]
         elif isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value)):
-            found[key] = value
-    return found
+            values[key] = value
+    return values

@@ -101,8 +101,10 @@ class ViewSink(Sink):
 
     def _states(self) -> dict[str, Any]:
         """The state of each camera, why it is not live, and the seconds since its last picture."""
-        told = ((name, one) for source in self._cameras for name, one in source.cameras().items())
-        return {name: {key: one[key] for key in ("state", "reason", "last_picture_seconds")} for name, one in told}
+        states = ((name, state) for source in self._cameras for name, state in source.cameras().items())
+        return {
+            name: {key: state[key] for key in ("state", "reason", "last_picture_seconds")} for name, state in states
+        }
 
     def metrics(self) -> Sequence[Measure]:
         """Results shown, pictures encoded and failed, and the number of browsers that watch."""

@@ -87,18 +87,18 @@ class VideoSink(Sink):
             writer.close(_FINISH)
 
     def down(self) -> str | None:
-        """Why a server cannot be reached."""
+        """Why a server cannot be reached; `None` if all can be."""
         return next((writer.down for writer in self._writers.values() if writer.down is not None), None)
 
     def metrics(self) -> Sequence[Measure]:
         """Pictures written and dropped."""
         writers = list(self._writers.values())
         return (
-            Measure("frames", "Pictures that were encoded.", sum(one.written for one in writers)),
+            Measure("frames", "Pictures that were encoded.", sum(writer.written for writer in writers)),
             Measure(
                 "frames_passed_over",
                 "Pictures that were not: unreadable, or the server was away.",
-                sum(one.passed_over for one in writers),
+                sum(writer.passed_over for writer in writers),
             ),
         )
 
@@ -125,7 +125,7 @@ class VideoSink(Sink):
             return self._config.target.replace("{camera}", named)
         path = Path(str(self._config.target).replace("{camera}", named))
         numbered = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
-        return next(one for one in itertools.chain([path], numbered) if not one.exists())
+        return next(candidate for candidate in itertools.chain([path], numbered) if not candidate.exists())
 
     def _raise_failure(self) -> None:
         for camera, writer in self._writers.items():

@@ -1,4 +1,4 @@
-"""`VideoWriter`: writes the pictures of one camera as video, in a thread of its own."""
+"""`VideoWriter`: writes the pictures of one camera as video, in a separate thread."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MILLISECONDS: Final = Fraction(1, 1000)
 _BT_601: Final = 6
 """How libswscale makes the colours of a video from those of a picture, as H.273 numbers it."""
 _LIMITED: Final = 1
-"""Brightness is from 16 to 235."""
+"""Limited colour range: luma from 16 to 235."""
 _SET_BACK: Final = 1000
 """Milliseconds by which a picture is older than the one before if a clock was set back."""
 _AGAIN: Final = 5.0
@@ -224,7 +224,7 @@ class VideoWriter:
         )
 
     def _lost(self, error: OSError) -> None:
-        reason = _told(error)
+        reason = _error_text(error)
         if self.down is None:
             _log.warning("the video of %s cannot be sent, trying again: %s", self._name, reason)
         self.down = reason
@@ -247,10 +247,10 @@ class VideoWriter:
 
     def _said(self, error: Exception) -> str:
         """The error in words, with the file; a URL may hold a login."""
-        return f"{self._where}: {_told(error)}" if isinstance(self._where, Path) else _told(error)
+        return f"{self._where}: {_error_text(error)}" if isinstance(self._where, Path) else _error_text(error)
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, (ConnectorError, MissingPackageError, DataError)):
         return str(error)
     if isinstance(error, OSError) and error.strerror:

@@ -38,11 +38,11 @@ class WatchedFile:
         return len(data)
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """For libav."""
+        """As `io.RawIOBase.seek`. Called by libav."""
         return self._file.seek(offset, whence)
 
     def tell(self) -> int:
-        """For libav."""
+        """As `io.RawIOBase.seek`. Called by libav."""
         return self._file.tell()
 
     def check(self) -> None:

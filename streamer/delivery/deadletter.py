@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from connectors.blockcolumns import taken
+from connectors.blockcolumns import take_rows
 from connectors.headers import Headers
 from connectors.records import Header, Messages, Records
 from pipelines.errors import StepError
@@ -101,10 +101,10 @@ def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], se
     rows = np.array(sorted(letters), np.int64)
     index = rows - first
     headers = records.header_column()
-    headers_of_row = None if headers is None else taken(headers, index)
+    headers_of_row = None if headers is None else take_rows(headers, index)
     unwritten: dict[int, Exception] = {}
     payloads = records.payloads(index, unwritten)
-    keys = None if records.keys is None else taken(records.keys, index)
+    keys = None if records.keys is None else take_rows(records.keys, index)
     sender, made = service.encode(), b"%d" % int(time.time() * 1000)
     topics = [topic.encode() for topic in records.topics_of(index)]
     partitions = [b"%d" % partition for partition in records.partitions]

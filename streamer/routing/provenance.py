@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from connectors.blockcolumns import taken
+from connectors.blockcolumns import take_rows
 from connectors.codec import RecordsOrigin
 from connectors.recordnames import RECORD_NAMES
 from connectors.records import Header, Ints, Records
@@ -157,7 +157,7 @@ def _integers(values: npt.NDArray[np.int64], index: Ints | None) -> DenseColumn:
 
 
 def _picked(column: Sequence[Any], index: Ints | None) -> Sequence[Any]:
-    return column if index is None else taken(column, index)
+    return column if index is None else take_rows(column, index)
 
 
 def _none_if_empty(column: list[Any]) -> list[Any] | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from connectors.blockcolumns import joined, taken, where_null
+from connectors.blockcolumns import joined, take_rows, where_null
 from connectors.headers import Header, Headers
 from connectors.kafka.producer.writing import Sent
 from connectors.records import Lane, Messages, Records, Span
@@ -53,9 +53,9 @@ def plain(column: Sequence[Any] | None) -> list[Any] | None:
 @pytest.mark.parametrize("rows", [np.array([4, 0, 1, 1]), np.array([True, False, True, True, False]), np.zeros(0, int)])
 @pytest.mark.parametrize(("column", "kind"), [(VALUES, Spans), (HEADERS, Headers)])
 def test_rows_of_columns_are_those_of_lists(column: Sequence[Any], kind: type[Any], rows: Any) -> None:
-    found = taken(kind.of(column), rows)
+    found = take_rows(kind.of(column), rows)
     assert isinstance(found, kind)
-    assert plain(found) == plain(taken(column, rows)) == plain(list(np.array([*column, 0], object)[:-1][rows]))
+    assert plain(found) == plain(take_rows(column, rows)) == plain(list(np.array([*column, 0], object)[:-1][rows]))
 
 
 def test_columns_next_to_lists_are_joined_to_columns() -> None:

@@ -1,1 +1,1 @@
-"""What is read from files of this machine: folders of pictures, and playlists, which name further files."""
+"""Files of this machine: folders of pictures, and playlists, which name further files."""

@@ -1,1 +1,1 @@
-"""What HTTP servers send besides streams of live cameras."""
+"""HTTP sources other than live streams: recordings and single pictures; and logins."""

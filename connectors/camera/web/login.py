@@ -19,7 +19,7 @@ _PARAMETER: Final = re.compile(r'([A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^",\
 
 
 class Challenge(NamedTuple):
-    """One way to log in."""
+    """An authentication scheme that the server offers."""
 
     scheme: str
     """In lower case: `digest`, `basic`, ..."""
@@ -27,23 +27,23 @@ class Challenge(NamedTuple):
 
     @property
     def algorithm(self) -> str:
-        """Of Digest: in capitals, MD5 where none is named."""
+        """The hash algorithm of Digest, in capitals; MD5 by default."""
         return self.parameters.get("algorithm", "MD5").upper()
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The scheme's name for messages."""
         return f"Digest with {self.algorithm}" if self.scheme == "digest" else self.scheme.capitalize()
 
 
 class Challenges(NamedTuple):
-    """All ways to log in that an answer 401 offers, in its order."""
+    """All authentication schemes that a 401 response offers, in its order."""
 
-    found: tuple[Challenge, ...]
+    challenges: tuple[Challenge, ...]
 
     @classmethod
     def of(cls, headers: Iterable[str]) -> Challenges:
-        """Those of its headers `WWW-Authenticate`."""
+        """Parse the values of the headers `WWW-Authenticate`."""
         texts = [text.strip() for header in headers for text in _NEXT.split(header)]
         return cls(tuple(_read(text) for text in texts if text))
 
@@ -53,13 +53,13 @@ class Challenges(NamedTuple):
 
         Of several that are Digest libav answers the last, whatever it asks for.
         """
-        digests = [one for one in self.found if one.scheme == "digest"]
-        if not self.found or (digests and digests[-1].algorithm in _OF_LIBAV):
+        digests = [challenge for challenge in self.challenges if challenge.scheme == "digest"]
+        if not self.challenges or (digests and digests[-1].algorithm in _OF_LIBAV):
             return None
-        if not digests and any(one.scheme == "basic" for one in self.found):
+        if not digests and any(challenge.scheme == "basic" for challenge in self.challenges):
             return None
-        names = " and ".join(dict.fromkeys(one.name for one in self.found))
-        if any(one.algorithm in _OF_LIBAV for one in digests):
+        names = " and ".join(dict.fromkeys(challenge.name for challenge in self.challenges))
+        if any(challenge.algorithm in _OF_LIBAV for challenge in digests):
             return RefusedError(
                 f"the camera offers a login by {names}, in an order in which the libav of this PyAV finds none it can "
                 "answer: set the camera to Digest with MD5 alone, or to Basic (401)"
@@ -76,18 +76,18 @@ class Challenges(NamedTuple):
         if parts.username is None:
             return None
         user, password = unquote(parts.username), unquote(parts.password or "")
-        for one in self.found:
-            kind = _HASHES.get(one.algorithm.removesuffix("-SESS"))
-            quality = [word.strip() for word in one.parameters.get("qop", "").lower().split(",")]
-            if one.scheme == "digest" and kind is not None and (quality == [""] or "auth" in quality):
-                return _digest(one, kind, user, password, method, path, with_quality="auth" in quality)
+        for challenge in self.challenges:
+            kind = _HASHES.get(challenge.algorithm.removesuffix("-SESS"))
+            quality = [word.strip() for word in challenge.parameters.get("qop", "").lower().split(",")]
+            if challenge.scheme == "digest" and kind is not None and (quality == [""] or "auth" in quality):
+                return _digest(challenge, kind, user, password, method, path, with_quality="auth" in quality)
         return None
 
 
 def _read(text: str) -> Challenge:
     scheme, _, rest = text.partition(" ")
-    found = {name.lower(): quoted or bare for name, quoted, bare in _PARAMETER.findall(rest)}
-    return Challenge(scheme.lower(), found)
+    parameters = {name.lower(): quoted or bare for name, quoted, bare in _PARAMETER.findall(rest)}
+    return Challenge(scheme.lower(), parameters)
 
 
 def _digest(

@@ -1,4 +1,4 @@
-"""`look`: what a camera answers to a plain request, to tell why libav cannot read it."""
+"""`look`: a plain request to a camera, whose response explains why libav cannot read it."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from connectors.camera.address import Address
 from connectors.camera.web.login import Challenges
 
 _SECONDS: Final = 3.0
-"""The longest that one look may take."""
+"""Timeout of one request."""
 _MOST: Final = 16_384
 """Bytes of an answer that are read at most."""
 _BODY: Final = 1024
-"""Bytes of content that suffice."""
+"""Bytes of content that are read at most."""
 _REDIRECTS: Final = 3
 _PORTS: Final = {"http": 80, "https": 443, "rtsp": 554, "rtsps": 322}
 _JPEG: Final = b"\xff\xd8\xff"
 
 
 class Answer(NamedTuple):
-    """The beginning of an answer of HTTP or RTSP."""
+    """The beginning of an HTTP or RTSP response."""
 
     status: int
     headers: email.message.Message
     body: bytes
     """The beginning of the content."""
     path: str
-    """The path and query that were asked for in the end."""
+    """The path and query of the last request, after redirects."""
     redirected: bool = False
 
     @property
     def challenges(self) -> Challenges:
-        """The ways to log in that it offers."""
+        """The authentication schemes that the camera offers."""
         return Challenges.of(self.headers.get_all("WWW-Authenticate", []) if self.status == 401 else [])
 
     @property
@@ -63,12 +63,12 @@ def look(address: Address, patience: float) -> Answer | None:
         if parts.scheme not in _PORTS or not parts.hostname:
             return None
         try:
-            found = _asked(parts, deadline)
+            answer = _asked(parts, deadline)
         except (OSError, ValueError):
             return None
-        onward = found.headers.get("Location") if 300 <= found.status < 400 else None
+        onward = answer.headers.get("Location") if 300 <= answer.status < 400 else None
         if onward is None:
-            return found._replace(redirected=url != address.target)
+            return answer._replace(redirected=url != address.target)
         url = urljoin(url, onward)
     return None
 

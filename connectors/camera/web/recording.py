@@ -26,15 +26,15 @@ class Place(NamedTuple):
     """How far a recording was read, to go on from there on another connection."""
 
     pictures: int
-    """How many pictures were read."""
+    """The number of pictures that were read."""
     seconds: float | None
     """The time of the last one in the stream; `None` if its pictures cannot be found again by their times."""
     own_gaps: bool = False
-    """Whether pauses between its pictures are the recording's own: they were there when it was read again, too."""
+    """Whether pauses between pictures belong to the recording: they were there at a second reading, too."""
 
 
 class Reading:
-    """One connection to a recording; its pictures begin behind those that were read `after` on an earlier one."""
+    """A connection to a recording. It goes on behind `after`, where an earlier connection was cut."""
 
     def __init__(
         self, container: InputContainer, stream: VideoStream, after: Place | None, *, keyframes_only: bool
@@ -75,7 +75,7 @@ class Reading:
         return first is None or first.seconds is None or first.seconds > after.seconds
 
     def unread(self, pictures: Sequence[Picture]) -> Sequence[Picture]:
-        """Those that were not read on an earlier connection, up to where some are missing: `check` tells that."""
+        """The pictures that were not read on an earlier connection, up to a gap, which `check` reports."""
         new: list[Picture] = []
         for picture in pictures:
             if not self.begun and self._was_read(picture):
@@ -114,7 +114,7 @@ class Reading:
             if self.begun:
                 self._cut = CutError(f"{rise:.1f} s of the recording are missing")
                 return False
-            # It is the same on another connection.
+            # Another connection has the same pause.
             own_gaps = True
         self.begun = True
         self.place = Place(1 if before is None else before.pictures + 1, seconds if rise > 0 else None, own_gaps)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from connectors.blockcolumns import taken
+from connectors.blockcolumns import take_rows
 from connectors.codecs.letterdocument import document
 from connectors.mqtt.protocol.bulk import Codes, PacketIds, encode_publishes
 from connectors.mqtt.protocol.fields import LONGEST, written_binary, written_text, written_varint
@@ -118,7 +118,7 @@ class Block:
         first, last = int(index[0]), int(index[-1])
         if last - first + 1 == len(index):
             return column[first : last + 1]
-        return taken(column, index)
+        return take_rows(column, index)
 
     def _made_sizes(self) -> Ints:
         values = self._messages.values

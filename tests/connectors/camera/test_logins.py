@@ -49,8 +49,8 @@ def test_an_http_camera_is_logged_in_to_by_md5_or_sha_256_in_any_order(challenge
 
 
 def test_challenges_in_one_header_are_read_one_by_one() -> None:
-    found = Challenges.of(
+    offered = Challenges.of(
         ['Basic realm="a, b", Digest realm="c", nonce="d=,e", qop="auth,auth-int", algorithm=SHA-256']
     )
-    assert [one.name for one in found.found] == ["Basic", "Digest with SHA-256"]
-    assert found.found[1].parameters["nonce"] == "d=,e"
+    assert [challenge.name for challenge in offered.challenges] == ["Basic", "Digest with SHA-256"]
+    assert offered.challenges[1].parameters["nonce"] == "d=,e"

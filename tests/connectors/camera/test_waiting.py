@@ -256,4 +256,4 @@ def test_a_camera_has_a_grade() -> None:
     for count in range(4):
         health.connected(again=True)
         assert health.grade == ("fair" if count < 3 else "poor")
-    assert health.told()["reconnects_last_hour"] == 4
+    assert health.as_json()["reconnects_last_hour"] == 4
