@@ -167,9 +167,11 @@ def check_size(text: bytes, limits: Limits) -> None:
     colons and commas are counted.
     """
     size = len(text)
+    # Most records are flat, which is sooner seen than counted.
+    is_flat = text.rfind(b"{") <= 0 and text.find(b"[") < 0 and limits.max_depth > 0
     # A short text has no more of them than characters.
     if (
-        text.count(b"{") + text.count(b"[") <= limits.max_depth
+        (is_flat or text.count(b"{") + text.count(b"[") <= limits.max_depth)
         and (size <= limits.max_keys or text.count(b":") <= limits.max_keys)
         and (size <= limits.max_elements or limits.max_depth + text.count(b",") <= limits.max_elements)
     ):
