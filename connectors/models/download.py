@@ -56,10 +56,19 @@ class Fetcher:
     a transient error is repeated. An empty file is no model.
     """
 
-    def __init__(self, schemes: tuple[str, ...], opened: Opener, requires: Requirement = NOTHING) -> None:
+    def __init__(
+        self,
+        schemes: tuple[str, ...],
+        opened: Opener,
+        requires: Requirement = NOTHING,
+        *,
+        uses_identity: bool = False,
+    ) -> None:
         self.schemes = schemes
         self.requires = requires
         """The package that opens these URLs."""
+        self.uses_identity = uses_identity
+        """Whether it logs in as this machine or user."""
         self._opened = opened
 
     def cached(self, uri: str) -> Path | None:
@@ -96,10 +105,10 @@ class Fetcher:
 
 
 HTTP = Fetcher(http.SCHEMES, http.opened)
-S3 = Fetcher(("s3",), stores.opened, Package("s3fs", extra="s3"))
-GS = Fetcher(("gs",), stores.opened, Package("gcsfs", extra="gs"))
-AZ = Fetcher(("az",), stores.opened, Package("adlfs", extra="az"))
-HF = Fetcher(("hf",), stores.opened, Package("huggingface_hub", extra="hf"))
+S3 = Fetcher(("s3",), stores.opened, Package("s3fs", extra="s3"), uses_identity=True)
+GS = Fetcher(("gs",), stores.opened, Package("gcsfs", extra="gs"), uses_identity=True)
+AZ = Fetcher(("az",), stores.opened, Package("adlfs", extra="az"), uses_identity=True)
+HF = Fetcher(("hf",), stores.opened, Package("huggingface_hub", extra="hf"), uses_identity=True)
 
 
 async def _fetched(model: RemoteModel, opened: Opener, progress: Progress | None, deadline: float) -> None:

@@ -23,7 +23,8 @@ class ModelFetcher(Protocol):
     """Brings models to this machine and keeps them.
 
     One that needs packages that may be missing says so by an attribute `requires`, a
-    `pipelines.plugins.requirements.Requirement`: `streamer build` takes them along.
+    `pipelines.plugins.requirements.Requirement`: `streamer build` takes them along. One that logs in as the machine or
+    user that runs it, not with credentials of the URL, says so by an attribute `uses_identity`: `--no-code` refuses it.
     """
 
     @property
@@ -71,13 +72,19 @@ def shortened(uri: str) -> str:
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
+def uses_identity(uri: str) -> bool:
+    """Whether the model is fetched with credentials of this machine or user. URLs that nothing can fetch are not."""
+    registered = fetchers().known.get(_scheme(uri)) if is_remote(uri) else None
+    return registered is not None and bool(getattr(registered.part, "uses_identity", False))
+
+
 def is_here(uri: str) -> bool:
     """Whether the model's fetcher has it in its cache. Raises `StreamerError` if no fetcher knows the URL's scheme."""
     return _fetcher(uri).cached(uri) is not None
 
 
 def _fetcher(uri: str) -> ModelFetcher:
-    scheme = uri.partition("://")[0].lower()
+    scheme = _scheme(uri)
     registered = fetchers().find(scheme)
     if registered is None or registered.part is None:
         schemes = ", ".join(sorted({"file", *fetchers().known}))
@@ -86,6 +93,10 @@ def _fetcher(uri: str) -> ModelFetcher:
             f"to its path, or install a plug-in for {scheme} (group {FETCHER_GROUP})"
         )
     return registered.part
+
+
+def _scheme(uri: str) -> str:
+    return uri.partition("://")[0].lower()
 
 
 @cache

@@ -12,7 +12,7 @@ from connectors.config import ConnectorConfig
 from pipelines.definitions.document import Document, KeyPath, Lines
 from pipelines.definitions.walk import Part, walk
 from pipelines.errors import DefinitionError
-from pipelines.plugins.modelfiles import is_remote
+from pipelines.plugins.modelfiles import is_remote, shortened, uses_identity
 from pipelines.runners.runner import OpenContext
 from streamer.definition.nocode import CODEC, REFUSED, VARIABLE, NoCode
 from streamer.definition.service import Service
@@ -20,6 +20,7 @@ from streamer.definition.service import Service
 _REMOVE: Final = (
     f"--no-code ({VARIABLE}) therefore refuses it; remove it, or run without --no-code if you trust who wrote it"
 )
+_NO_IDENTITY: Final = f"--no-code ({VARIABLE}) refuses that; remove it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ def _of_step(part: Part, no_code: NoCode) -> Iterator[str]:
     if part.what.code_keys:
         yield f"{', '.join(part.what.code_keys)} runs code, and {REFUSED}; remove it or its step"
     yield from (f"{key} {why}; {_REMOVE}" for key, why in part.what.option_keys.items())
+    for name in filter(uses_identity, part.what.files):
+        yield f"the model {shortened(name)} is fetched with this machine's credentials, and {_NO_IDENTITY}"
     context = OpenContext(base=part.base)
     data_files = part.what.data_files
     inner = [getattr(part.what, name) for name, kind in part.what.parts.items() if kind == "pipeline"]
@@ -110,7 +113,7 @@ def _of_connector(config: ConnectorConfig, no_code: NoCode, *, connected: bool) 
     reasons = dict.fromkeys(config.code_keys, f" runs code, and {REFUSED}; remove it")
     if connected:
         for key in config.identity_keys:
-            reasons.setdefault(key, f" logs in as this machine, and --no-code ({VARIABLE}) refuses that; remove it")
+            reasons.setdefault(key, f" logs in as this machine, and {_NO_IDENTITY}")
     for key, file in config.file_keys.items():
         if (connected or key.startswith(CODEC)) and (why := no_code.refusal(file)):
             reasons.setdefault(key, f": {why}")

@@ -483,3 +483,15 @@ def test_a_link_to_a_pipeline_of_somebody_else_is_refused(tmp_path: Path) -> Non
         with pytest.raises(DefinitionError, match=r"link\.yaml is not listed"):
             streamer.load(file, no_code=NoCode())
         assert streamer.load(file, no_code=NoCode.of(files=[tmp_path / "private"])).pipeline
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az", "hf", "S3"])
+def test_a_model_that_is_fetched_with_this_machines_credentials_is_refused(scheme: str, tmp_path: Path) -> None:
+    step = {"@type": "ONNX", "modelUri": f"{scheme}://private/m.onnx?sig=secret"}
+    (refusal,) = why(tmp_path, pipeline={"steps": [step]})
+    assert refusal.startswith(f"the model {scheme}://private/m.onnx is fetched with this machine's credentials")
+
+
+@pytest.mark.parametrize("uri", ["https://h/m.onnx", "m.onnx", "unknown://h/m.onnx"])
+def test_a_model_that_needs_no_credentials_is_not_refused(uri: str, tmp_path: Path) -> None:
+    assert not why(tmp_path, pipeline={"steps": [{"@type": "ONNX", "modelUri": uri}]})
