@@ -19,7 +19,7 @@ class Acknowledging:
     """Sends the acknowledgements of one session: PUBACK, and PUBREC for messages of QoS 2."""
 
     def __init__(self, name: str, session: Session, window: Window, incoming: Incoming) -> None:
-        """`name` is the source's."""
+        """`name`: the name of the source, for messages."""
         self._name = name
         self._session = session
         self._window = window

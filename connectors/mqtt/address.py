@@ -1,4 +1,4 @@
-"""Where a broker is: `mqtt://host:1883`, `mqtts://host:8883`, and by paho `ws://host/path`, `wss://host/path`."""
+"""The address of a broker: `mqtt://host:1883`, `mqtts://host:8883`, and by paho `ws://host/path`, `wss://host/path`."""
 
 from __future__ import annotations
 

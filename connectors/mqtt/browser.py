@@ -64,7 +64,7 @@ class MqttBrowser(Browser):
         return self._url
 
     def topics(self) -> dict[str, int]:
-        """None: brokers do not list topics. Raises `ConnectorError`, retriable if no broker answers."""
+        """Always empty: brokers do not list topics. Raises `ConnectorError`, retriable if no broker answers."""
         self._look(self._source("look", ("#",), qos=0), subscribe=False)
         return {}
 
@@ -96,32 +96,32 @@ class MqttBrowser(Browser):
 
     def _look(self, config: MqttSourceConfig, *, subscribe: bool) -> tuple[Granted, Grants]:
         """Connect, subscribe if asked, and disconnect without leaving a session."""
-        told = _Told()
-        found = replace(config.settings(), takes_over=False, lasts=False, name=f"{self._url}")
+        answers = _Answers()
+        settings = replace(config.settings(), takes_over=False, lasts=False, name=f"{self._url}")
         if not subscribe:
-            found = replace(found, subscriptions=(), expiry=0)
-        link = session(config.client, found, told, PacketInbound(_LARGEST_ANSWER))
+            settings = replace(settings, subscriptions=(), expiry=0)
+        link = session(config.client, settings, answers, PacketInbound(_LARGEST_ANSWER))
         deadline = time.monotonic() + _WAIT
         try:
-            while told.granted is None or (subscribe and told.grants is None):
+            while answers.granted is None or (subscribe and answers.grants is None):
                 if time.monotonic() >= deadline:
                     raise ConnectorError(f"{self._url} does not answer: {link.down or 'no SUBACK'}", retriable=True)
                 link.turn(0.1)
         finally:
             link.close()
-        return told.granted, told.grants or {}
+        return answers.granted, answers.grants or {}
 
 
 def _fields_of(client: Mapping[str, Any]) -> dict[str, Any]:
     """Fields from properties as the command line has them: `tls.ca` is the field `ca` of `tls`."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in client.items():
         outer, dot, inner = name.partition(".")
         if dot:
-            found.setdefault(outer, {})[inner] = value
+            fields.setdefault(outer, {})[inner] = value
         else:
-            found[name] = value
-    return found
+            fields[name] = value
+    return fields
 
 
 _Made = TypeVar("_Made", bound=MqttClientFields)
@@ -186,7 +186,7 @@ class MqttTopicReader(TopicReader):
         return Records.concat([first, more]) if len(more) else first
 
 
-class _Told:
+class _Answers:
     """A `SessionClient` that notes the broker's grants."""
 
     def __init__(self) -> None:
@@ -200,19 +200,19 @@ class _Told:
         self.grants = grants
 
     def received(self, packet: Packet) -> None:
-        """Messages are ignored."""
+        """Does nothing: messages are ignored."""
 
     def ended(self, reason: str) -> None:
-        """The session connects again by itself."""
+        """Does nothing: the session connects again by itself."""
 
 
 def _of_source(config: MqttSourceConfig, granted: Granted, grants: Grants) -> list[str]:
-    topics = ", ".join(f"{one} at QoS {qos}" for one, qos in grants.items())
+    topics = ", ".join(f"{topic} at QoS {qos}" for topic, qos in grants.items())
     notes = [_version(granted), topics, _session(granted), f"keep-alive {granted.keep_alive} s"]
     asked = config.session_expiry
     if granted.expiry < asked:
         notes.append(f"note: the session is kept for {granted.expiry} s only, not {asked} s")
-    if any(qos < config.qos for one, qos in grants.items() if one != config.canary_topic):
+    if any(qos < config.qos for topic, qos in grants.items() if topic != config.canary_topic):
         notes.append(f"note: QoS {config.qos} was asked for")
     if config.share is not None and asked:
         notes.append(

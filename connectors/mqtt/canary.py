@@ -33,7 +33,7 @@ class Canary:
         self._next_at = float("inf")
 
     def begun(self) -> None:
-        """The broker has granted the subscriptions."""
+        """Start the cycle: the broker has granted the subscriptions."""
         self._payload, self._next_at = b"", time.monotonic()
 
     def ended(self) -> None:
@@ -58,7 +58,7 @@ class Canary:
             self._payload, self._next_at = b"", now + self.every
 
     def heard(self) -> None:
-        """Messages of any topic came."""
+        """Note the arrival of messages, of any topic."""
         self.down = None
         self._silent_since = time.monotonic()
 
@@ -67,7 +67,7 @@ class Canary:
         self._silent_since = time.monotonic()
 
     def is_missed(self) -> bool:
-        """Whether the canary is found missing by this call; then `down` says so, and the next one is due later."""
+        """Check for a missing canary. If it is missing, `down` is set, and the next check is due later."""
         now = time.monotonic()
         if not self._payload or now - self._silent_since < self.every:
             return False

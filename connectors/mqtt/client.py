@@ -128,7 +128,7 @@ class MqttClientFields(ConnectorConfig):
 
     @property
     def code_keys(self) -> tuple[str, ...]:
-        """As those of every connector, and `token`."""
+        """As in `ConnectorConfig`, and `token`."""
         return (*super().code_keys, *(("token",) if self.token is not None else ()))
 
     @property
@@ -138,7 +138,7 @@ class MqttClientFields(ConnectorConfig):
 
     @property
     def file_keys(self) -> Mapping[str, Path]:
-        """As those of every connector, without `tls.ca`: trusted certificates are no secret."""
+        """As in `ConnectorConfig`, without `tls.ca`: trusted certificates are not secret."""
         return {key: path for key, path in super().file_keys.items() if key != "tls.ca"}
 
     def conflicts(self, others: Sequence[ConnectorConfig]) -> list[str]:
@@ -153,7 +153,7 @@ class MqttClientFields(ConnectorConfig):
         ]
 
     def check_packages(self) -> None:
-        """As every connector, and paho-mqtt where `client` names it."""
+        """As in `ConnectorConfig`, and paho-mqtt where `client` names it."""
         super().check_packages()
         if self.client == "paho":
             Package("paho", "mqtt").check(f"{self.label} (client: paho)")
@@ -177,5 +177,5 @@ class MqttClientFields(ConnectorConfig):
         }
 
     def named_in(self, service: str) -> str:
-        """The client id in this service."""
+        """The client id, with the name of the service."""
         return self.client_id or self.default_client_id.format(service=service, label=self.label)

@@ -49,28 +49,28 @@ class Columns:
         self._key = key
         self._empty_is_none = empty_is_none
 
-    def records(self, taken: Taken, lane: Lane) -> Records:
+    def records(self, arrivals: Taken, lane: Lane) -> Records:
         """The records of these messages; those whose topic or properties break the rules of MQTT are its `faults`."""
-        topics = _topics(taken.parts)
-        count, byte_count = len(topics), taken.byte_count
+        topics = _topics(arrivals.parts)
+        count, byte_count = len(topics), arrivals.byte_count
         keys = None
         if self._key is not None:
             keys = Spans.of([(value or "").encode() for value in _levels(self._patterns, self._key, topics)])
             byte_count += keys.byte_count
-        extras = _Extras(taken, topics, self._patterns)
+        extras = _Extras(arrivals, topics, self._patterns)
         return Records(
             self._source,
-            _without_empty(taken.payloads) if self._empty_is_none else taken.payloads,
+            _without_empty(arrivals.payloads) if self._empty_is_none else arrivals.payloads,
             keys,
-            taken.positions,
+            arrivals.positions,
             [Span(lane, 0, count)],
             topics,
             [0],
             byte_count,
             headers=extras.headers,
-            timestamps=lambda: taken.received_at,
+            timestamps=lambda: arrivals.received_at,
             extras=extras,
-            faults=_faults(taken.parts),
+            faults=_faults(arrivals.parts),
         )
 
 
@@ -79,18 +79,18 @@ def _without_empty(payloads: Spans) -> Spans:
 
 
 def _topics(parts: Sequence[Part]) -> Coded:
-    found: list[Coded] = []
+    columns: list[Coded] = []
     for part in parts:
         codes, names = part.block.topic_codes[part.picked], part.block.topics.names
         if part.block.faults and (codes < 0).any():
-            found.append(Coded.of([NO_TOPIC if code < 0 else names[code] for code in codes.tolist()]))
+            columns.append(Coded.of([NO_TOPIC if code < 0 else names[code] for code in codes.tolist()]))
         else:
-            found.append(Coded(names, codes))
-    return found[0] if len(found) == 1 else Coded.concat(found)
+            columns.append(Coded(names, codes))
+    return columns[0] if len(columns) == 1 else Coded.concat(columns)
 
 
 def _faults(parts: Sequence[Part]) -> dict[int, Exception]:
-    found: dict[int, Exception] = {}
+    faults: dict[int, Exception] = {}
     start = 0
     for part in parts:
         if part.block.faults:
@@ -98,9 +98,9 @@ def _faults(parts: Sequence[Part]) -> dict[int, Exception]:
             wrong = {fault.row: fault.error for fault in part.block.faults}
             for at, row in enumerate(rows, start):
                 if row in wrong:
-                    found[at] = WireError(f"the message breaks the rules: {wrong[row]}")
+                    faults[at] = WireError(f"the message breaks the rules: {wrong[row]}")
         start += len(part)
-    return found
+    return faults
 
 
 def _levels(patterns: TopicPatterns, name: str, topics: Coded) -> list[str | None]:
@@ -111,8 +111,8 @@ def _levels(patterns: TopicPatterns, name: str, topics: Coded) -> list[str | Non
 class _Extras(Mapping[str, Callable[[], Column]]):
     """The columns of some messages by name, each made on first use; properties are decoded once."""
 
-    def __init__(self, taken: Taken, topics: Coded, patterns: TopicPatterns) -> None:
-        self._taken = taken
+    def __init__(self, arrivals: Taken, topics: Coded, patterns: TopicPatterns) -> None:
+        self._arrivals = arrivals
         self._topics = topics
         self._patterns = patterns
         self._decoded: list[Properties | ProtocolError] | None = None
@@ -131,46 +131,50 @@ class _Extras(Mapping[str, Callable[[], Column]]):
             raise KeyError(name)
         if name in _OF_PROPERTIES:
             return lambda: self._property(_OF_PROPERTIES[name])
-        return lambda: Column.of(_OF_FLAGS[name](self._taken.column("flags")).tolist())
+        return lambda: Column.of(_OF_FLAGS[name](self._arrivals.column("flags")).tolist())
 
     def headers(self) -> Sequence[Sequence[Header] | None] | None:
-        """User properties, in order; `None` where there are none. A message that breaks the rules has none."""
+        """User properties, in order; `None` for a message without any, and for one that breaks the rules."""
         if not self._has_properties():
             return None
-        found = [
-            [(name, value.encode()) for name, value in one.user_properties] if isinstance(one, Properties) else []
-            for one in self._all()
+        headers = [
+            [(name, value.encode()) for name, value in properties.user_properties]
+            if isinstance(properties, Properties)
+            else []
+            for properties in self._all()
         ]
-        return [one or None for one in found] if any(found) else None
+        return [row or None for row in headers] if any(headers) else None
 
     def _level(self, name: str) -> Column:
-        found = _levels(self._patterns, name, self._topics)
-        return Column.of([MISSING if one is None else one for one in found])
+        values = _levels(self._patterns, name, self._topics)
+        return Column.of([MISSING if value is None else value for value in values])
 
     def _property(self, name: str) -> Column:
         """Rows whose properties break the rules lack it: they are `faults`."""
         if not self._has_properties():
             return Column.absent(len(self._topics))
-        values = [None if isinstance(one, ProtocolError) else getattr(one, name) for one in self._all()]
+        values = [
+            None if isinstance(properties, ProtocolError) else getattr(properties, name) for properties in self._all()
+        ]
         return Column.of([MISSING if value is None else value for value in values])
 
     def _has_properties(self) -> bool:
-        return bool(self._taken.column("property_lengths").any())
+        return bool(self._arrivals.column("property_lengths").any())
 
     def _all(self) -> list[Properties | ProtocolError]:
         if self._decoded is None:
-            raws = [raw for part in self._taken.parts for raw in part.strings("property")]
+            raws = [raw for part in self._arrivals.parts for raw in part.strings("property")]
             known: dict[bytes, Properties | ProtocolError] = {b"": NONE}
             self._decoded = [_decoded(raw or b"", known) for raw in raws]
         return self._decoded
 
 
 def _decoded(raw: bytes, known: dict[bytes, Properties | ProtocolError]) -> Properties | ProtocolError:
-    found = known.get(raw)
-    if found is None:
+    decoded = known.get(raw)
+    if decoded is None:
         try:
-            found = decode_properties(raw)
+            decoded = decode_properties(raw)
         except ProtocolError as error:
-            found = error
-        known[raw] = found
-    return found
+            decoded = error
+        known[raw] = decoded
+    return decoded

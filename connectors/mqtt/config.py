@@ -48,12 +48,12 @@ class Shard(BaseModel):
     def _ordinal(cls, index: object) -> object:
         if not isinstance(index, str):
             return index
-        found = _ORDINAL.fullmatch(index)
-        if found is None:
+        match = _ORDINAL.fullmatch(index)
+        if match is None:
             raise ValueError(
                 f'"{index}" is neither a number from 0 nor a host name that ends with one, as sensors-3 does'
             )
-        return int(found[1])
+        return int(match[1])
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Self:
@@ -101,7 +101,7 @@ class MqttSourceConfig(MqttClientFields, SourceConfig):
     share: str | None = Field(default=None, min_length=1)
     """The group of a shared subscription: its members divide the messages. The messages of a member that dies wait in its session, and are lost when that expires; with `shard` they are not."""  # noqa: E501
     shard: Shard | None = None
-    """Divides the topics among processes that each have a session of their own."""
+    """Divides the topics among processes that each have their own session."""
     canary: CanaryConfig | None = None
     """Detects that the broker has lost the session's subscriptions, so that it is connected but gets no messages: the source publishes a message to itself, and subscribes again if that message does not come back. Over MQTT 5 it also sends SUBSCRIBE again each time, in case only one of several subscriptions was lost. `canary: {}` is enough."""  # noqa: E501
     key: str | None = None
@@ -185,7 +185,7 @@ class MqttSourceConfig(MqttClientFields, SourceConfig):
         return levels_as_values(self.topics, self.into)
 
     def topic_extras(self, topic: str) -> Mapping[str, Any]:
-        """The named levels of this topic; none where no filter matches it."""
+        """The named levels of this topic; empty if no filter matches it."""
         return {f"levels.{name}": level for name, level in TopicPatterns(self.topics).levels(topic).items()}
 
     @property
@@ -196,20 +196,20 @@ class MqttSourceConfig(MqttClientFields, SourceConfig):
     @property
     def notes(self) -> tuple[str, ...]:
         """The effects of a share, QoS 0 or a short expiry."""
-        found: list[str] = []
+        notes: list[str] = []
         if not self.qos:
-            found.append("at QoS 0 no message comes again: those in hand when the process is killed are lost")
+            notes.append("at QoS 0 no message comes again: those in hand when the process is killed are lost")
         elif not self.session_expiry:
-            found.append("with expiry: 0 each cut of the connection loses messages")
+            notes.append("with expiry: 0 each cut of the connection loses messages")
         elif self.session_expiry < _SHORT:
-            found.append(
+            notes.append(
                 f"its session is kept for {self.session_expiry} s, and connecting again can take {_SHORT}: raise expiry"
             )
         if self.share is not None and self.qos and self.session_expiry:
-            found.append(
+            notes.append(
                 "a member of share that dies keeps its part until its session expires; shard does without that"
             )
-        return tuple(found)
+        return tuple(notes)
 
     def conflicts(self, others: Sequence[ConnectorConfig]) -> list[str]:
         """As every client of a broker, and sinks that publish to topics that it reads."""
@@ -262,8 +262,8 @@ class MqttSourceConfig(MqttClientFields, SourceConfig):
             max_packet=self.max_packet,
             subscriptions=(
                 *(
-                    Subscription(f"{share}{one}", self.qos, retain_handling=handling)
-                    for one in TopicPatterns(self.topics).filters
+                    Subscription(f"{share}{topic_filter}", self.qos, retain_handling=handling)
+                    for topic_filter in TopicPatterns(self.topics).filters
                 ),
                 *(() if canary is None else (Subscription(canary, 0, retain_handling=2),)),
             ),

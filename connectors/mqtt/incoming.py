@@ -56,7 +56,7 @@ class Counts:
     sessions_lost: int = 0
     """How often the broker had lost the session, with the messages that it held."""
     gaps: int = 0
-    """How often messages may have been missed: connections that began without the session of the last one."""
+    """Connections that began without the previous session, so that messages may have been missed."""
     gone: int = 0
     """Unfinished messages of QoS 0 when the source was rewound: they do not come again."""
     too_large: int = 0

@@ -50,7 +50,7 @@ class Starvation:
         self._misses = 0
 
     def heard(self) -> None:
-        """Messages came."""
+        """Note the arrival of messages."""
         self._heard_at = now = time.monotonic()
         if not self._answer_until:
             return
@@ -62,7 +62,7 @@ class Starvation:
         self._answer_until, self._stood_at = 0.0, 0
 
     def acknowledged(self, round_trip: float) -> None:
-        """Messages were acknowledged. The next ones need `round_trip` seconds at least."""
+        """Note acknowledgements. The next messages need `round_trip` seconds at least."""
         now = time.monotonic()
         self._expected_at = now + round_trip
         if self._stood_at and not self._answer_until:

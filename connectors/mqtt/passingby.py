@@ -48,10 +48,10 @@ class PassingBy:
         return cls(raw[0] & 0xF, message.packet_id, end - message.payload, end)
 
     def passed(self, count: int) -> int:
-        """Count these next bytes; returns how many of them belong to the packet."""
-        own = min(count, self.left)
-        self.left -= own
-        return own
+        """Skip received bytes. Returns how many of them belong to the packet."""
+        size = min(count, self.left)
+        self.left -= size
+        return size
 
     def row(self) -> Scanned:
         """The message as a block of one, without topic and payload."""

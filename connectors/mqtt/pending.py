@@ -34,7 +34,7 @@ class Part:
 
     @classmethod
     def of(cls, block: Scanned, rows: Ints | None, positions: Ints, received_at: int) -> Part:
-        """All of these rows."""
+        """A part with all rows of the block."""
         sizes = block.payload_lengths
         totals = (sizes if rows is None else sizes[rows]).cumsum()
         return cls(block, rows, 0, len(totals), positions, received_at, totals, int(totals[-1]))
@@ -48,7 +48,7 @@ class Part:
         return slice(self.start, self.stop) if self.rows is None else self.rows[self.start : self.stop]
 
     def strings(self, name: str) -> Spans:
-        """Their `payload` or `property` strings."""
+        """The `payload` or `property` strings of the rows."""
         block, picked = self.block, self.picked
         return Spans(block.buffer, getattr(block, f"{name}_starts")[picked], getattr(block, f"{name}_lengths")[picked])
 
@@ -68,7 +68,7 @@ class Part:
 
 @dataclass(slots=True)
 class Taken:
-    """The messages of one poll: those of some parts, in order."""
+    """The messages of one poll: some parts, in order."""
 
     parts: list[Part]
     byte_count: int
@@ -78,7 +78,7 @@ class Taken:
         return sum(part.stop - part.start for part in self.parts)
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """A column of `Scanned`, of these messages."""
+        """This column of `Scanned` for these messages."""
         if len(self.parts) == 1:
             part = self.parts[0]
             return getattr(part.block, name)[part.picked]  # type: ignore[no-any-return]
@@ -86,12 +86,12 @@ class Taken:
 
     @property
     def positions(self) -> Ints:
-        """Their positions, `int64 (N,)`."""
+        """The messages' positions, `int64 (N,)`."""
         return _joined([part.positions[part.picked] for part in self.parts])
 
     @property
     def payloads(self) -> Spans:
-        """Their payloads; where they lie in one block of memory they stay there."""
+        """The messages' payloads; not copied if they lie in one block of memory."""
         if len(self.parts) == 1:
             return self.parts[0].strings("payload")
         last = self.parts[-1].block.buffer
@@ -128,9 +128,9 @@ class Pending:
     def take(self, count: int, byte_count: int) -> Taken:
         """Remove and return the first messages: at most `count`, and about `byte_count` bytes of payloads; the last may
         exceed it."""
-        found: list[Part] = []
+        parts: list[Part] = []
         before = self.byte_count
-        while self._parts and count > 0 and (byte_count > 0 or not found):
+        while self._parts and count > 0 and (byte_count > 0 or not parts):
             part = self._parts[0]
             if len(part) <= count and part.byte_count <= byte_count:
                 self._parts.popleft()
@@ -138,14 +138,14 @@ class Pending:
                 part = part.split(min(count, len(part)), byte_count)
                 if not len(self._parts[0]):
                     self._parts.popleft()
-            found.append(part)
+            parts.append(part)
             count -= len(part)
             byte_count -= part.byte_count
             self.count -= len(part)
             self.byte_count -= part.byte_count
-        return Taken(found, before - self.byte_count)
+        return Taken(parts, before - self.byte_count)
 
     def clear(self) -> None:
-        """Forget them."""
+        """Drop all messages."""
         self._parts.clear()
         self.count = self.byte_count = 0

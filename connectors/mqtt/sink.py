@@ -139,10 +139,10 @@ class MqttSink(Sink):
     def confirmed(self) -> list[Ints]:
         """See `Sink.confirmed`."""
         publisher = self._publisher
-        found: list[Ints] = []
+        confirmed: list[Ints] = []
         while publisher is not None and publisher.unconfirmed.confirmed:
-            found.append(publisher.unconfirmed.confirmed.popleft())
-        return found
+            confirmed.append(publisher.unconfirmed.confirmed.popleft())
+        return confirmed
 
     def behind(self) -> float:
         """See `Sink.behind`."""

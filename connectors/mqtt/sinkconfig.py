@@ -27,7 +27,7 @@ _LONGEST_EXPIRY = 0xFFFF_FFFF
 _REACHING = ("url", "version", "tls", "client")
 """The fields of the connection that a sink without a `url` takes from the service's source."""
 _LOGIN = ("username", "password", "token")
-"""The same for the login; a sink that sets one of them has its own login."""
+"""The fields of the login. A sink that sets one of them uses none of its source's."""
 
 
 _VALUE = re.compile(r"\{[^{}]*\}")
@@ -40,11 +40,11 @@ class Announcement(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
     topic: str
-    """Its topic; not made from values."""
+    """The topic, a plain name without values."""
     payload: str = ""
-    """Its payload."""
+    """The payload, as text."""
     qos: Qos = 1
-    """Its QoS."""
+    """The QoS of the message."""
     retain: bool = True
     """Whether the broker keeps it for later subscribers."""
 
@@ -118,7 +118,7 @@ class MqttSinkConfig(MqttClientFields, SinkConfig):
     @field_validator("topic")
     @classmethod
     def _can_be_published_to(cls, topic: str) -> str:
-        # What stands in place of a value is known, and checked, with each result.
+        # Values in the template are known, and checked, with each result.
         if reason := why_not_published(_VALUE.sub("x", topic)):
             raise ValueError(f'nothing can be published to "{topic[:100]}": {reason}')
         return topic
@@ -160,17 +160,17 @@ class MqttSinkConfig(MqttClientFields, SinkConfig):
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same sink. Where it names no `client_id`, the names of the service and the sink make it; where it names
         no `url`, it uses the broker of the service's first MQTT source, and logs in as that does."""
-        found: dict[str, Any] = {} if self.client_id is not None else {"client_id": self.named_in(service)}
+        changes: dict[str, Any] = {} if self.client_id is not None else {"client_id": self.named_in(service)}
         source = next((config for config in sources if isinstance(config, MqttClientFields)), None)
         if source is not None and "url" not in self.model_fields_set:
-            own = self.model_fields_set
-            names = _REACHING if own.intersection(_LOGIN) else _REACHING + _LOGIN
-            found |= {name: getattr(source, name) for name in names if name not in own}
-            if found.get("client") == "paho" and self.qos == 2:
+            set_fields = self.model_fields_set
+            names = _REACHING if set_fields.intersection(_LOGIN) else _REACHING + _LOGIN
+            changes |= {name: getattr(source, name) for name in names if name not in set_fields}
+            if changes.get("client") == "paho" and self.qos == 2:
                 raise DefinitionError(
                     f'sink "{self.label}": its source has client: paho, which does not do QoS 2; write qos: 1, or a url'
                 )
-        return self.model_copy(update=found) if found else self
+        return self.model_copy(update=changes) if changes else self
 
     def for_dead_letters(self) -> Self:
         """The same sink, for dead letters."""

@@ -59,8 +59,8 @@ class MqttSource(Source):
         self._lane: Lane | None = None
         self._epoch = -1
         self._events: list[Event] = []
-        self._told_down: str | None = None
-        self._told_expiry = False
+        self._reported_down: str | None = None
+        self._expiry_reported = False
         self._subscribed = False
         self._connect_wait = _OPEN_WAIT
 
@@ -207,10 +207,10 @@ class MqttSource(Source):
         return self._incoming.held
 
     def begun(self, granted: Granted) -> None:
-        """A connection was accepted: the session goes on, or another one has begun."""
+        """Handle an accepted connection: the session goes on, or another one has begun."""
         self._tell(self.down)
-        if granted.expiry < self._config.session_expiry and not self._told_expiry:
-            self._told_expiry = True
+        if granted.expiry < self._config.session_expiry and not self._expiry_reported:
+            self._expiry_reported = True
             _log.warning(
                 "source %s: the broker keeps the session for %d s only, not %d s: messages published during a longer "
                 "outage are lost",
@@ -231,7 +231,7 @@ class MqttSource(Source):
         self._begin_lane(finish=True)
 
     def subscribed(self, grants: Grants) -> None:
-        """The broker has granted the subscriptions."""
+        """Handle the granted subscriptions."""
         if self._canary is not None and not self._subscribed:
             self._canary.begun()
         self._subscribed = True
@@ -310,10 +310,10 @@ class MqttSource(Source):
 
     def _tell(self, down: str | None) -> None:
         """Report whether the broker can be reached, and why not."""
-        if (down is None) != (self._told_down is None):
+        if (down is None) != (self._reported_down is None):
             reason = down or f"connected to {self._config.url}"
             self._events.append(SourceDown(self.name, down is not None, reason))
-        self._told_down = down
+        self._reported_down = down
 
     @property
     def _open_session(self) -> Session:

@@ -41,7 +41,7 @@ class TopicFilter:
         """A topic that came and that no filter matches; `None`: there was none."""
 
     def wanted(self, table: TopicTable, codes: npt.NDArray[np.int32]) -> Mask | None:
-        """Which rows are wanted, by the codes of their topics; `None`: all. A row without a topic (-1) is wanted."""
+        """The wanted rows, by the codes of their topics; `None`: all. A row without a topic (-1) is wanted."""
         if table is not self._table or self._known < len(table):
             self._learn(table)
         if self._all:

@@ -57,7 +57,7 @@ class _Run:
     """How many of them are acknowledged already."""
 
     def first(self, count: int) -> _Run:
-        """The next unacknowledged ones."""
+        """The next unacknowledged messages."""
         part = slice(self.start, self.start + count)
         passed = None if self.passed is None else self.passed[part]
         rows = np.arange(part.start, part.stop) if self.rows is None else self.rows[part]
@@ -72,7 +72,7 @@ class _Run:
         )
 
     def done(self, mark: int) -> int:
-        """How many of the next ones are done, if all positions below `mark` are."""
+        """The number of next messages that are done if all positions below `mark` are."""
         size = len(self.positions) - self.start
         if self.rows is None and self.passed is None:
             return min(size, max(0, mark - int(self.positions[self.start])))
@@ -178,12 +178,12 @@ class Window:
             self._only_once.append(once)
 
     def add_passed(self, block: Scanned, position: int) -> None:
-        """A message came that was not kept: it is acknowledged when those before it are."""
+        """Add a message that was not kept: it is acknowledged when those before it are."""
         self._before.pop(int(block.packet_ids[0]), None)
         self.add(block, np.array([position], np.int64), np.zeros(1, np.bool_), np.ones(1, np.bool_))
 
     def finish(self, mark: int) -> None:
-        """All positions below `mark` are done."""
+        """Note that all positions below `mark` are done."""
         self._mark = mark = max(self._mark, mark)
         while self._only_once and self._only_once[0][-1] < mark:
             self._only_once.popleft()
@@ -232,13 +232,13 @@ class Window:
 
     def _rows(self) -> dict[int, Row]:
         """The messages of this connection that are not passed, by packet id."""
-        found: dict[int, Row] = {}
+        rows: dict[int, Row] = {}
         for run in (*self._kept, *self._runs):
             for at in range(run.start, len(run.positions)):
                 if run.passed is None or not run.passed[at]:
                     row = at if run.rows is None else int(run.rows[at])
-                    found[int(run.packet_ids[at])] = Row(int(run.positions[at]), run.block, row)
-        return found
+                    rows[int(run.packet_ids[at])] = Row(int(run.positions[at]), run.block, row)
+        return rows
 
     def _clear(self) -> None:
         self._runs.clear()

@@ -129,11 +129,11 @@ class Client:
             self._sent.pop(packet_id, None)
 
     def left(self) -> list[Reply]:
-        """Remove and return the replies that the client has not confirmed, as it is gone."""
-        found = [*self._sent.values(), *self._unsent]
+        """Remove and return the unconfirmed replies of a client that is gone."""
+        replies = [*self._sent.values(), *self._unsent]
         self._sent.clear()
         self._unsent.clear()
-        return found
+        return replies
 
     def _packet(self, reply: Reply) -> Publish:
         properties = NONE

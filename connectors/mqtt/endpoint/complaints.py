@@ -1,4 +1,4 @@
-"""`Complaints`: what the log says of clients that are sent away or refused."""
+"""`Complaints`: log messages about clients that are sent away or refused."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import logging
 import time
 
 _PERIOD = 60.0
-"""Seconds in which each reason is told once for each client."""
+"""Seconds in which each reason is logged once for each client."""
 _MOST = 20
-"""The most reasons that are told in that time: thousands of devices may be wrong in the same way."""
+"""The most reasons that are logged in that time: thousands of devices may be wrong in the same way."""
 
 _log = logging.getLogger(__name__)
 
@@ -18,23 +18,23 @@ class Complaints:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._told: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
         self._left_out = 0
         self._until = 0.0
 
     def tell(self, client_id: str, address: str, reason: str) -> None:
-        """Log this once in a while. Clients are known by their ids, those that have not told it by their host."""
+        """Log this once in a while. Clients are known by their ids, or by their host before they have sent an id."""
         now = time.monotonic()
         if now >= self._until:
             if self._left_out:
                 _log.warning("source %s: %d more such warnings about clients before", self._name, self._left_out)
             self._until = now + _PERIOD
             self._left_out = 0
-            self._told.clear()
+            self._logged.clear()
         once = (client_id or address.rpartition(":")[0], reason)
-        if once in self._told or len(self._told) >= _MOST:
+        if once in self._logged or len(self._logged) >= _MOST:
             self._left_out += 1
             return
-        self._told.add(once)
+        self._logged.add(once)
         client = f"client {client_id[:100]!r} at {address}" if client_id else f"a client at {address}"
         _log.warning("source %s: %s: %s", self._name, client, reason)

@@ -88,8 +88,8 @@ class MqttEndpointSourceConfig(SourceConfig):
     @field_validator("listen")
     @classmethod
     def _host_and_port(cls, listen: str) -> str:
-        found = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):(\d{1,5})", listen)
-        if found is None or int(found[1]) > 65535:
+        match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):(\d{1,5})", listen)
+        if match is None or int(match[1]) > 65535:
             raise ValueError(f'host:port is needed, like 127.0.0.1:1883 or 0.0.0.0:1883, not "{listen}"')
         return listen
 
@@ -102,7 +102,7 @@ class MqttEndpointSourceConfig(SourceConfig):
         return tuple(dict.fromkeys(topics))
 
     def check_packages(self) -> None:
-        """As every connector, and cryptography if a certificate has to be made."""
+        """As in `ConnectorConfig`, and cryptography if a certificate has to be made."""
         super().check_packages()
         if self.tls is not None and self.tls.cert is None:
             Package("cryptography", "tls").check(f"{self.label} (tls without cert)")
@@ -129,7 +129,7 @@ class MqttEndpointSourceConfig(SourceConfig):
         return levels_as_values(self.topics, self.into)
 
     def topic_extras(self, topic: str) -> Mapping[str, Any]:
-        """The named levels of this topic; none where no filter matches it."""
+        """The named levels of this topic; empty if no filter matches it."""
         return {f"levels.{name}": level for name, level in TopicPatterns(self.topics).levels(topic).items()}
 
     @property
@@ -194,8 +194,8 @@ class MqttEndpointSinkConfig(SinkConfig):
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same sink, with the endpoint whose clients it answers."""
-        found = [config for config in sources if isinstance(config, MqttEndpointSourceConfig)]
-        chosen = next((config for config in found if self.source in (None, config.label)), None)
+        endpoints = [config for config in sources if isinstance(config, MqttEndpointSourceConfig)]
+        chosen = next((config for config in endpoints if self.source in (None, config.label)), None)
         if chosen is None:
             return self
         if self.sources not in (None, (chosen.label,)):

@@ -44,7 +44,7 @@ class Endpoint:
 
     @classmethod
     def of(cls, name: str) -> Endpoint:
-        """The endpoint of this name, which stands for one source of one service."""
+        """The endpoint of this name: a source of a service."""
         with cls._lock:
             return cls._known.setdefault(name, Endpoint(name))
 

@@ -37,10 +37,10 @@ _MAX_WINDOW = 100
 _MAX_LINE = 1000
 """Messages of one client that may wait to be polled; beyond that the client is not read."""
 _MOST_OWNERS = 100_000
-"""Client ids of which it is remembered whose they are."""
+"""The most client ids whose owners are remembered."""
 _LOOK_AFTER = 1.0
 _SOON = 5.0
-"""Seconds since a client was heard, within which one that takes over its id is hardly the same one."""
+"""A client that takes over an id this soon (in seconds) after its last packet is probably another one."""
 
 
 @dataclass(slots=True)
@@ -168,7 +168,11 @@ class EndpointHandler(Handler):
                 self._flow(client)
             case Subscribe():
                 # Replies are sent whether the client subscribed to their topic or not.
-                connection.send(Suback(packet.packet_id, tuple(ReasonCode(one.qos) for one in packet.subscriptions)))
+                connection.send(
+                    Suback(
+                        packet.packet_id, tuple(ReasonCode(subscription.qos) for subscription in packet.subscriptions)
+                    )
+                )
             case Unsubscribe():
                 connection.send(Unsuback(packet.packet_id, (ReasonCode.SUCCESS,) * len(packet.filters)))
             case _:
@@ -247,8 +251,8 @@ class EndpointHandler(Handler):
 
     def unsent(self, lines: list[Line]) -> int:
         """Bytes that wait to be written to these clients."""
-        found = [self._by_line[line].connection for line in lines if line in self._by_line]
-        return sum(connection.waiting for connection in found if not connection.closing)
+        connections = [self._by_line[line].connection for line in lines if line in self._by_line]
+        return sum(connection.waiting for connection in connections if not connection.closing)
 
     def go_on(self) -> None:
         """Messages were polled: read those clients again that were paused for lack of room."""
@@ -278,20 +282,27 @@ class EndpointHandler(Handler):
         self._owners[client_id] = owner
         if len(self._owners) > _MOST_OWNERS:
             # The id that was used the longest time ago, of those that are not connected.
-            free = next((one for one in self._owners if one not in self._clients and one != client_id), None)
+            free = next(
+                (
+                    identifier
+                    for identifier in self._owners
+                    if identifier not in self._clients and identifier != client_id
+                ),
+                None,
+            )
             if free is not None:
                 del self._owners[free]
         return owner == user
 
     def _take(self, client: Client, packets: Iterable[Publish]) -> None:
-        """Put the accepted ones of these messages into the inbox, at once."""
-        taken: list[Arrival] = []
+        """Put the accepted messages into the inbox together."""
+        arrivals: list[Arrival] = []
         stands = False
         now = time.time_ns() // 1_000_000
         for packet in packets:
             if client.connection.closing:
                 break
-            if not self._wants(client, packet, len(taken)):
+            if not self._wants(client, packet, len(arrivals)):
                 continue
             if packet.qos and client.takes(packet.packet_id):
                 stands = True
@@ -299,7 +310,7 @@ class EndpointHandler(Handler):
             properties = packet.properties
             if properties.topic_alias is not None:
                 properties = replace(properties, topic_alias=None)
-            taken.append(
+            arrivals.append(
                 Arrival(
                     client.position,
                     packet.topic,
@@ -313,9 +324,9 @@ class EndpointHandler(Handler):
                 )
             )
             client.position += 1
-        if taken:
-            self.counts.received += len(taken)
-            self._inbox.put(client.line, taken, last=stands)
+        if arrivals:
+            self.counts.received += len(arrivals)
+            self._inbox.put(client.line, arrivals, last=stands)
 
     def _wants(self, client: Client, packet: Publish, before: int) -> bool:
         """Whether a message is accepted, while `before` others are about to be put into the inbox; a refused one is

@@ -67,12 +67,12 @@ class Inbox:
 
     @property
     def count(self) -> int:
-        """Messages that wait."""
+        """The number of messages in the queue."""
         return self._count
 
     @property
     def byte_count(self) -> int:
-        """Their bytes."""
+        """Bytes of the messages in the queue."""
         return self._bytes
 
     @property
@@ -125,7 +125,7 @@ class Inbox:
 
     def take(self, max_records: int, max_bytes: int) -> list[tuple[Line, list[Arrival]]]:
         """Messages of the lines in turn, each line once, and lines that have ended, with no messages in the end."""
-        taken: list[tuple[Line, list[Arrival]]] = []
+        runs: list[tuple[Line, list[Arrival]]] = []
         with self._changed:
             left, room = max_records, max_bytes
             for _ in range(len(self._ready)):
@@ -142,10 +142,10 @@ class Inbox:
                 self._count_out(line, some)
                 left -= len(some)
                 if some or line.gone:
-                    taken.append((line, some))
+                    runs.append((line, some))
                 if line.waiting or (line.gone and some):
                     self._ready[line] = None
-        return taken
+        return runs
 
     def _count_in(self, line: Line, size: int, count: int) -> None:
         self._bytes += size

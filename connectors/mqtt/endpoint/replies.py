@@ -10,7 +10,7 @@ from typing import NamedTuple
 from connectors.records import Ints
 
 PATIENCE = 1.0
-"""Seconds that a client may leave an answer untaken while there is no room for those of others."""
+"""Seconds that a client may leave a reply unacknowledged while there is no room for other clients' replies."""
 
 
 class Reply(NamedTuple):
@@ -58,7 +58,7 @@ class Replies:
         rows: Ints,
         deadline: float,
     ) -> Reply | None:
-        """Register a reply that is about to be sent; `None` if there is no room for it until the deadline."""
+        """Register a reply that is about to be sent; `None` if there is no room before the deadline."""
         with self._changed:
             self._number += 1
             reply = Reply(self._number, client_id, topic, payload, qos, headers, correlation, rows, self)
@@ -98,8 +98,8 @@ class Replies:
     def confirmed(self) -> list[Ints]:
         """The rows of replies that were confirmed since the last call."""
         with self._changed:
-            found, self._confirmed = self._confirmed, []
-        return found
+            confirmed, self._confirmed = self._confirmed, []
+        return confirmed
 
     def behind(self) -> float:
         """Seconds since the oldest unconfirmed reply was sent."""
@@ -117,15 +117,15 @@ class Replies:
                 held[reply.client_id] += reply.size
                 if now - sent > PATIENCE:
                     late.add(reply.client_id)
-        least = min(self._max_bytes / max(1, len(held)), max((held[one] for one in late), default=0))
+        least = min(self._max_bytes / max(1, len(held)), max((held[client] for client in late), default=0))
         return {client for client in late if held[client] >= least}
 
     def overdue(self, now: float) -> list[Reply]:
         """Replies that were not acknowledged in time."""
         with self._changed:
-            found: list[Reply] = []
+            replies: list[Reply] = []
             for sent, reply in self._open.values():
                 if now - sent <= self.timeout:
                     break
-                found.append(reply)
-            return found
+                replies.append(reply)
+            return replies

@@ -120,7 +120,7 @@ class MqttEndpointSink(Sink):
         key = None if messages.keys is None else messages.keys[index]
         client_id = "" if key is None else bytes(key).decode(errors="replace")
         headers = (messages.headers[index] if messages.headers is not None else None) or ()
-        told: tuple[tuple[str, str], ...] = ()
+        user_properties: tuple[tuple[str, str], ...] = ()
         asked = _asked_in_letter(headers) if self._failures else _asked(headers)
         if self._failures:
             topic, payload = _failure(headers, self._config.topic)
@@ -129,7 +129,7 @@ class MqttEndpointSink(Sink):
                 client_id = ""
         else:
             topic = self._config.topic if messages.topics is None else messages.topics[index]
-            payload, told = messages.values[index] or b"", _user_properties(headers)
+            payload, user_properties = messages.values[index] or b"", _user_properties(headers)
             if key is None:
                 raise ConnectorError(
                     f"{self.name}: a result without the key of its record, which is the client's id, has no receiver; "
@@ -145,7 +145,7 @@ class MqttEndpointSink(Sink):
             topic,
             bytes(payload),
             self._config.qos,
-            told,
+            user_properties,
             asked.get("correlation"),
             messages.parents(index),
             deadline if wait else time.monotonic(),
@@ -154,16 +154,16 @@ class MqttEndpointSink(Sink):
 
 def _failure(headers: Sequence[Header], template: str) -> tuple[str, bytes]:
     """Topic and payload of the answer that a dead letter becomes."""
-    found = {name: value for name, value in headers if name in (_LETTER_TOPIC, _LETTER_TEXT)}
-    topic, text = ((found.get(name) or b"").decode(errors="replace") for name in (_LETTER_TOPIC, _LETTER_TEXT))
+    letter = {name: value for name, value in headers if name in (_LETTER_TOPIC, _LETTER_TEXT)}
+    topic, text = ((letter.get(name) or b"").decode(errors="replace") for name in (_LETTER_TOPIC, _LETTER_TEXT))
     payload = json.dumps({"errorMessage": text}, indent=2, ensure_ascii=False).encode()
     return template.replace("{record.topic}", topic), payload
 
 
 def _asked(headers: Sequence[Header]) -> dict[str, bytes]:
     """The response topic and the correlation data of the request, as far as it has them."""
-    found = dict(headers)
-    return {name: value for name, header in REQUEST_HEADERS.items() if (value := found.get(header)) is not None}
+    values = dict(headers)
+    return {name: value for name, header in REQUEST_HEADERS.items() if (value := values.get(header)) is not None}
 
 
 def _asked_in_letter(headers: Sequence[Header]) -> dict[str, bytes]:
@@ -183,14 +183,14 @@ def _bytes_of(value: Any) -> bytes:
 
 def _user_properties(headers: Sequence[Header]) -> tuple[tuple[str, str], ...]:
     """Headers that are text, as user properties of MQTT 5."""
-    found: list[tuple[str, str]] = []
+    properties: list[tuple[str, str]] = []
     for name, value in headers:
         if name in _OURS:
             continue
         try:
             text = b"" if value is None else bytes(value)
             if len(text) <= _LONGEST and len(name.encode()) <= _LONGEST and "\0" not in name and b"\0" not in text:
-                found.append((name, text.decode()))
+                properties.append((name, text.decode()))
         except UnicodeError:
             continue
-    return tuple(found)
+    return tuple(properties)

@@ -118,10 +118,10 @@ class MqttEndpointSource(Source):
         parts: list[tuple[Line, list[Arrival]]] = []
         count, size = 0, 0
         while count < max_records and (size < max_bytes or not count):
-            taken = inbox.take(max_records - count, max_bytes - size)
-            if not taken:
+            runs = inbox.take(max_records - count, max_bytes - size)
+            if not runs:
                 break
-            for line, arrivals in taken:
+            for line, arrivals in runs:
                 if arrivals:
                     parts.append((line, arrivals))
                     count += len(arrivals)
@@ -216,7 +216,7 @@ class MqttEndpointSource(Source):
         )
 
     def _rest(self, inbox: Inbox, deadline: float) -> float:
-        """How long to wait for more messages."""
+        """The timeout of the wait for more messages, in seconds."""
         if inbox.count and self._stands(inbox):
             return 0.0
         if inbox.count and self._unacknowledged:
@@ -290,20 +290,20 @@ class MqttEndpointSource(Source):
         )
 
     def _extra(self, name: str, arrivals: Sequence[Arrival]) -> Column:
-        found: list[Any]
+        values: list[Any]
         if name.startswith("levels."):
-            found = self._patterns.column(name.removeprefix("levels."), [arrival.topic for arrival in arrivals])
+            values = self._patterns.column(name.removeprefix("levels."), [arrival.topic for arrival in arrivals])
         elif name in _OF_PROPERTIES:
-            found = [_of(arrival.properties, _OF_PROPERTIES[name]) for arrival in arrivals]
+            values = [_of(arrival.properties, _OF_PROPERTIES[name]) for arrival in arrivals]
         elif name == "qos":
-            found = [arrival.qos for arrival in arrivals]
+            values = [arrival.qos for arrival in arrivals]
         else:
-            found = [arrival.retain if name == "retained" else arrival.dup for arrival in arrivals]
-        return _column(found)
+            values = [arrival.retain if name == "retained" else arrival.dup for arrival in arrivals]
+        return _column(values)
 
 
-def _column(found: list[Any]) -> Column:
-    return Column.of([MISSING if one is None else one for one in found])
+def _column(values: list[Any]) -> Column:
+    return Column.of([MISSING if value is None else value for value in values])
 
 
 def _of(properties: Properties, name: str) -> Any:
@@ -311,7 +311,7 @@ def _of(properties: Properties, name: str) -> Any:
 
 
 def _headers(arrivals: Sequence[Arrival]) -> list[list[Header] | None] | None:
-    found: list[list[Header]] = [
+    headers: list[list[Header]] = [
         [(name, value.encode()) for name, value in arrival.properties.user_properties] for arrival in arrivals
     ]
-    return [one or None for one in found] if any(found) else None
+    return [row or None for row in headers] if any(headers) else None

@@ -25,7 +25,7 @@ class ScannedAcks:
     reasons: npt.NDArray[np.uint8]
     """A `ReasonCode`; 0 in MQTT 3.1.1."""
     consumed: int
-    """Bytes of the packets taken."""
+    """Bytes of the packets that were read."""
     stopped: Stopped
     """AGAIN: `max_records` were taken. OTHER_PACKET: a `Reader` takes the next packet, or raises its error."""
 

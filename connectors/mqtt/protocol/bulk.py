@@ -111,8 +111,8 @@ def _ids(count: int, packet_ids: PacketIds | None, qos: Any) -> list[int]:
     ids = np.asarray(packet_ids, np.uint16)
     if ids.shape != (count,) or (numbered & (ids == 0)).any():
         raise ValueError(f"PUBLISH: packet identifiers must be {count}, and not 0")
-    found: list[int] = ids.tolist()
-    return found
+    listed: list[int] = ids.tolist()
+    return listed
 
 
 def _bodies(
@@ -120,7 +120,7 @@ def _bodies(
 ) -> Ints:
     """The remaining length of each message."""
     count = len(payloads)
-    sizes = np.array([len(one) for one in fields], np.int64)
+    sizes = np.array([len(field) for field in fields], np.int64)
     if codes is None:
         if not fields:
             raise ValueError("PUBLISH: no topic")
@@ -149,4 +149,4 @@ def _each(version: Version, properties: EncodedProperties, count: int) -> list[b
         return [properties or b"\0"] * count
     if len(properties) != count:
         raise ValueError(f"PUBLISH: there must be properties of {count} messages, not {len(properties)}")
-    return [one or b"\0" for one in properties]
+    return [property_bytes or b"\0" for property_bytes in properties]

@@ -38,18 +38,18 @@ class Bursts:
         view, at = memoryview(data), 0
         while at < len(data):
             if len(data) - at >= _LEAST and data[at] >> 4 == PacketType.PUBLISH and reader.version is not None:
-                found = self._scan(data, at)
-                if len(found):
-                    at += found.consumed
-                    yield found
-                if found.stopped is Stopped.NEED_MORE:
+                burst = self._scan(data, at)
+                if len(burst):
+                    at += burst.consumed
+                    yield burst
+                if burst.stopped is Stopped.NEED_MORE:
                     break
-                if len(found):
+                if len(burst):
                     continue
-            one = reader.read(view, at, len(data))
-            if one is None:
+            packet_and_end = reader.read(view, at, len(data))
+            if packet_and_end is None:
                 break
-            packet, at = one
+            packet, at = packet_and_end
             yield packet
         reader.keep(data[at:])
 

@@ -13,7 +13,7 @@ LONGEST: Final = 65_535
 
 
 def malformed(message: str) -> ProtocolError:
-    """The packet cannot be read."""
+    """The error for a packet that cannot be read."""
     return ProtocolError(ReasonCode.MALFORMED_PACKET, message)
 
 
@@ -34,7 +34,7 @@ class Fields:
 
     @property
     def left(self) -> int:
-        """How many bytes were not read yet."""
+        """The number of bytes that were not read yet."""
         return self.stop - self.at
 
     def take(self, count: int, what: str) -> memoryview:
@@ -86,12 +86,12 @@ class Fields:
 def text(raw: bytes, what: str) -> str:
     """UTF-8 that MQTT allows, as `str`. Raises `ProtocolError` with a text that begins with `what`."""
     try:
-        found = raw.decode()
+        string = raw.decode()
     except UnicodeDecodeError as error:
         raise malformed(f"{what} is not UTF-8 ({error.reason} at byte {error.start})") from None
-    if "\0" in found:
+    if "\0" in string:
         raise malformed(f"{what} holds a null character (U+0000)")
-    return found
+    return string
 
 
 def written_varint(value: int) -> bytes:

@@ -53,7 +53,7 @@ NONE: Final = Properties()
 
 
 class Place(Enum):
-    """Where properties stand: a packet that has some, or the will inside a CONNECT."""
+    """The packet that properties belong to, or the will inside a CONNECT."""
 
     CONNECT = "CONNECT"
     WILL = "will"
@@ -97,7 +97,7 @@ class Property:
 
     @property
     def repeats(self) -> bool:
-        """Whether `Properties` holds a tuple of it."""
+        """Whether the property may be repeated: `Properties` holds a tuple."""
         return self.kind in (Kind.PAIR, Kind.VARINT)
 
 
@@ -168,7 +168,7 @@ def decode_properties(raw: bytes | memoryview, place: Place = Place.PUBLISH) -> 
 
 
 def _read(packet: Fields, place: Place) -> Properties:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     while packet.left:
         identifier = packet.varint("property identifier")
         known = _BY_IDENTIFIER.get(identifier)
@@ -178,16 +178,16 @@ def _read(packet: Fields, place: Place) -> Properties:
             raise _broken(f"{packet.name}: {known.name} may not stand in it (section 2.2.2.2)")
         value = _value(packet, known)
         if known.repeats and (known.kind is Kind.PAIR or place is Place.PUBLISH):
-            found.setdefault(known.name, []).append(value)
-        elif known.name in found:
+            values.setdefault(known.name, []).append(value)
+        elif known.name in values:
             raise _broken(f"{packet.name}: {known.name} comes twice")
         else:
-            found[known.name] = [value] if known.repeats else value
-    _agree(packet.name, found)
-    for name, value in found.items():
+            values[known.name] = [value] if known.repeats else value
+    _agree(packet.name, values)
+    for name, value in values.items():
         if isinstance(value, list):
-            found[name] = tuple(value)
-    return Properties(**found)
+            values[name] = tuple(value)
+    return Properties(**values)
 
 
 def _value(packet: Fields, known: Property) -> Any:
@@ -211,10 +211,10 @@ def _value(packet: Fields, known: Property) -> Any:
     return value
 
 
-def _agree(name: str, found: dict[str, Any]) -> None:
-    if "authentication_data" in found and "authentication_method" not in found:
+def _agree(name: str, values: dict[str, Any]) -> None:
+    if "authentication_data" in values and "authentication_method" not in values:
         raise _broken(f"{name}: authentication_data without authentication_method")
-    topic = found.get("response_topic")
+    topic = values.get("response_topic")
     if topic is not None and (not topic or "+" in topic or "#" in topic):
         raise ProtocolError(ReasonCode.TOPIC_NAME_INVALID, f"{name}: invalid response_topic {topic[:80]!r}")
 
@@ -229,7 +229,7 @@ def encode_properties(properties: Properties, place: Place) -> bytes:
     if properties is NONE or properties == NONE:
         return b"\0"
     out = bytearray()
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in fields(properties):
         value = getattr(properties, field.name)
         if value is None or value == ():
@@ -239,12 +239,12 @@ def encode_properties(properties: Properties, place: Place) -> bytes:
             raise ValueError(f"{place.value}: MQTT has no {known.name} there")
         if known.kind is Kind.VARINT and place is Place.SUBSCRIBE and len(value) > 1:
             raise ValueError("SUBSCRIBE: MQTT has one subscription identifier there, not several")
-        found[known.name] = value
-        for one in value if known.repeats else (value,):
+        values[known.name] = value
+        for item in value if known.repeats else (value,):
             out.append(known.identifier)
-            out += _written(one, known, place)
+            out += _written(item, known, place)
     try:
-        _agree(place.value, found)
+        _agree(place.value, values)
     except ProtocolError as error:
         raise ValueError(str(error)) from None
     return written_varint(len(out)) + out

@@ -107,24 +107,24 @@ class Reader:
     def _packets(self) -> Iterator[Packet]:
         while self._failed is None:
             try:
-                found = self._next()
+                packet = self._next()
             except ProtocolError as error:
                 # Its traceback would keep stack frames, and those views of the bytes.
                 self._failed = without_traceback(error)
                 self._kept = bytearray()
                 break
-            if found is None:
+            if packet is None:
                 return
-            yield found
+            yield packet
         if self._failed is not None:
             raise self._failed
 
     def _next(self) -> Packet | None:
         with memoryview(self._kept) as buffer:
-            found = self.read(buffer, 0, len(buffer))
-        if found is None:
+            packet_and_end = self.read(buffer, 0, len(buffer))
+        if packet_and_end is None:
             return None
-        packet, stop = found
+        packet, stop = packet_and_end
         del self._kept[:stop]
         return packet
 
@@ -141,10 +141,10 @@ class Reader:
             raise _broken("the first packet is not a CONNECT" if self.version is None else "a second CONNECT")
         if end > stop:
             return None
-        found = read_packet(buffer, start, body, end, self.version or V5, self.role, self.aliases)
-        if isinstance(found, Connect) and self._learns:
-            self.version = found.version
-        return found, end
+        packet = read_packet(buffer, start, body, end, self.version or V5, self.role, self.aliases)
+        if isinstance(packet, Connect) and self._learns:
+            self.version = packet.version
+        return packet, end
 
 
 class Aliases:
@@ -225,9 +225,9 @@ def read_packet(
     packet = Fields(buffer, body, stop, kind.name)
     if kind is PacketType.PUBLISH:
         return _publish(packet, first, version, role, aliases)
-    found = _READ[kind](packet, version, role)
+    message = _READ[kind](packet, version, role)
     packet.end()
-    return found
+    return message
 
 
 class Framed(NamedTuple):
@@ -237,9 +237,9 @@ class Framed(NamedTuple):
     topic: bytes
     packet_id: int
     properties: tuple[int, int]
-    """Where the properties begin and end, without their length."""
+    """Start and end of the properties in the packet, without their length."""
     payload: int
-    """Where the payload begins."""
+    """Start of the payload in the packet."""
 
     @property
     def qos(self) -> int:
@@ -267,7 +267,7 @@ def framed(packet: Fields, first: int, version: Version) -> Framed:
 
 
 def topic_of(message: Framed) -> str:
-    """The topic of a PUBLISH, empty if it has an alias instead. Raises `ProtocolError` if it is no topic name."""
+    """The topic of a PUBLISH, empty if it has an alias instead. Raises `ProtocolError` for an invalid topic name."""
     topic = text(message.topic, "PUBLISH: its topic")
     if topic and (reason := why_no_name(topic)):
         raise ProtocolError(ReasonCode.TOPIC_NAME_INVALID, f"PUBLISH: topic {topic[:80]!r}: {reason}")
@@ -292,10 +292,10 @@ def _publish(packet: Fields, first: int, version: Version, role: Role, aliases: 
 
 
 def _packet_id(packet: Fields) -> int:
-    found = packet.short("packet identifier")
-    if not found:
+    packet_id = packet.short("packet identifier")
+    if not packet_id:
         raise malformed(f"{packet.name}: packet identifier 0")
-    return found
+    return packet_id
 
 
 def _properties(packet: Fields, version: Version, place: Place) -> Properties:
@@ -306,12 +306,12 @@ def _reason(packet: Fields, *successes: ReasonCode) -> ReasonCode:
     """A reason code: one of these, or any failure, as servers send failures that the standard lists elsewhere."""
     code = packet.byte("reason code")
     try:
-        found = ReasonCode(code)
+        reason = ReasonCode(code)
     except ValueError:
         raise malformed(f"{packet.name}: there is no reason code 0x{code:02X}") from None
-    if not found.failed and found not in successes:
-        raise malformed(f"{packet.name}: reason code {found.text} may not stand in it")
-    return found
+    if not reason.failed and reason not in successes:
+        raise malformed(f"{packet.name}: reason code {reason.text} may not stand in it")
+    return reason
 
 
 def _connect(packet: Fields, _: Version, __: Role) -> Connect:
@@ -383,7 +383,7 @@ def _acknowledgement(made: _Acknowledging, place: Place, *successes: ReasonCode)
 def _subscribe(packet: Fields, version: Version, _: Role) -> Subscribe:
     packet_id = _packet_id(packet)
     properties = _properties(packet, version, Place.SUBSCRIBE)
-    found: list[Subscription] = []
+    subscriptions: list[Subscription] = []
     while packet.left:
         wanted = _filter(packet)
         options = packet.byte("subscription options")
@@ -395,35 +395,37 @@ def _subscribe(packet: Fields, version: Version, _: Role) -> Subscribe:
             raise broken(f"SUBSCRIBE: QoS {qos}, retain handling {handling}: both must be at most 2")
         if options & 4 and wanted.startswith(f"{SHARE}/"):
             raise _broken("SUBSCRIBE: the option No Local of a shared subscription")
-        found.append(Subscription(wanted, qos, bool(options & 4), bool(options & 8), handling))
-    return Subscribe(packet_id, _some(packet, found), properties)
+        subscriptions.append(Subscription(wanted, qos, bool(options & 4), bool(options & 8), handling))
+    return Subscribe(packet_id, _some(packet, subscriptions), properties)
 
 
 def _unsubscribe(packet: Fields, version: Version, _: Role) -> Unsubscribe:
     packet_id = _packet_id(packet)
     properties = _properties(packet, version, Place.UNSUBSCRIBE)
-    found: list[str] = []
+    filters: list[str] = []
     while packet.left:
-        found.append(_filter(packet))
-    return Unsubscribe(packet_id, _some(packet, found), properties)
+        filters.append(_filter(packet))
+    return Unsubscribe(packet_id, _some(packet, filters), properties)
 
 
 def _filter(packet: Fields) -> str:
-    found = packet.text("topic filter")
-    if reason := why_no_filter(found):
-        raise ProtocolError(ReasonCode.TOPIC_FILTER_INVALID, f"{packet.name}: topic filter {found[:80]!r}: {reason}")
-    return found
+    topic_filter = packet.text("topic filter")
+    if reason := why_no_filter(topic_filter):
+        raise ProtocolError(
+            ReasonCode.TOPIC_FILTER_INVALID, f"{packet.name}: topic filter {topic_filter[:80]!r}: {reason}"
+        )
+    return topic_filter
 
 
 def _suback(packet: Fields, version: Version, _: Role) -> Suback:
     packet_id = _packet_id(packet)
     properties = _properties(packet, version, Place.SUBACK)
-    found: list[ReasonCode] = []
+    reasons: list[ReasonCode] = []
     while packet.left:
-        found.append(_reason(packet, ReasonCode.SUCCESS, ReasonCode.GRANTED_QOS_1, ReasonCode.GRANTED_QOS_2))
-        if version == V311 and found[-1] > ReasonCode.UNSPECIFIED_ERROR:
-            raise malformed(f"SUBACK: there is no return code 0x{found[-1]:02X}")
-    return Suback(packet_id, _some(packet, found), properties)
+        reasons.append(_reason(packet, ReasonCode.SUCCESS, ReasonCode.GRANTED_QOS_1, ReasonCode.GRANTED_QOS_2))
+        if version == V311 and reasons[-1] > ReasonCode.UNSPECIFIED_ERROR:
+            raise malformed(f"SUBACK: there is no return code 0x{reasons[-1]:02X}")
+    return Suback(packet_id, _some(packet, reasons), properties)
 
 
 def _unsuback(packet: Fields, version: Version, _: Role) -> Unsuback:
@@ -431,19 +433,19 @@ def _unsuback(packet: Fields, version: Version, _: Role) -> Unsuback:
     if version == V311:
         return Unsuback(packet_id)
     properties = read_properties(packet, Place.UNSUBACK)
-    found: list[ReasonCode] = []
+    reasons: list[ReasonCode] = []
     while packet.left:
-        found.append(_reason(packet, ReasonCode.SUCCESS, ReasonCode.NO_SUBSCRIPTION_EXISTED))
-    return Unsuback(packet_id, _some(packet, found), properties)
+        reasons.append(_reason(packet, ReasonCode.SUCCESS, ReasonCode.NO_SUBSCRIPTION_EXISTED))
+    return Unsuback(packet_id, _some(packet, reasons), properties)
 
 
 T = TypeVar("T")
 
 
-def _some(packet: Fields, found: list[T]) -> tuple[T, ...]:
-    if not found:
+def _some(packet: Fields, items: list[T]) -> tuple[T, ...]:
+    if not items:
         raise _broken(f"{packet.name}: nothing in it")
-    return tuple(found)
+    return tuple(items)
 
 
 def _disconnect(packet: Fields, version: Version, role: Role) -> Disconnect:

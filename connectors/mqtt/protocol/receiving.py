@@ -48,7 +48,7 @@ class ReceiveBuffer:
 
     @property
     def pending(self) -> int:
-        """Bytes that were received and not taken."""
+        """Bytes that were received and not read."""
         return self._filled - self._at
 
     @property
@@ -85,9 +85,9 @@ class ReceiveBuffer:
                 aliases=reader.aliases,
                 strict=self._strict,
             )
-        found = scanner.scan(self._view(), self._at, max_records=max_records)
-        self._at += found.consumed
-        return found
+        burst = scanner.scan(self._view(), self._at, max_records=max_records)
+        self._at += burst.consumed
+        return burst
 
     def acks(self, max_records: int = MANY) -> ScannedAcks:
         """Take acknowledgements, as `scan_acks` does; `packet` takes other packets, and raises errors."""
@@ -95,16 +95,16 @@ class ReceiveBuffer:
         if version is None:
             raise ValueError("the CONNECT has to be taken first: the version of MQTT is not known")
         limit = self.reader.max_packet
-        found = scan_acks(self._view(), version, self._at, None, max_records, limit)
-        self._at += found.consumed
-        return found
+        burst = scan_acks(self._view(), version, self._at, None, max_records, limit)
+        self._at += burst.consumed
+        return burst
 
     def packet(self) -> Packet | None:
         """Take the next packet, of any type; `None` if it is incomplete. Raises `ProtocolError`."""
-        found = self.reader.read(self._bytes.data, self._at, self._filled)
-        if found is None:
+        packet_and_end = self.reader.read(self._bytes.data, self._at, self._filled)
+        if packet_and_end is None:
             return None
-        packet, self._at = found
+        packet, self._at = packet_and_end
         return packet
 
     def unread(self) -> memoryview:
@@ -124,7 +124,7 @@ class ReceiveBuffer:
         return view
 
     def _missing(self) -> int:
-        """How many bytes the next packet lacks, 0 if none or if that is not known."""
+        """The number of bytes that the next packet lacks; 0 if it is complete or its length is not known."""
         reader = self.reader
         try:
             header = read_header(self._bytes.data, self._at, self._filled, reader.version, reader.max_packet)

@@ -62,14 +62,14 @@ class Scanned:
     packet_ids: npt.NDArray[np.uint16]
     """0 at QoS 0."""
     topic_codes: npt.NDArray[np.int32]
-    """Places in `topics.names`; -1 for a message whose topic is at fault."""
+    """Indexes into `topics.names`; -1 for a message with an invalid topic."""
     payload_starts: Ints
     payload_lengths: Ints
     property_starts: Ints
     property_lengths: Ints
     """Without the length in front; 0 for a message without properties."""
     consumed: int
-    """Bytes of the packets taken."""
+    """Bytes of the packets that were read."""
     stopped: Stopped
     needed: int = 0
     """Bytes of the next packet, by its header; 0 if the header is incomplete."""
@@ -150,7 +150,7 @@ class Scanner:
         rows = _Rows.of_frames(buffer, *self._frames(buffer.data, start, stop, max_records), self.version)
         rows = rows.first(self._usable(rows))
         if not len(rows.codes) and max_records > 0:
-            return self._one(buffer, start, stop)
+            return self._single(buffer, start, stop)
         return self._scanned(buffer, rows, start, stop)
 
     def _frames(
@@ -228,10 +228,10 @@ class Scanner:
             return True
         message = _named(b"", len(raw))
         try:
-            found = properties_of(message, memoryview(raw), self.role)
+            properties = properties_of(message, memoryview(raw), self.role)
         except ProtocolError:
             return False
-        if found.topic_alias is not None:
+        if properties.topic_alias is not None:
             return False
         if len(raw) <= 256:
             if len(self._known_properties) >= 4096:
@@ -239,8 +239,8 @@ class Scanner:
             self._known_properties.add(raw)
         return True
 
-    def _one(self, buffer: Bytes, start: int, stop: int) -> Scanned:
-        """The packet at `start` by the reader's rules: one row if it is a message, none if it is not. Raises its
+    def _single(self, buffer: Bytes, start: int, stop: int) -> Scanned:
+        """Read the packet at `start` by the reader's rules: a row if it is a message, no row otherwise. Raises its
         error."""
         raw = buffer.data
         header = read_header(raw, start, stop, self.version, self.max_packet)
@@ -409,9 +409,9 @@ def _lengths(buffer: Bytes, places: Ints, ends: Ints) -> tuple[Ints, Ints]:
     lengths = buffer[np.minimum(places, len(buffer) - 1)].astype(np.int64)
     starts = places + 1
     for row in np.flatnonzero(lengths >= 0x80).tolist():
-        found = Fields(buffer.data, int(places[row]), max(int(places[row]), int(ends[row])), "PUBLISH")
+        fields = Fields(buffer.data, int(places[row]), max(int(places[row]), int(ends[row])), "PUBLISH")
         try:
-            lengths[row], starts[row] = found.varint("property length"), found.at
+            lengths[row], starts[row] = fields.varint("property length"), fields.at
         except ProtocolError:
             lengths[row] = LARGEST
     return starts, lengths

@@ -38,10 +38,10 @@ def why_shunned(text: str) -> str | None:
 
     Control characters and what Unicode calls noncharacters should not be sent, and may be answered so (MQTT-1.5.4).
     """
-    if (found := _SHUNNED.search(text)) is None:
+    if (match := _SHUNNED.search(text)) is None:
         return None
-    kind = "control character" if ord(found[0]) < 0xA0 else "noncharacter"
-    return f"it holds a {kind} (U+{ord(found[0]):04X}), for which brokers close the connection"
+    kind = "control character" if ord(match[0]) < 0xA0 else "noncharacter"
+    return f"it holds a {kind} (U+{ord(match[0]):04X}), for which brokers close the connection"
 
 
 def without_shunned(text: str) -> str:
@@ -50,7 +50,7 @@ def without_shunned(text: str) -> str:
 
 
 def why_no_filter(filter: str) -> str | None:
-    """Why it is not possible to subscribe to this topic filter; `None` if it is."""
+    """Why the topic filter is invalid or refused by brokers; `None` if it is valid."""
     if reason := _why_no_text(filter):
         return reason
     if filter == SHARE or filter.startswith(f"{SHARE}/"):
@@ -158,14 +158,16 @@ class TopicPattern:
     def __init__(self, pattern: str) -> None:
         group, inner = shared(pattern) if pattern.count("/") > 1 else (None, pattern)
         levels = inner.split("/")
-        found = [_NAMED.fullmatch(level) for level in levels]
-        wrong = [level for level, name in zip(levels, found, strict=True) if name is None and re.search("[{}]", level)]
+        matches = [_NAMED.fullmatch(level) for level in levels]
+        wrong = [
+            level for level, name in zip(levels, matches, strict=True) if name is None and re.search("[{}]", level)
+        ]
         if wrong:
             raise ValueError(f"topic {pattern!r}: {wrong[0]!r} must be a whole level with a name, such as {{device}}")
-        names = tuple(name[1] for name in found if name is not None)
+        names = tuple(name[1] for name in matches if name is not None)
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"topic {pattern!r}: the level {{{twice[0]}}} comes twice")
-        bare = "/".join("+" if name else level for level, name in zip(levels, found, strict=True))
+        bare = "/".join("+" if name else level for level, name in zip(levels, matches, strict=True))
         self.pattern = pattern
         self.filter = bare if group is None else f"{SHARE}/{group}/{bare}"
         """The topic filter to subscribe to."""
@@ -177,8 +179,8 @@ class TopicPattern:
 
     def levels(self, topic: str) -> dict[str, str] | None:
         """The named levels of a topic; `None` if the pattern does not match it."""
-        found = self._expression.fullmatch(topic)
-        return None if found is None else found.groupdict()
+        match = self._expression.fullmatch(topic)
+        return None if match is None else match.groupdict()
 
     def __repr__(self) -> str:
         return f"TopicPattern({self.pattern!r})"
@@ -204,13 +206,13 @@ class TopicPatterns:
         self._known: dict[str, Mapping[str, str]] = {}
 
     def levels(self, topic: str) -> Mapping[str, str]:
-        """The named levels of a topic, read-only; none if no pattern matches the topic."""
-        found = self._known.get(topic)
-        if found is None:
+        """The named levels of a topic, read-only; empty if no pattern matches the topic."""
+        values = self._known.get(topic)
+        if values is None:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            found = self._known[topic] = self.match(topic) or _NO_LEVELS
-        return found
+            values = self._known[topic] = self.match(topic) or _NO_LEVELS
+        return values
 
     def match(self, topic: str) -> dict[str, str] | None:
         """The named levels of a topic, not cached; `None` if no pattern matches the topic."""

@@ -197,17 +197,27 @@ def _subscribe(packet: Subscribe, version: Version) -> bytes:
     head = _packet_id(packet.packet_id, "SUBSCRIBE") + _properties(packet.properties, version, Place.SUBSCRIBE)
     if not packet.subscriptions:
         raise ValueError("SUBSCRIBE: nothing in it")
-    wanted = [_filter(one.filter, "SUBSCRIBE") + _options(one, version) for one in packet.subscriptions]
+    wanted = [
+        _filter(subscription.filter, "SUBSCRIBE") + _options(subscription, version)
+        for subscription in packet.subscriptions
+    ]
     return _packet(PacketType.SUBSCRIBE, 2, head, *wanted)
 
 
-def _options(one: Subscription, version: Version) -> bytes:
-    if one.qos not in (0, 1, 2) or one.retain_handling not in (0, 1, 2):
-        raise ValueError(f"SUBSCRIBE: QoS {one.qos}, retain handling {one.retain_handling}: both must be 0, 1 or 2")
-    if one.no_local and one.filter.startswith(f"{SHARE}/"):
+def _options(subscription: Subscription, version: Version) -> bytes:
+    if subscription.qos not in (0, 1, 2) or subscription.retain_handling not in (0, 1, 2):
+        raise ValueError(
+            f"SUBSCRIBE: QoS {subscription.qos}, retain handling {subscription.retain_handling}: both must be 0, 1 or 2"
+        )
+    if subscription.no_local and subscription.filter.startswith(f"{SHARE}/"):
         raise ValueError("SUBSCRIBE: the option No Local of a shared subscription")
-    options = one.qos | one.no_local << 2 | one.retain_as_published << 3 | one.retain_handling << 4
-    if version == V311 and options != one.qos:
+    options = (
+        subscription.qos
+        | subscription.no_local << 2
+        | subscription.retain_as_published << 3
+        | subscription.retain_handling << 4
+    )
+    if version == V311 and options != subscription.qos:
         raise ValueError("SUBSCRIBE: MQTT 3.1.1 has no options of a subscription but its QoS")
     return bytes([options])
 
@@ -234,7 +244,9 @@ def _unsubscribe(packet: Unsubscribe, version: Version) -> bytes:
     head = _packet_id(packet.packet_id, "UNSUBSCRIBE") + _properties(packet.properties, version, Place.UNSUBSCRIBE)
     if not packet.filters:
         raise ValueError("UNSUBSCRIBE: nothing in it")
-    return _packet(PacketType.UNSUBSCRIBE, 2, head, *(_filter(one, "UNSUBSCRIBE") for one in packet.filters))
+    return _packet(
+        PacketType.UNSUBSCRIBE, 2, head, *(_filter(topic_filter, "UNSUBSCRIBE") for topic_filter in packet.filters)
+    )
 
 
 def _unsuback(packet: Unsuback, version: Version) -> bytes:

@@ -35,12 +35,12 @@ class AckInbound(Inbound):
         """See `Inbound.filled`."""
         self._buffer.filled(count)
         while True:
-            found = self._buffer.acks()
-            if len(found):
-                self._acknowledged(found)
-            if found.stopped is Stopped.NEED_MORE:
+            acks = self._buffer.acks()
+            if len(acks):
+                self._acknowledged(acks)
+            if acks.stopped is Stopped.NEED_MORE:
                 return
-            if found.stopped is Stopped.OTHER_PACKET:
+            if acks.stopped is Stopped.OTHER_PACKET:
                 packet = self._buffer.packet()
                 if packet is None:
                     return

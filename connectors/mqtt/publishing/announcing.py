@@ -26,7 +26,7 @@ class Birth:
         self._session = session
 
     def publish(self, message: Publish | None) -> None:
-        """Publish this message, if there is one and a connection."""
+        """Publish this message, unless it is `None` or there is no connection."""
         granted = self._session.granted
         if message is None or granted is None or not self._session.connected:
             return
@@ -59,16 +59,16 @@ class ConfirmedByPing:
         self._asked: tuple[int, Ints] | None = None
 
     def begin(self) -> None:
-        """A connection begins: pings of the last one will not be answered."""
+        """Reset for a new connection: pings of the previous one are not answered."""
         self._asked = None
         self._written.clear()
 
     def wrote(self, numbers: Ints) -> None:
-        """These messages were written."""
+        """Note messages that were written."""
         self._written.append(numbers)
 
     def confirmed(self) -> Ints | None:
-        """The messages that are known to have arrived since the last call; asks about the next ones."""
+        """The messages confirmed since the last call; sends a ping for the next ones."""
         numbers = None
         if self._asked is not None and self._session.answered(self._asked[0]):
             numbers, self._asked = self._asked[1], None

@@ -189,7 +189,7 @@ def _why_no_topic(topic: str) -> str | None:
 
 
 def _pair(name: str, value: bytes | None) -> bytes | None:
-    """A header as a user property; `None` for one that is no text. A header without a value has an empty one."""
+    """A header as a user property; `None` if it is not text. A null value becomes an empty one."""
     try:
         text = (value or b"").decode()
         return _USER_PROPERTY + written_text(name, "user property") + written_text(text, "user property")
@@ -197,9 +197,9 @@ def _pair(name: str, value: bytes | None) -> bytes | None:
         return None
 
 
-def _dictionary(topics: Sequence[str] | None, own: str) -> tuple[list[str], Codes | None]:
+def _dictionary(topics: Sequence[str] | None, default: str) -> tuple[list[str], Codes | None]:
     if topics is None:
-        return [own], None
+        return [default], None
     known: dict[str, int] = {}
-    codes = np.array([known.setdefault(topic or own, len(known)) for topic in topics], np.int32)
-    return list(known) or [own], codes
+    codes = np.array([known.setdefault(topic or default, len(known)) for topic in topics], np.int32)
+    return list(known) or [default], codes

@@ -68,7 +68,7 @@ class InFlight:
 
     @property
     def room(self) -> int:
-        """How many more messages can be added."""
+        """The number of messages that can be added."""
         return CAPACITY - (self.end - self.first)
 
     @property

@@ -143,7 +143,7 @@ class Publisher:
             elif packet.reason.failed:
                 self._failed(ids, packet.reason, said)
             elif isinstance(packet, Puback):
-                self._taken(ids, packet.reason is ReasonCode.NO_MATCHING_SUBSCRIBERS)
+                self._puback(ids, packet.reason is ReasonCode.NO_MATCHING_SUBSCRIBERS)
             else:
                 self._taken_over(ids, packet.reason is ReasonCode.NO_MATCHING_SUBSCRIBERS)
 
@@ -218,7 +218,7 @@ class Publisher:
         return Portion(portion.block, portion.numbers[fits], ids, portion.again[fits])
 
     def too_large(self, size: int, most: int) -> ConnectorError:
-        """Why a message of this size is refused."""
+        """Why a message of this size is refused, for the error."""
         return ConnectorError(
             f"sink {self._name}: a message of {size} bytes with its topic and properties: the broker takes at most "
             f"{most}; raise its maximum packet size (mosquitto: max_packet_size)"
@@ -241,7 +241,7 @@ class Publisher:
         failed = reasons >= FAILED
         unheard = int(np.count_nonzero(reasons == ReasonCode.NO_MATCHING_SUBSCRIBERS))
         plain = not failed.any()
-        for kind, take in ((PacketType.PUBACK, self._taken), (PacketType.PUBREC, self._taken_over)):
+        for kind, take in ((PacketType.PUBACK, self._puback), (PacketType.PUBREC, self._pubrec)):
             chosen = (kinds == int(kind)) if plain else (kinds == int(kind)) & ~failed
             if chosen.any():
                 take(ids if chosen.all() else ids[chosen], unheard)
@@ -254,14 +254,14 @@ class Publisher:
             for code in np.unique(reasons[refused]).tolist():
                 self._failed(ids[refused & (reasons == code)], ReasonCode(code), "")
 
-    def _taken(self, ids: PacketIds, unheard: int) -> None:
+    def _puback(self, ids: PacketIds, unheard: int) -> None:
         """PUBACK: the broker has these messages."""
         self._birth.done(ids)
         self.unheard += unheard
         self._backoff.reset()
         self._confirm(self._in_flight.of_ids(ids, SENT))
 
-    def _taken_over(self, ids: PacketIds, unheard: int) -> None:
+    def _pubrec(self, ids: PacketIds, unheard: int) -> None:
         """PUBREC: the broker has these messages, and waits for PUBREL."""
         self.unheard += unheard
         self._backoff.reset()

@@ -1,4 +1,4 @@
-"""`Suspicion`: which message makes a broker end the connection, where it does not say what it refuses."""
+"""`Suspicion`: finds the message at which a broker ends the connection without a reason."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Suspicion:
         return self._ahead
 
     def progress(self) -> None:
-        """The broker has answered for some messages."""
+        """Note that the broker has answered for some messages."""
         self._ends = self._tries = 0
         self._ahead = min(2 * self._ahead, MOST)
 
     def ended(self, sent: Ints, first: int) -> int | None:
-        """The connection has ended, with these messages unanswered. Returns the number of one that is refused."""
+        """Note the end of a connection with these messages unanswered. Returns the number of a refused message."""
         if not len(sent):
             self._ends = self._tries = 0
             return None

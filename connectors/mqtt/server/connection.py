@@ -35,7 +35,7 @@ _QUICK_ACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 
 
 class Stage(IntEnum):
-    """Where a connection is in its life. The stage only rises; some may be skipped."""
+    """The stage of a connection. Stages only rise; some may be skipped."""
 
     HANDSHAKE = 0
     """TLS is being set up."""
@@ -45,7 +45,7 @@ class Stage(IntEnum):
     """The handler has the client's CONNECT, and has not accepted it."""
     ACCEPTED = 3
     ENDING = 4
-    """Queued bytes are still written; the server has not told the handler of the end yet."""
+    """Queued bytes are still written; the handler was not notified of the end yet."""
     LINGERING = 5
     """The server waits until the client closes its end, for a moment."""
     ENDED = 6
@@ -120,7 +120,7 @@ class Connection:
 
     @property
     def waiting(self) -> int:
-        """Bytes that wait to be written."""
+        """Bytes in the queue of writes."""
         return len(self._out)
 
     @property

@@ -15,7 +15,7 @@ class Limits:
     """Connections from one IP address at a time, likewise; by default half of `connections`, and all of them from this
     machine, where a proxy may stand in front of many clients."""
     max_packet: int = 16 * 2**20
-    """The largest packet. A client of MQTT 5 is told it; a client that sends a larger one is disconnected (0x95)."""
+    """The largest packet. Announced to clients of MQTT 5; a client that sends a larger one is disconnected (0x95)."""
     unfinished: int = 256 * 2**20
     """Incomplete packets of all clients together; the client that exceeds it is disconnected (0x97)."""
     connect_time: float = 10.0

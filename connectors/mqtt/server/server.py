@@ -214,7 +214,7 @@ class Server:
         most = self.limits.per_address
         if most is None:
             most = self.limits.connections if ip_address(host).is_loopback else (self.limits.connections + 1) // 2
-        for count, limit, text, own in (
+        for count, limit, text, of_host in (
             (self._hosts[host], most, f"there are {most} connections from its address already", True),
             (len(self.connections), self.limits.connections, f"there are {len(self.connections)} already", False),
         ):
@@ -223,8 +223,12 @@ class Server:
             self.refused += 1
             # The clients that are being disconnected come first, then the oldest ones.
             stranger = min(
-                (one for one in self.connections if not one.accepted and (one.host == host or not own)),
-                key=lambda one: (not one.closing, one.heard_at),
+                (
+                    connection
+                    for connection in self.connections
+                    if not connection.accepted and (connection.host == host or not of_host)
+                ),
+                key=lambda connection: (not connection.closing, connection.heard_at),
                 default=None,
             )
             if stranger is None:

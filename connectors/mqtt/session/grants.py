@@ -10,20 +10,20 @@ from pipelines.errors import ConnectorError
 
 
 class Downgraded(ConnectorError):
-    """The broker would lose messages that the client asked it not to lose."""
+    """The broker granted less than was requested, so that messages would be lost."""
 
 
 def refuse_what_is_missing(granted: Granted, settings: Settings) -> None:
     """Raise `ConnectorError` if the broker lacks a feature that the subscriptions need."""
     where = f"{settings.name}: {settings.address}"
-    filters = [one.filter for one in settings.subscriptions]
-    if not granted.shared and any(shared(one)[0] is not None for one in filters):
+    filters = [subscription.filter for subscription in settings.subscriptions]
+    if not granted.shared and any(shared(topic_filter)[0] is not None for topic_filter in filters):
         raise ConnectorError(f"{where} has no shared subscriptions; leave out share, and use shard to divide the work")
     if not granted.wildcards:
-        wild = next((one for one in filters if "+" in one or "#" in one), None)
+        wild = next((topic_filter for topic_filter in filters if "+" in topic_filter or "#" in topic_filter), None)
         if wild is not None:
             raise ConnectorError(f'{where} allows no wildcards in topic filters, and "{wild}" has one')
-    lossless = any(one.qos for one in settings.subscriptions)
+    lossless = any(subscription.qos for subscription in settings.subscriptions)
     if granted.version == V5 and settings.expiry and not granted.expiry and lossless:
         raise Downgraded(
             f"{where} keeps no session (session expiry 0 instead of {settings.expiry} s), so that each cut of the "

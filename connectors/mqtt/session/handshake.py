@@ -1,4 +1,4 @@
-"""`Handshake`: CONNECT and its answer, by which the version of MQTT is found out."""
+"""`Handshake`: CONNECT and its answer, which shows the version of MQTT."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Handshake:
         self._sent_at = time.monotonic()
 
     def hear(self, link: Link) -> Connack | None:
-        """The answer; `None` if it has not come yet. Raises `TransportClosed` and `ProtocolError`."""
+        """Read CONNACK; `None` if it has not arrived yet. Raises `TransportClosed` and `ProtocolError`."""
         try:
             link.flush()
             while (room := self._greeting.room()) is not None:
@@ -127,7 +127,7 @@ class Handshake:
         )
 
     def _ended(self, error: ConnectorError) -> TransportClosed:
-        """The connection ended before any answer: where none was ever given, what to look at."""
+        """The error for a connection that ended before CONNACK; with advice if no CONNACK ever came."""
         text = f"{error} at the CONNECT of MQTT {'5.0' if self.version == V5 else '3.1.1'}"
         if not self.met and not self._settings.address.websocket:
             text += (

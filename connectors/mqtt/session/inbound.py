@@ -17,7 +17,7 @@ class Inbound(ABC):
 
     @abstractmethod
     def begin(self, version: Version) -> None:
-        """A connection begins: drop bytes left from the last one."""
+        """Reset for a new connection: drop bytes of the previous one."""
 
     @abstractmethod
     def room(self) -> memoryview:
@@ -32,7 +32,7 @@ class Inbound(ABC):
 
 
 class PacketInbound(Inbound):
-    """Passes on one packet after the other: for clients that get few packets. `max_packet` in bytes."""
+    """Passes packets on singly, for clients that get few packets. `max_packet` in bytes."""
 
     def __init__(self, max_packet: int) -> None:
         self._max_packet = max_packet

@@ -63,7 +63,7 @@ class KeepAlive:
         return now - self.sent_at >= after or now - max(self.heard_at, self.asked_at) >= after
 
     def read(self, now: float, reading: bool) -> None:
-        """Note whether the connection is read at present: while it is not, answers cannot be seen."""
+        """Note whether the connection is read at present: otherwise no answer can be seen."""
         if reading and not self._reading:
             self._reading_since = now
         self._reading = reading

@@ -11,7 +11,7 @@ from connectors.mqtt.session.transport import Waiting
 
 
 class Link(Protocol):
-    """One connection: made step by step by `connect`, then read and written. Used by one thread."""
+    """A connection, set up by repeated calls of `connect`, then read and written. Used by one thread."""
 
     @property
     def unsent(self) -> int:

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 _LEAVE_WAIT = 1.0
 """Seconds to wait for written bytes to be sent, and for the broker to close."""
 _STEP = 0.5
-"""Seconds of one wait while a connection is made, which has deadlines of its own."""
+"""Timeout of a wait while a connection is set up, in seconds; the link has its own deadlines."""
 
 
 class _State(Enum):

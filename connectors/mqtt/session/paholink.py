@@ -52,7 +52,7 @@ _AT_ONCE = 256 * 1024
 _PATH = "/mqtt"
 """The default path of a WebSocket, at which brokers listen."""
 _WRONG_TOPIC = b"\xff"
-"""An invalid topic, in place of one that is no UTF-8, which paho does not return."""
+"""An invalid topic, in place of one that is not UTF-8, which paho does not return."""
 
 
 class PahoLink:
@@ -82,7 +82,7 @@ class PahoLink:
 
     @property
     def unsent(self) -> int:
-        """Bytes given to `send` since none waited last: paho tells whether some wait, not how many."""
+        """Bytes given to `send` since its queue was last empty: paho does not report how many are queued."""
         if not self.wants_write:
             self._given = 0
             return 0
@@ -146,8 +146,8 @@ class PahoLink:
             return
         # paho calls these when the client is garbage collected, and then another socket may be watched.
         client.on_socket_open = client.on_socket_close = None
-        if (found := client.socket()) is not None:
-            found.close()
+        if (sock := client.socket()) is not None:
+            sock.close()
 
     def _raise_if_ended(self) -> None:
         # Packets that came before the end, such as the reason, are read first.
@@ -247,17 +247,22 @@ class PahoLink:
 
     def _subscribe(self, client: Client, packet: Subscribe) -> None:
         filters: list[Any] = []
-        for one in packet.subscriptions:
-            if one.qos == 2:
+        for subscription in packet.subscriptions:
+            if subscription.qos == 2:
                 raise ConnectorError(
                     f"{self._address}: client: paho acknowledges messages of QoS 2 before they are done; write qos: 1, "
                     "or leave out client: paho"
                 )
             if self._version == V5:
-                options = SubscribeOptions(one.qos, one.no_local, one.retain_as_published, one.retain_handling)
-                filters.append((one.filter, options))
+                options = SubscribeOptions(
+                    subscription.qos,
+                    subscription.no_local,
+                    subscription.retain_as_published,
+                    subscription.retain_handling,
+                )
+                filters.append((subscription.filter, options))
             else:
-                filters.append((one.filter, one.qos))
+                filters.append((subscription.filter, subscription.qos))
         _, mid = client.subscribe(filters)
         if mid is not None:
             self._subscribed[mid] = packet.packet_id
@@ -274,8 +279,8 @@ class PahoLink:
 
     # Callbacks of paho, called within `connect`, `loop_read` and `loop_write`.
 
-    def _on_socket_open(self, _: Client, __: object, found: Any) -> None:
-        self._waiting.watch(found)
+    def _on_socket_open(self, _: Client, __: object, sock: Any) -> None:
+        self._waiting.watch(sock)
 
     def _on_socket_close(self, *_: object) -> None:
         self._waiting.watch(None)
@@ -287,7 +292,7 @@ class PahoLink:
     def _on_subscribe(self, _: Client, __: object, mid: int, reasons: list[PahoReason], said: Any) -> None:
         packet_id = self._subscribed.pop(mid, 0)
         if packet_id:
-            codes = tuple(ReasonCode(one.value) for one in reasons)
+            codes = tuple(ReasonCode(reason.value) for reason in reasons)
             self._take(Suback(packet_id, codes, self._of_paho(said, Place.SUBACK)))
 
     def _on_unsubscribe(self, *_: object) -> None:
@@ -350,9 +355,9 @@ def _for_paho(properties: Properties, place: Place, kind: int) -> Any:
     if properties == NONE:
         return None
     made: Any = PahoProperties
-    found = made(kind)
-    found.unpack(encode_properties(properties, place))
-    return found
+    paho_properties = made(kind)
+    paho_properties.unpack(encode_properties(properties, place))
+    return paho_properties
 
 
 def _decrypted(client: Client) -> bool:

@@ -1,4 +1,4 @@
-"""`Retrying`: when to connect again."""
+"""`Retrying`: the backoff between connections."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Retrying:
         self._short_lived = 0
 
     def connected(self) -> None:
-        """The broker has accepted the connection."""
+        """Reset the backoff: the broker has accepted the connection."""
         self._up_at = time.monotonic()
 
     def holds(self, now: float) -> None:

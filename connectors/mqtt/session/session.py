@@ -44,7 +44,7 @@ class Session(ABC):
     connection = 0
     """Number of the connection: rises with each that the broker accepted."""
     lost = 0
-    """How many connections were lost so far."""
+    """The number of lost connections so far."""
     rtt = 0.0
     """Seconds of the quickest answer on this connection, to CONNECT or to a ping."""
 
@@ -75,7 +75,7 @@ class Session(ABC):
 
     @abstractmethod
     def send(self, packet: Packet) -> None:
-        """Send a packet about messages. Raises `ValueError` for one that cannot be written; lost without connection."""
+        """Send a packet about messages; dropped without a connection. Raises `ValueError` for an invalid packet."""
 
     @abstractmethod
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -113,7 +113,7 @@ class Session(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Disconnect. The broker keeps the session for the time that was asked for. Idempotent."""
+        """Disconnect. The broker keeps the session for the requested time. Idempotent."""
 
     @abstractmethod
     def wake(self) -> None:

@@ -60,7 +60,7 @@ class Granted:
     expiry: int
     """How long it keeps the session after the connection is lost."""
     keep_alive: int
-    """The keep-alive; 0: none."""
+    """The keep-alive in seconds; 0: none."""
     receive_maximum: int
     """How many messages of QoS 1 and 2 it accepts ahead of its acknowledgements."""
     max_packet: int
@@ -73,7 +73,7 @@ class Granted:
     shared: bool
     """Whether there are shared subscriptions."""
     reply_topic_prefix: str | None
-    """The topic prefix for this client's answers, if the broker tells one (Response Information)."""
+    """The topic prefix for this client's answers, if the broker announces a prefix (Response Information)."""
 
     @classmethod
     def of(cls, connack: Connack, settings: Settings, version: Version) -> Granted:

@@ -1,4 +1,4 @@
-"""`Subscribing`: the SUBSCRIBE packets of a session, one after the other, and what their answers grant."""
+"""`Subscribing`: the SUBSCRIBE packets of a session, in order, and the grants of their SUBACKs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from connectors.mqtt.session.transport import TransportClosed
 from pipelines.errors import ConnectorError
 
 MOST_FILTERS = 8
-"""Topic filters of one packet: AWS IoT Core ends the connection at more, and no broker tells its limit."""
+"""Topic filters of one packet: AWS IoT Core ends the connection at more, and brokers do not announce the limit."""
 _NEVER: Final = float("inf")
 
 
@@ -97,15 +97,15 @@ class Subscribing:
 
 def _divided(settings: Settings, granted: Granted) -> Iterator[tuple[Subscription, ...]]:
     part: tuple[Subscription, ...] = ()
-    for one in settings.subscriptions:
-        longer = (*part, one)
+    for subscription in settings.subscriptions:
+        longer = (*part, subscription)
         if part and (len(longer) > MOST_FILTERS or _bytes(longer, granted.version) > granted.max_packet):
             yield part
-            longer = (one,)
+            longer = (subscription,)
         if _bytes(longer, granted.version) > granted.max_packet:
             raise ConnectorError(
-                f'{settings.name}: the topic filter "{one.filter}" is too long for {settings.address}, which accepts '
-                f"packets of at most {granted.max_packet} bytes; raise that limit on the broker"
+                f'{settings.name}: the topic filter "{subscription.filter}" is too long for {settings.address}, '
+                f"which accepts packets of at most {granted.max_packet} bytes; raise that limit on the broker"
             )
         part = longer
     yield part
@@ -117,5 +117,9 @@ def _bytes(subscriptions: tuple[Subscription, ...], version: Version) -> int:
 
 def _subscribe(subscriptions: Iterable[Subscription], version: Version) -> Subscribe:
     # MQTT 3.1.1 has no other options than the QoS.
-    plain = subscriptions if version == V5 else (Subscription(one.filter, one.qos) for one in subscriptions)
+    plain = (
+        subscriptions
+        if version == V5
+        else (Subscription(subscription.filter, subscription.qos) for subscription in subscriptions)
+    )
     return Subscribe(SUBSCRIBE_ID, tuple(plain))

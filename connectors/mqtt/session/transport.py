@@ -1,4 +1,4 @@
-"""A TCP connection to a broker, with TLS if asked. Only `Waiting.wait` ever blocks."""
+"""A TCP connection to a broker, with TLS if configured. Only `Waiting.wait` ever blocks."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class Waiting:
         woken, self._woken = self._woken, False
         return woken
 
-    def watch(self, found: socket.socket | None) -> None:
-        """Wait for this socket from now on, instead of the last one."""
+    def watch(self, sock: socket.socket | None) -> None:
+        """Wait for this socket from now on; `None`: for no socket."""
         self._unwatch()
-        self._socket = found
+        self._socket = sock
 
     def wait(self, timeout: float, *, read: bool, write: bool) -> None:
         """Wait until the socket can be read or written, as asked, or for `timeout` seconds."""
@@ -139,10 +139,10 @@ class Transport:
     def begin(self) -> None:
         """Look up the host and begin to connect. Raises `TransportClosed` if the host is not known."""
         try:
-            found = socket.getaddrinfo(self._address.host, self._address.port, type=socket.SOCK_STREAM)
+            addresses = socket.getaddrinfo(self._address.host, self._address.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             raise TransportClosed(f"{self._address}: the host cannot be looked up: {error}") from None
-        self._targets = deque((family, target) for family, _, _, _, target in found)
+        self._targets = deque((family, target) for family, _, _, _, target in addresses)
         self._next_target()
 
     def connect(self) -> bool:
@@ -215,11 +215,11 @@ class Transport:
         """
         deadline = time.monotonic() + seconds
         scrap = memoryview(bytearray(65_536))
-        told = False
+        stopped = False
         while self._socket is not None and (left := deadline - time.monotonic()) > 0:
             self.flush()
-            if not self._kept and not told:
-                told = True
+            if not self._kept and not stopped:
+                stopped = True
                 if not isinstance(self._socket, ssl.SSLSocket):
                     with suppress(OSError):
                         self._socket.shutdown(socket.SHUT_WR)
@@ -241,17 +241,17 @@ class Transport:
             raise TransportClosed(f"{self._address}: {self._trouble or 'no address of this host can be reached'}")
         family, target = self._targets.popleft()
         try:
-            found = socket.socket(family, socket.SOCK_STREAM)
+            sock = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:
             self._trouble = _text(error)
             return
-        found.setblocking(False)
-        self._socket, self._shaking = found, False
-        self._waiting.watch(found)
+        sock.setblocking(False)
+        self._socket, self._shaking = sock, False
+        self._waiting.watch(sock)
         self._deadline = time.monotonic() + _CONNECT_WAIT
         self.wants_read, self.wants_write = False, True
         try:
-            found.connect(target)
+            sock.connect(target)
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
