@@ -145,7 +145,7 @@ class Publisher:
             elif isinstance(packet, Puback):
                 self._puback(ids, packet.reason is ReasonCode.NO_MATCHING_SUBSCRIBERS)
             else:
-                self._taken_over(ids, packet.reason is ReasonCode.NO_MATCHING_SUBSCRIBERS)
+                self._pubrec(ids, packet.reason is ReasonCode.NO_MATCHING_SUBSCRIBERS)
 
     def ended(self, reason: str) -> None:
         """See `SessionClient.ended`: the next connection publishes unconfirmed messages again."""
