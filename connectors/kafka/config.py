@@ -248,10 +248,10 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
         Raises `DefinitionError` for a position that is none of these.
         """
         try:
-            found = units.position(position)
+            reset = units.position(position)
         except ValueError as error:
             raise DefinitionError(f'source "{self.label}": {error}') from error
-        return self.model_copy(update={"reset": found})
+        return self.model_copy(update={"reset": reset})
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same source; where it names no group, the service's name is the group."""
@@ -342,21 +342,21 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
             return f'it cannot send in the transactions of the sink "{first.label}" ({first.type}); {_OTHERWISE}'
         different = [name for name in _OF_PRODUCER if getattr(self, name) != getattr(first, name)]
         if different:
-            told = " and ".join(different).replace("brokers", "bootstrap")
+            fields = " and ".join(different).replace("brokers", "bootstrap")
             return (
-                f'{told} must be the same as of the sink "{first.label}", as one producer sends in '
+                f'{fields} must be the same as of the sink "{first.label}", as one producer sends in '
                 f"a transaction; make them equal, or use at_least_once"
             )
         return None
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
-        """The same sink; where it names no brokers, those of the first Kafka source are its own, and its login too."""
+        """The same sink; if it names no brokers, with the brokers and the login of the first Kafka source."""
         source = next((config for config in sources if isinstance(config, KafkaSourceConfig)), None)
         if self.bootstrap is not None or source is None:
             return self
         security = {name: value for name, value in source.client.items() if is_security(name)}
-        found = self.model_copy(update={"client": {**security, **self.client}})
-        return found.with_brokers(replace(source.brokers, of_source=True))
+        secured = self.model_copy(update={"client": {**security, **self.client}})
+        return secured.with_brokers(replace(source.brokers, of_source=True))
 
     def for_dead_letters(self) -> Self:
         """The same sink; without a `max_message` of its own, letters may have up to 16 MiB, so the topic's limit

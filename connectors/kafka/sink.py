@@ -12,7 +12,7 @@ from connectors.kafka.client.errors import FORBIDDEN, GONE, error_of, explained,
 from connectors.kafka.client.topics import check_topic
 from connectors.kafka.config import KafkaSinkConfig
 from connectors.kafka.producer.client import Calls, ProducerClient
-from connectors.kafka.producer.presence import Found, Presence
+from connectors.kafka.producer.presence import Presence, TopicState
 from connectors.kafka.producer.writing import Refusals, Sent
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
@@ -61,7 +61,7 @@ class KafkaSink(Sink):
     """
 
     def __init__(self, config: KafkaSinkConfig, client: ProducerClient | None = None) -> None:
-        """`client`: the producer to send by, which other sinks may use too; by default one of its own."""
+        """`client`: the producer, which other sinks may share; by default a new one."""
         self.name = config.label
         self._config = config
         self._topic = config.topic
@@ -193,7 +193,7 @@ class KafkaSink(Sink):
         return refusals
 
     def _lose(self, sent: Sent, index: int, error: KafkaError) -> None:
-        """The message at this index is lost."""
+        """Note that the message at this index is lost."""
         if sent is not self._alone and self._may_be_of_another(error, sent, index):
             self._to_send_alone.append(sent.only(index))
             return
@@ -254,13 +254,15 @@ class KafkaSink(Sink):
                 f"{self._config.timeout:g} s; create it, and start again"
             )
 
-    def _look_for_topic(self, seconds: float) -> Found:
-        found = self._client.producer.list_topics(self._topic, timeout=seconds).topics[self._topic]
-        if found.error is not None and found.error.code() in GONE:
-            return Found.GONE
-        partitions = found.partitions.values()
-        is_ready = found.error is None and len(partitions) > 0 and all(one.leader >= 0 for one in partitions)
-        return Found.READY if is_ready else Found.WITHOUT_LEADER
+    def _look_for_topic(self, seconds: float) -> TopicState:
+        metadata = self._client.producer.list_topics(self._topic, timeout=seconds).topics[self._topic]
+        if metadata.error is not None and metadata.error.code() in GONE:
+            return TopicState.GONE
+        partitions = metadata.partitions.values()
+        is_ready = (
+            metadata.error is None and len(partitions) > 0 and all(partition.leader >= 0 for partition in partitions)
+        )
+        return TopicState.READY if is_ready else TopicState.WITHOUT_LEADER
 
     def _refused(self, error: KafkaError, topic: str) -> ConnectorError:
         return self._full() if error.code() == KafkaError._QUEUE_FULL else self._refusal(error, topic)

@@ -32,7 +32,7 @@ from pipelines.hotpath import HotPathReport, choose
 _log = logging.getLogger(__name__)
 
 _SLICE = 0.1
-"""Seconds of one wait in the client library: the longest time until `wake` has an effect."""
+"""Timeout of a wait in the client library, in seconds: the longest time until `wake` has an effect."""
 _LOOK_AFTER = 0.1
 """Seconds between two looks at what polling does not show: commits that failed, brokers that are away, ..."""
 _COMMIT_WAIT = 10.0
@@ -80,7 +80,7 @@ class KafkaSource(Source):
         self._look_at = 0.0
         self._woken = False
         self._open = False
-        # What exists once it was opened.
+        # Set by `open`.
         self._consumer: Consumer
         self._calls: DaemonPool
         """Runs calls that may be late, one after the other: the client must not be closed during a call."""
@@ -261,11 +261,11 @@ class KafkaSource(Source):
         except ConnectorError as error:
             self._failures.add(error)
             return
-        for one in errors:
-            if one.error.code() == KafkaError._PARTITION_EOF:
-                self._lag.reached_end((one.topic or "", one.partition), one.offset)
+        for partition_error in errors:
+            if partition_error.error.code() == KafkaError._PARTITION_EOF:
+                self._lag.reached_end((partition_error.topic or "", partition_error.partition), partition_error.offset)
             else:
-                self._failures.note(one)
+                self._failures.note(partition_error)
         if not errors and self._reading.held == before:
             return
         self._failures.met = True

@@ -98,12 +98,12 @@ def unanswered(
 
     assert isinstance(error, KafkaException)
     scrub, brokers = scrubber(config), config.brokers
-    told = None if errors is None else errors.error
-    for one in (error_of(error), told):
-        # "No leader for the partition" is the answer of a broker, and no failure to connect.
-        if one is not None and (not is_passing(one) or one.code() in NO_LEADER):
-            return explained(one, str(brokers), scrub)
-    reason = error_of(error).str() if told is None else _reason(told.str())
+    reported = None if errors is None else errors.error
+    for cause in (error_of(error), reported):
+        # "No leader for the partition" is the answer of a broker, not a failure to connect.
+        if cause is not None and (not is_passing(cause) or cause.code() in NO_LEADER):
+            return explained(cause, str(brokers), scrub)
+    reason = error_of(error).str() if reported is None else _reason(reported.str())
     where = f"{brokers.address} ({reason})" + (f", {brokers.origin}" if brokers.origin else "")
     return ConnectorError(
         scrub(f"no Kafka answers on {where}; is it running, and is {brokers.setting} right?")
@@ -114,7 +114,7 @@ def unanswered(
 
 def _is_here(bootstrap: str) -> bool:
     """Whether an address is one where `streamer broker` would listen."""
-    return all(re.match(r"\s*(\w+://)?(localhost|127\.|\[::1\])", one) for one in bootstrap.split(","))
+    return all(re.match(r"\s*(\w+://)?(localhost|127\.|\[::1\])", address) for address in bootstrap.split(","))
 
 
 def _reason(text: str) -> str:

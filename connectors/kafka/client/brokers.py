@@ -1,4 +1,4 @@
-"""Where a Kafka connector's brokers are, and where that is said."""
+"""The addresses of a Kafka connector's brokers, and the setting that they come from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 VARIABLE: Final = "KAFKA_BOOTSTRAP_SERVERS"
 """The environment variable with the brokers of connectors without `bootstrap`."""
 LOCAL: Final = "localhost:9092"
-"""The brokers where neither says them."""
+"""The brokers by default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ def is_passing(error: KafkaError) -> bool:
 
 
 def explained(error: KafkaError, doing: str, scrub: Scrubber) -> ConnectorError:
-    """The error as ours: what failed, why, what to do next. `doing` is such as `topic "a"`."""
+    """The error as a `ConnectorError`: what failed, why, what to do next. `doing` is such as `topic "a"`."""
     advice = _ADVICE.get(error.code())
     # All fatal errors have one code; only the text tells the cause.
     if error.code() == KafkaError._FATAL and "group.instance.id" in error.str():

@@ -18,7 +18,7 @@ _OF_JAVA: Final[Mapping[str, str]] = {
     "ssl.truststore.location": "ssl.ca.location",
     "sasl.jaas.config": "sasl.username",
 }
-"""Properties of other clients, and the ones of librdkafka that do the same."""
+"""Properties of the Java client, and their equivalents in librdkafka."""
 _COMMON: Final = (
     *("client.id", "message.max.bytes", "receive.message.max.bytes", "metadata.max.age.ms", "debug", "log_level"),
     *("topic.metadata.refresh.interval.ms", "socket.timeout.ms", "socket.keepalive.enable", "socket.nagle.disable"),
@@ -50,15 +50,15 @@ _PORTS: Final = range(1, 65536)
 def with_hints(*texts: str) -> str:
     """librdkafka's errors about properties, each with the property that was meant; else with where all are listed."""
     hints = [_hint(text) for text in texts]
-    told = "; ".join(text + hint for text, hint in zip(texts, hints, strict=True))
-    return told if all(hints) else f"{told}; see librdkafka's CONFIGURATION.md"
+    message = "; ".join(text + hint for text, hint in zip(texts, hints, strict=True))
+    return message if all(hints) else f"{message}; see librdkafka's CONFIGURATION.md"
 
 
 def _hint(text: str) -> str:
-    found = _UNKNOWN.search(text)
-    if found is None:
+    match = _UNKNOWN.search(text)
+    if match is None:
         return ""
-    plain = found[1].strip().lower().replace("_", ".")
+    plain = match[1].strip().lower().replace("_", ".")
     if plain in _OF_PAYLOADS:
         return "; leave it out: codec says how payloads are read and written"
     meant = _OF_JAVA.get(plain)
@@ -67,12 +67,12 @@ def _hint(text: str) -> str:
 
 def checked_bootstrap(text: str) -> str:
     """The same text. Raises `ValueError` unless it is `host:port`, several separated by commas."""
-    for one in filter(None, (part.strip() for part in text.split(","))):
-        scheme, separator, rest = one.rpartition("://")
+    for broker in filter(None, (part.strip() for part in text.split(","))):
+        scheme, separator, rest = broker.rpartition("://")
         if separator and scheme.lower() not in _SCHEMES:
             host = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
-            told = host if re.search(r":\d+$", host) else f"{host}:9092"
-            raise ValueError(f"brokers are host:port, without {scheme}://: write {told}")
+            address = host if re.search(r":\d+$", host) else f"{host}:9092"
+            raise ValueError(f"brokers are host:port, without {scheme}://: write {address}")
         port = re.search(r":(\d*)$", rest if rest.startswith("[") or rest.count(":") == 1 else "")
         if port is not None and (not port[1] or int(port[1]) not in _PORTS):
             raise ValueError(

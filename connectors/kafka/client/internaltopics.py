@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 INTERNAL: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__remote_log_metadata")
-"""The names of such topics."""
+"""The names of internal topics."""
 
 
 def reads(topics: Sequence[str], name: str) -> bool:

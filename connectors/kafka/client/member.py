@@ -15,6 +15,6 @@ class Member:
     group: object
     """The consumer group's metadata, as confluent-kafka gives and takes it."""
     cluster: str | None
-    """The id of the group's cluster; `None` if the brokers have not told it."""
+    """The id of the group's cluster; `None` until the brokers have answered."""
     places: Mapping[Lane, tuple[str, int, str]]
     """Topic, partition, and the metadata to commit with a position, of each of the token's lanes."""

@@ -35,7 +35,7 @@ class Mismatch:
 
     def __init__(self, bootstrap: str, client: Mapping[str, object]) -> None:
         """`client`: properties of librdkafka by name."""
-        self._brokers = [address_of(one) for one in bootstrap.split(",") if one.strip()][:_ASKED]
+        self._brokers = [address_of(broker) for broker in bootstrap.split(",") if broker.strip()][:_ASKED]
         protocol = str(client.get("security.protocol", "plaintext")).lower()
         self._tls = protocol.endswith("ssl")
         self._login = protocol.startswith("sasl_")
@@ -59,8 +59,8 @@ class Mismatch:
             self._thread.join(_ASKED * _WAIT)
 
     def _look(self, tell: Callable[[str], object]) -> None:
-        if (found := self._ask()) is not None:
-            tell(found)
+        if (mismatch := self._ask()) is not None:
+            tell(mismatch)
 
     def _ask(self) -> str | None:
         for host, port in self._brokers:

@@ -116,12 +116,12 @@ def transactional_properties(
     bytes of the longest message of any sink, `batch` the bytes of the largest batch that every topic accepts (`None`:
     not known).
     """
-    found = sink_properties(config, callbacks)
-    batch_size = int(str(found.get("batch.size", _BATCH_SIZE)))
+    properties = sink_properties(config, callbacks)
+    batch_size = int(str(properties.get("batch.size", _BATCH_SIZE)))
     return {
         # A transaction waits so long while the brokers still write the end of the last one; the default is 100 ms.
         "retry.backoff.ms": 10,
-        **found,
+        **properties,
         "transactional.id": identity,
         "transaction.timeout.ms": max(1, round(timeout * 1000)),
         # librdkafka refuses a message timeout that is longer than that of the transaction.
@@ -163,12 +163,12 @@ def _with_advice(
         return dict(callbacks)
     mismatch = Mismatch(config.brokers.address, config.client)
 
-    def told(error: KafkaError) -> None:
+    def with_advice(error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             mismatch.look(lambda text: tell(KafkaError(KafkaError._SSL, text)))
         tell(error)
 
-    return {**callbacks, "error_cb": told}
+    return {**callbacks, "error_cb": with_advice}
 
 
 def _passed_through(config: KafkaSourceConfig | KafkaSinkConfig) -> dict[str, Any]:

@@ -24,7 +24,7 @@ Start = Literal["earliest", "latest"] | int
 Answer = TypeVar("Answer")
 
 PATIENCE = 30.0
-"""Seconds for an answer."""
+"""Timeout of a request, in seconds."""
 _ATTEMPT = 5.0
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Sixteen bytes of zeros in base64: the id in answers of brokers before Kafka 2.8."""
@@ -32,7 +32,7 @@ _NOT_YET_KNOWN = (
     KafkaError._UNKNOWN_PARTITION,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
-    # No broker leads the partitions that were asked about.
+    # No broker leads the requested partitions.
     KafkaError._NOENT,
 )
 
@@ -70,9 +70,9 @@ class Queries:
     def positions(self, places: Iterable[Place], start: Start) -> dict[Place, int]:
         """The offset of `start` in each partition; the end if no record is as young as the given time."""
         wanted = list(places)
-        found = self._offsets(wanted, start)
-        missing = [place for place in wanted if found[place] < 0]
-        return found | self._offsets(missing, "latest")
+        offsets = self._offsets(wanted, start)
+        missing = [place for place in wanted if offsets[place] < 0]
+        return offsets | self._offsets(missing, "latest")
 
     def ids_now(self, topics: Iterable[str]) -> dict[str, str]:
         """The ids of these topics, as `ask_ids` and `ids`. Waits at most 5 s, and raises nothing."""
@@ -91,23 +91,29 @@ class Queries:
 
     def ids(self) -> dict[str, str]:
         """The answers to `ask_ids` that came since the last call, by topic; topics without an id are left out."""
-        answers = {topic: str(answer.topic_id) for topic, answer in _taken(self._ids).items()}
-        return {topic: found for topic, found in answers.items() if found != _NO_ID}
+        answers = {topic: str(answer.topic_id) for topic, answer in _results(self._ids).items()}
+        return {topic: topic_id for topic, topic_id in answers.items() if topic_id != _NO_ID}
 
     def ask_ends(self, places: Iterable[Place]) -> None:
-        """Ask where these partitions end."""
+        """Request the end offsets of these partitions."""
         self._ends = {}
         with suppress(KafkaException):
             self._ends = self._asked(places, "latest", _ATTEMPT)
 
     def ends(self) -> dict[Place, int]:
         """The answers to `ask_ends` that came since the last call: the offset of the next record."""
-        return {(one.topic, one.partition): int(answer.offset) for one, answer in _taken(self._ends).items()}
+        return {
+            (partition.topic, partition.partition): int(answer.offset)
+            for partition, answer in _results(self._ends).items()
+        }
 
     def _offsets(self, places: Iterable[Place], start: Start) -> dict[Place, int]:
         def ask(limit: float) -> dict[Place, int]:
             asked = self._asked(places, start, limit)
-            return {(one.topic, one.partition): int(_told(one, answer).offset) for one, answer in asked.items()}
+            return {
+                (partition.topic, partition.partition): int(_result(partition, answer).offset)
+                for partition, answer in asked.items()
+            }
 
         return patiently(ask)
 
@@ -119,10 +125,10 @@ class Queries:
         wanted = {TopicPartition(*place): when for place in places}
         if not wanted:
             return {}
-        found: dict[TopicPartition, Future[Any]] = self._admin.list_offsets(
+        answers: dict[TopicPartition, Future[Any]] = self._admin.list_offsets(
             wanted, isolation_level=self._isolation, request_timeout=limit
         )
-        return found
+        return answers
 
 
 def patiently(ask: Callable[[float], Answer], patience: float | None = None) -> Answer:
@@ -136,7 +142,7 @@ def patiently(ask: Callable[[float], Answer], patience: float | None = None) -> 
     return answer
 
 
-def _told(asked: TopicPartition, answer: Future[Any]) -> Any:
+def _result(asked: TopicPartition, answer: Future[Any]) -> Any:
     try:
         return answer.result()
     except KafkaException as exception:
@@ -146,7 +152,7 @@ def _told(asked: TopicPartition, answer: Future[Any]) -> Any:
         raise KafkaException(KafkaError(error.code(), text)) from exception
 
 
-def _taken(asked: dict[Any, Future[Any]]) -> dict[Any, Any]:
+def _results(asked: dict[Any, Future[Any]]) -> dict[Any, Any]:
     done = {key: asked.pop(key) for key in [key for key, answer in asked.items() if answer.done()]}
     return {key: answer.result() for key, answer in done.items() if answer.exception() is None}
 

@@ -29,16 +29,16 @@ def check_properties(config: KafkaSourceConfig | KafkaSinkConfig) -> None:
     else:
         kind, properties = Producer, sink_properties(config, {})
     left = {**properties, "bootstrap.servers": "", "log_level": 0}
-    told: list[str] = []
-    # librdkafka reports one property at a time: without that one it reports the next.
+    messages: list[str] = []
+    # librdkafka reports one property at a time: without it, the next.
     while (text := _refused(kind, left)) is not None:
-        told.append(text)
+        messages.append(text)
         wrong = next((name for name in re.findall(r'"([^"]*)"', text) if name in config.client and name in left), None)
         if wrong is None:
             break
         del left[wrong]
-    if told:
-        raise ConnectorError(scrubber(config)(f"client: {with_hints(*told)}"))
+    if messages:
+        raise ConnectorError(scrubber(config)(f"client: {with_hints(*messages)}"))
 
 
 def _refused(kind: type[Consumer | Producer], properties: dict[str, Any]) -> str | None:

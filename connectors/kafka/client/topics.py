@@ -30,10 +30,10 @@ def check_topic(client: Client, topic: str, label: str, hopeless: Callable[[], b
     """
     for attempt in range(_ATTEMPTS):
         try:
-            found = client.list_topics(topic, timeout=_ATTEMPT).topics[topic]
-            error = found.error
+            metadata = client.list_topics(topic, timeout=_ATTEMPT).topics[topic]
+            error = metadata.error
             if error is None or is_passing(error):
-                return len(found.partitions)
+                return len(metadata.partitions)
             # A broker with `auto.create.topics.enable` denies the topic in its first answers.
             if attempt < _CREATION:
                 time.sleep(0.1)

@@ -73,7 +73,7 @@ _CONNECTION = ("socket.", "broker.", "client.dns.", "reconnect.", "connections."
 
 
 def is_security(name: str) -> bool:
-    """Whether this property says how to log in to the brokers, rather than what to do there."""
+    """Whether this property is about the login to the brokers."""
     return name.startswith(_SECURITY)
 
 
@@ -137,7 +137,7 @@ def files_in(client: Mapping[str, object]) -> dict[str, Path]:
 
 def identities_in(client: Mapping[str, object]) -> tuple[str, ...]:
     """The keys of properties by which librdkafka logs in as the machine that it runs on, as a service file has them."""
-    found = [_IDENTITY] if text_of(client.get(_IDENTITY, "none")) != "none" else []
+    names = [_IDENTITY] if text_of(client.get(_IDENTITY, "none")) != "none" else []
     mechanism = next((name for name in ("sasl.mechanisms", "sasl.mechanism") if name in client), None)
     # librdkafka's own default is GSSAPI. Without a keytab it takes the tickets of whoever runs it.
     if (
@@ -145,8 +145,8 @@ def identities_in(client: Mapping[str, object]) -> tuple[str, ...]:
         and text_of("GSSAPI" if mechanism is None else client[mechanism]).upper() == "GSSAPI"
         and "sasl.kerberos.keytab" not in client
     ):
-        found.append(mechanism or "security.protocol")
-    return tuple(f"client.{name}" for name in found)
+        names.append(mechanism or "security.protocol")
+    return tuple(f"client.{name}" for name in names)
 
 
 def refuse(client: Mapping[str, object], ours: Mapping[str, str]) -> None:

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Beginning(NamedTuple):
-    """Where a partition is read from."""
+    """The position at which reading of a partition begins."""
 
     position: int
     """An offset, or `OFFSET_BEGINNING`."""
@@ -63,25 +63,25 @@ class Beginnings:
 
         Raises `ConnectorError` for a topic that was created anew, unless `out_of_range` says where to go on.
         """
-        told = self._committed(places)
-        ids = self._queries.ids_now({topic for topic, _ in told})
-        found: dict[Place, Beginning] = {}
+        committed = self._committed(places)
+        ids = self._queries.ids_now({topic for topic, _ in committed})
+        beginnings: dict[Place, Beginning] = {}
         anew: list[Place] = []
-        for place, (offset, metadata) in told.items():
+        for place, (offset, metadata) in committed.items():
             topic_id = ids.get(place[0], metadata.topic_id)
             if offset >= 0 and metadata.topic_id and topic_id != metadata.topic_id:
                 self._refuse_anew(place, offset)
                 anew.append(place)
             elif offset >= 0:
-                found[place] = Beginning(offset, offset, CommitMetadata(topic_id, metadata.beginning))
+                beginnings[place] = Beginning(offset, offset, CommitMetadata(topic_id, metadata.beginning))
         for place, position in self._first_after_creation(anew).items():
-            found[place] = Beginning(position, -1, CommitMetadata(ids[place[0]]))
-        new = [place for place in told if place not in found]
-        beginning = self._beginning_of_the_group(new, told) if new else ""
+            beginnings[place] = Beginning(position, -1, CommitMetadata(ids[place[0]]))
+        new = [place for place in committed if place not in beginnings]
+        beginning = self._beginning_of_the_group(new, committed) if new else ""
         at_start = self._queries.positions(new, self._start) if beginning else dict.fromkeys(new, OFFSET_BEGINNING)
         for place, position in at_start.items():
-            found[place] = Beginning(position, -1, CommitMetadata(ids.get(place[0], ""), beginning))
-        return found
+            beginnings[place] = Beginning(position, -1, CommitMetadata(ids.get(place[0], ""), beginning))
+        return beginnings
 
     def put_back(self, position: Start) -> None:
         """Commit `position` as the group's in all partitions of the subscription.
@@ -90,12 +90,12 @@ class Beginnings:
         `KafkaException`.
         """
         places = self._subscribed()
-        found = self._queries.positions(places, position)
+        positions = self._queries.positions(places, position)
         ids = self._queries.ids_now({topic for topic, _ in places})
         beginning = self._digest(places)
         offsets = [
             TopicPartition(*place, offset, CommitMetadata(ids.get(place[0], ""), beginning).text())
-            for place, offset in found.items()
+            for place, offset in positions.items()
         ]
         if offsets:
             self._consumer.commit(offsets=offsets, asynchronous=False)
@@ -124,15 +124,17 @@ class Beginnings:
             return self._queries.positions(places, "latest")
         return dict.fromkeys(places, OFFSET_BEGINNING)
 
-    def _beginning_of_the_group(self, new: Sequence[Place], told: Mapping[Place, tuple[int, CommitMetadata]]) -> str:
+    def _beginning_of_the_group(
+        self, new: Sequence[Place], committed: Mapping[Place, tuple[int, CommitMetadata]]
+    ) -> str:
         """The digest of the group's beginning, if these partitions were there then; empty if they came later."""
         if self._start == "earliest":
             return ""
         # Not every broker shows a new partition at once.
-        places = sorted({*self._subscribed(), *told})
+        places = sorted({*self._subscribed(), *committed})
         now = self._digest(places)
-        others = self._committed(place for place in places if place not in told)
-        before = {metadata.beginning for offset, metadata in (*told.values(), *others.values()) if offset >= 0}
+        others = self._committed(place for place in places if place not in committed)
+        before = {metadata.beginning for offset, metadata in (*committed.values(), *others.values()) if offset >= 0}
         if not before or now in before:
             return now
         _log.info(
@@ -144,7 +146,7 @@ class Beginnings:
         return ""
 
     def _committed(self, places: Iterable[Place]) -> dict[Place, tuple[int, CommitMetadata]]:
-        """The position that the group has committed in each place (negative: none), and the metadata committed with
+        """The committed position of the group in each partition (negative: none), and the metadata committed with
         it."""
         asked = [TopicPartition(*place) for place in places]
         if not asked:
@@ -152,14 +154,14 @@ class Beginnings:
 
         def ask(limit: float) -> list[TopicPartition]:
             answers: list[TopicPartition] = self._consumer.committed(asked, limit)
-            for one in answers:
-                if one.error is not None:
-                    raise KafkaException(one.error)
+            for answer in answers:
+                if answer.error is not None:
+                    raise KafkaException(answer.error)
             return answers
 
         return {
-            (one.topic, one.partition): (one.offset, CommitMetadata.of(one.metadata))
-            for one in patiently(ask, self._patience)
+            (answer.topic, answer.partition): (answer.offset, CommitMetadata.of(answer.metadata))
+            for answer in patiently(ask, self._patience)
         }
 
     def _subscribed(self) -> list[Place]:

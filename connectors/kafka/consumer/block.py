@@ -99,20 +99,20 @@ def _size(column: Sequence[bytes | None]) -> int:
     try:
         return sum(map(len, column))  # type: ignore[arg-type]
     except TypeError:
-        return sum(len(one) for one in column if one is not None)
+        return sum(len(value) for value in column if value is not None)
 
 
 def _headers(messages: Sequence[Message]) -> Sequence[Sequence[Header] | None] | None:
-    found: list[Sequence[Header] | None] = []
-    # By `map`, which checks each result, and once for each message: for a name that is no UTF-8 the client raises and
+    rows: list[Sequence[Header] | None] = []
+    # By `map`, which checks each result, and once for each message: for a name that is not UTF-8 the client raises and
     # keeps a list with a null pointer, which crashes the next reader. Such a record gets no headers.
     each = map(_header_list, messages)
-    while len(found) < len(messages):
+    while len(rows) < len(messages):
         try:
-            found.extend(each)
+            rows.extend(each)
         except SystemError:
-            found.append(None)
-    return found if any(found) else None
+            rows.append(None)
+    return rows if any(rows) else None
 
 
 def _timestamps(messages: Sequence[Message]) -> Ints:

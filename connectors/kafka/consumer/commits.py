@@ -87,9 +87,9 @@ class Commits:
             ):
                 with attempt:
                     answers: list[TopicPartition] = self._consumer.commit(offsets=offsets, asynchronous=False)
-                    for one in answers:
-                        if one.error is not None:
-                            raise KafkaException(one.error)
+                    for answer in answers:
+                        if answer.error is not None:
+                            raise KafkaException(answer.error)
         except KafkaException as exception:
             raise explained(error_of(exception), self._doing, self._scrub) from exception
         return answers
@@ -103,17 +103,17 @@ class Commits:
 
     def answered(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         """librdkafka's `on_commit`: the outcome of a commit by `later`."""
-        wrong = error or next((one.error for one in partitions if one.error is not None), None)
+        wrong = error or next((partition.error for partition in partitions if partition.error is not None), None)
         if wrong is not None and wrong.code() != KafkaError._NO_OFFSET:
             self._failed(wrong)
         if error is None:
             self._arrived(partitions)
 
     def _arrived(self, partitions: Iterable[TopicPartition]) -> None:
-        for one in partitions:
-            progress = self._lanes.places.get((one.topic, one.partition))
-            if progress is not None and one.error is None:
-                progress.committed = max(progress.committed, one.offset)
+        for partition in partitions:
+            progress = self._lanes.places.get((partition.topic, partition.partition))
+            if progress is not None and partition.error is None:
+                progress.committed = max(progress.committed, partition.offset)
 
     def _failed(self, error: KafkaError) -> None:
         now = time.monotonic()
@@ -125,7 +125,9 @@ class Commits:
 
 def _offsets(progresses: Iterable[Progress]) -> list[TopicPartition]:
     return [
-        TopicPartition(*one.place, one.acknowledged, one.metadata.text()) for one in progresses if one.acknowledged >= 0
+        TopicPartition(*progress.place, progress.acknowledged, progress.metadata.text())
+        for progress in progresses
+        if progress.acknowledged >= 0
     ]
 
 

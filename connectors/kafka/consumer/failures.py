@@ -36,7 +36,7 @@ class Failures:
         self._only_patterns = all(topic.startswith("^") for topic in config.topics)
 
     def add(self, failure: ConnectorError) -> None:
-        """The source cannot go on."""
+        """Note an error with which the source ends."""
         self.first = self.first or failure
 
     def raise_first(self) -> None:
@@ -46,7 +46,7 @@ class Failures:
             raise failure
 
     def explained(self, exception: KafkaException, doing: str = "") -> ConnectorError:
-        """The client's error as one for users; `doing` says what failed."""
+        """The client's error as a `ConnectorError`; `doing` says what failed."""
         return explained(error_of(exception), f"{self.label}: {doing}" if doing else self.label, self.scrub)
 
     def attempt(self, call: Callable[[], Result], doing: str) -> Result | None:

@@ -1,4 +1,4 @@
-"""`Lag`: how many records of each partition are not delivered yet, and what is never delivered."""
+"""`Lag`: the number of undelivered records of each partition, and offsets without a record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from connectors.kafka.consumer.lanes import Lanes, Place, Progress
 _LOOK_AFTER = 0.5
 _ASK_AFTER = 10.0
 _OPEN_AFTER = 5.0
-"""Seconds after which a transaction that is still open is told of."""
+"""Seconds after which a transaction that is still open is logged."""
 
 
 class Lag:
@@ -58,7 +58,7 @@ class Lag:
         self.by_place = dict(self._behind(self._lanes))
         if now >= self._ask_at:
             self._ask_at = now + _ASK_AFTER
-            self._queries.ask_ends([one.place for one in self._lanes if one.heard_at < now - _ASK_AFTER])
+            self._queries.ask_ends([progress.place for progress in self._lanes if progress.heard_at < now - _ASK_AFTER])
 
     def passed(self) -> list[Progress]:
         """The lanes whose records are all acknowledged, and that are passed beyond the last one.
@@ -69,7 +69,7 @@ class Lag:
         if now < self._pass_at:
             return []
         self._pass_at = now + _LOOK_AFTER
-        done = {one.place: one for one in self._lanes if one.acknowledged >= one.delivered}
+        done = {progress.place: progress for progress in self._lanes if progress.acknowledged >= progress.delivered}
         passed = []
         for place, position in self._positions(list(done)).items():
             progress = done[place]
@@ -120,4 +120,8 @@ class Lag:
             answers = self._consumer.position([TopicPartition(*place) for place in places])
         except KafkaException:
             return {}
-        return {(one.topic, one.partition): one.offset for one in answers if one.error is None and one.offset >= 0}
+        return {
+            (answer.topic, answer.partition): answer.offset
+            for answer in answers
+            if answer.error is None and answer.offset >= 0
+        }

@@ -21,7 +21,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """What is committed with an offset: the id of its topic, and the partitions that existed when its group began."""
+    """Metadata of a committed offset: the topic's id, and the partitions that existed when the group began."""
 
     topic_id: str = ""
     """The brokers' id of the topic; empty if it is not known."""

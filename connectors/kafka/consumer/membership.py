@@ -37,7 +37,7 @@ _PENDING_WAIT = 180.0
 
 
 class State(Enum):
-    """What a member does: it joins, is a member once partitions (or none) are assigned, and leaves in the end."""
+    """The state of a member: it joins, is a member once partitions (or none) are assigned, and leaves."""
 
     JOINING = auto()
     JOINED = auto()
@@ -128,10 +128,13 @@ class Membership:
             return
         if not self._commits.by_producer:
             self._partitions.move(
-                {one.place: Beginning(one.acknowledged, one.committed, one.metadata) for one in progresses}
+                {
+                    progress.place: Beginning(progress.acknowledged, progress.committed, progress.metadata)
+                    for progress in progresses
+                }
             )
             return
-        places = [one.place for one in progresses]
+        places = [progress.place for progress in progresses]
         beginnings = self._failures.attempt(lambda: self._beginnings.of(places), "where to go on cannot be found out")
         if beginnings is None:
             self._partitions.end(places)
@@ -140,11 +143,15 @@ class Membership:
 
     def token(self) -> TransactionToken:
         """See `Source.transaction_token`. Its `member` is a `Member`."""
-        places = {one.lane: (*one.place, one.metadata.text()) for one in self._lanes}
+        places = {progress.lane: (*progress.place, progress.metadata.text()) for progress in self._lanes}
         return TransactionToken(
             frozenset(places),
             Member(self._consumer.consumer_group_metadata(), self.cluster, places),
-            {one.lane: one.passed for one in self._lanes if one.passed > one.acknowledged >= one.delivered},
+            {
+                progress.lane: progress.passed
+                for progress in self._lanes
+                if progress.passed > progress.acknowledged >= progress.delivered
+            },
         )
 
     def _topics(self) -> set[str]:
@@ -153,7 +160,7 @@ class Membership:
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if self._state is State.JOINING:
             self._state = State.JOINED
-        places = [(one.topic, one.partition) for one in partitions]
+        places = [(partition.topic, partition.partition) for partition in partitions]
         beginnings = self._failures.attempt(lambda: self._beginnings.of(places), "where to begin cannot be found out")
         if beginnings is None:
             self._partitions.refuse()
@@ -167,7 +174,9 @@ class Membership:
             self._commits.later([progress for progress in begun if progress.committed < 0])
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        places = [place for one in partitions if (place := (one.topic, one.partition)) in self._lanes.places]
+        places = [
+            place for partition in partitions if (place := (partition.topic, partition.partition)) in self._lanes.places
+        ]
         try:
             if places and self._state is not State.LEAVING:
                 self._hand_over(places)
@@ -182,7 +191,7 @@ class Membership:
                 self._failures.label,
                 len(partitions),
             )
-        self._partitions.end([(one.topic, one.partition) for one in partitions])
+        self._partitions.end([(partition.topic, partition.partition) for partition in partitions])
 
     def _hand_over(self, places: list[Place]) -> None:
         """Wait for records in flight and commit, in `revoke_timeout` altogether (longer if the coordinator hangs)."""
@@ -191,7 +200,7 @@ class Membership:
         deadline = time.monotonic() + budget
         progresses = [self._lanes.places[place] for place in places]
         if self._settle is not None:
-            self._commits.move(self._settle([one.lane for one in progresses], deadline - 0.2 * budget))
+            self._commits.move(self._settle([progress.lane for progress in progresses], deadline - 0.2 * budget))
         if self._commits.by_producer:
             return
         try:
@@ -207,9 +216,9 @@ class Membership:
         if self.cluster is None:
             return False
         offsets = [
-            TopicPartition(*place, one.position, one.metadata.text())
-            for place, one in beginnings.items()
-            if one.committed < 0 <= one.position
+            TopicPartition(*place, beginning.position, beginning.metadata.text())
+            for place, beginning in beginnings.items()
+            if beginning.committed < 0 <= beginning.position
         ]
         return self._failures.attempt(lambda: self._commits.first(offsets, _FIRST_COMMIT_WAIT), "") is not None
 

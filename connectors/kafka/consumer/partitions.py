@@ -1,4 +1,4 @@
-"""`Partitions`: what a consumer reads: it begins, moves and ends the partitions that its group assigns."""
+"""`Partitions`: begins, moves and ends the partitions that the group assigns to a consumer."""
 
 from __future__ import annotations
 

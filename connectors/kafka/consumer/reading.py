@@ -49,7 +49,7 @@ class Reading(ABC):
     @property
     @abstractmethod
     def held(self) -> int:
-        """How many records are held."""
+        """The number of held records."""
 
     @property
     @abstractmethod
@@ -69,10 +69,10 @@ class Reading(ABC):
 
     @abstractmethod
     def forget(self, places: Iterable[Place]) -> None:
-        """Drop the held records of these places."""
+        """Drop the held records of these partitions."""
 
     def begin(self, places: Iterable[Place]) -> None:
-        """These places are about to be assigned."""
+        """Prepare for partitions that are about to be assigned."""
 
     def end(self, places: Iterable[Place]) -> None:
         """These places are no longer assigned; their held records are dropped."""
@@ -97,17 +97,17 @@ class PlainReading(Reading):
 
     @property
     def held_bytes(self) -> int:
-        return sum(len(one) for one in self._kept)
+        return sum(len(message) for message in self._kept)
 
     def receive(self, count: int, timeout: float) -> list[PartitionError]:
         messages = self._consumer.consume(count, timeout)
-        found: list[PartitionError] = []
+        errors: list[PartitionError] = []
         if any(map(Message.error, messages)):
-            found = [error for one in messages if (error := _error_of(one)) is not None]
+            errors = [error for message in messages if (error := _error_of(message)) is not None]
             messages = [message for message in messages if message.error() is None]
         # Mostly no messages are kept: this avoids a copy.
         self._kept = messages if not self._kept else self._kept + messages
-        return found
+        return errors
 
     def take(self, source: str, max_records: int, max_bytes: int, lane_of: LaneOf) -> Records:
         count = min(max_records, len(self._kept))
@@ -122,7 +122,7 @@ class PlainReading(Reading):
     def forget(self, places: Iterable[Place]) -> None:
         gone = set(places)
         if gone and self._kept:
-            self._kept = [one for one in self._kept if (one.topic(), one.partition()) not in gone]
+            self._kept = [message for message in self._kept if (message.topic(), message.partition()) not in gone]
 
     def close(self) -> None:
         self._kept = []
@@ -168,11 +168,11 @@ class CompiledReading(Reading):
         return self._reader.held_bytes
 
     def receive(self, count: int, timeout: float) -> list[PartitionError]:
-        found = self._served()
+        served = self._served()
         self._held, errors = self._reader.receive(count, math.ceil(timeout * 1000))
         for code, topic, partition, offset, text in errors:
-            found.append(PartitionError(KafkaError(code, text or None), topic or None, partition, offset))
-        return found
+            served.append(PartitionError(KafkaError(code, text or None), topic or None, partition, offset))
+        return served
 
     def take(self, source: str, max_records: int, max_bytes: int, lane_of: LaneOf) -> Records:
         whole, count, sizes, keyed, headers, groups = self._reader.take(max_records, max_bytes, self._wants_headers)
@@ -230,7 +230,7 @@ class CompiledReading(Reading):
         if now < self._serve_at:
             return []
         self._serve_at = now + _SERVE
-        found: list[PartitionError] = []
+        errors: list[PartitionError] = []
         while (message := self._consumer.poll(0)) is not None:
             error = _error_of(message)
             if error is None:
@@ -238,8 +238,8 @@ class CompiledReading(Reading):
                     f"{message.topic()}, partition {message.partition()}: a record came by the client's own queue, "
                     "which the compiled hot path does not read; set hot_path: python in the service file, report this"
                 )
-            found.append(error)
-        return found
+            errors.append(error)
+        return errors
 
 
 def _cut(memory: memoryview, at: int, sizes: Iterable[int]) -> list[Bytes]:

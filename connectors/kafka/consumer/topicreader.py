@@ -46,7 +46,7 @@ class KafkaTopicReader(TopicReader):
         except KafkaException as error:
             raise explained(error_of(error), "Kafka", self._scrub) from error
         try:
-            self.partitions = self._found()
+            self.partitions = self._partition_numbers()
         except BaseException:
             self._consumer.close()
             raise
@@ -58,8 +58,8 @@ class KafkaTopicReader(TopicReader):
         self._open.close()
 
     def committed(self) -> dict[int, Mark]:
-        found = self._asked(lambda: self._open.committed(self._places(), PATIENCE))
-        return {one.partition: Mark(one.offset, one.metadata or "") for one in found}
+        committed = self._asked(lambda: self._open.committed(self._places(), PATIENCE))
+        return {partition.partition: Mark(partition.offset, partition.metadata or "") for partition in committed}
 
     def commit(self, marks: Mapping[int, Mark]) -> None:
         offsets = [TopicPartition(self.topic, number, mark.position, mark.text) for number, mark in marks.items()]
@@ -67,8 +67,8 @@ class KafkaTopicReader(TopicReader):
 
     def starts(self, position: Position) -> dict[int, int]:
         places = [(self.topic, number) for number in self.partitions]
-        found = self._asked(lambda: self._queries.positions(places, position))
-        return {number: offset for (_, number), offset in found.items()}
+        offsets = self._asked(lambda: self._queries.positions(places, position))
+        return {number: offset for (_, number), offset in offsets.items()}
 
     def begin(self, starts: Mapping[int, int]) -> None:
         for number, offset in starts.items():
@@ -76,10 +76,10 @@ class KafkaTopicReader(TopicReader):
         self._open.assign([TopicPartition(self.topic, number, offset) for number, offset in starts.items()])
 
     def poll(self, timeout: float, at_most: int = AT_ONCE) -> Records:
-        found = self._open.consume(1, timeout)
-        if found and at_most > 1:
-            found += self._open.consume(at_most - 1, 0.0)
-        messages = [message for message in found if self._is_record(message)]
+        consumed = self._open.consume(1, timeout)
+        if consumed and at_most > 1:
+            consumed += self._open.consume(at_most - 1, 0.0)
+        messages = [message for message in consumed if self._is_record(message)]
         if not messages:
             return Records.empty("kafka")
         lanes = {place: progress.lane for place, progress in self._lanes.places.items()}
@@ -96,7 +96,7 @@ class KafkaTopicReader(TopicReader):
             return False
         raise explained(error, f'topic "{self.topic}"', self._scrub)
 
-    def _found(self) -> list[int]:
+    def _partition_numbers(self) -> list[int]:
         consumer = self._open
         listed = self._asked(
             lambda: answered(consumer, self._errors, lambda patience: consumer.list_topics(timeout=patience))
@@ -126,8 +126,8 @@ class KafkaTopicReader(TopicReader):
 
 
 def _offered(topics: Iterable[str]) -> str:
-    own = sorted(name for name in topics if not name.startswith("__"))
-    if not own:
+    names = sorted(name for name in topics if not name.startswith("__"))
+    if not names:
         return "; there is none yet: create it, or send a record to it"
-    more = "" if len(own) <= _SHOWN else f" and {len(own) - _SHOWN} more"
-    return f"; there are {', '.join(own[:_SHOWN])}{more}"
+    more = "" if len(names) <= _SHOWN else f" and {len(names) - _SHOWN} more"
+    return f"; there are {', '.join(names[:_SHOWN])}{more}"

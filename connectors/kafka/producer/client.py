@@ -72,7 +72,7 @@ class ProducerClient:
 
     @property
     def is_open(self) -> bool:
-        """Whether a sink uses it."""
+        """Whether a sink uses the client."""
         return bool(self._sinks)
 
     def attach(self, calls: Calls, topic: str | None) -> None:
@@ -86,7 +86,7 @@ class ProducerClient:
         self._sinks.append(calls)
 
     def detach(self, calls: Calls) -> None:
-        """A sink stops using it: the last one closes it. Unconfirmed messages are dropped."""
+        """Called by a sink that stops using the client; the last one closes it. Unconfirmed messages are dropped."""
         if calls not in self._sinks:
             return
         self._sinks.remove(calls)

@@ -12,8 +12,8 @@ _EVERY = 0.5
 _PATIENCE = 0.2
 
 
-class Found(Enum):
-    """What the brokers answered about a topic."""
+class TopicState(Enum):
+    """The state of a topic, by an answer of the brokers."""
 
     READY = "all its partitions have leaders"
     WITHOUT_LEADER = "it exists, and a partition has no leader"
@@ -26,7 +26,7 @@ class Presence:
     `ask(seconds)` returns what the brokers answered, and raises `KafkaException` without an answer in this time.
     """
 
-    def __init__(self, ask: Callable[[float], Found]) -> None:
+    def __init__(self, ask: Callable[[float], TopicState]) -> None:
         self._ask = ask
         self._next = 0.0
         self._suspected = False
@@ -49,12 +49,12 @@ class Presence:
             return
         self._next = now + _EVERY
         try:
-            found = self._ask(_PATIENCE)
+            state = self._ask(_PATIENCE)
         except KafkaException:
             # Without an answer the state of the topic stays unknown.
             return
         self._suspected = False
-        if found is Found.READY:
+        if state is TopicState.READY:
             self.gone_since = None
-        elif found is Found.GONE:
+        elif state is TopicState.GONE:
             self.missed()

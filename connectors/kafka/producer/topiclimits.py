@@ -37,7 +37,7 @@ class TopicLimits:
 
     @property
     def message(self) -> int:
-        """Bytes of one message, as librdkafka counts them, that the topic takes for certain."""
+        """The size of a message, as librdkafka counts it, up to which the topic surely accepts it."""
         return self.batch - BATCH_OVERHEAD
 
     def refusals(self, messages: Messages, longest: int) -> dict[int, KafkaError]:
@@ -72,14 +72,14 @@ def limits_of(admin: AdminClient, topics: Iterable[str], seconds: float) -> dict
     if not asked:
         return {}
     answers = admin.describe_configs(list(asked.values()), request_timeout=seconds)
-    found = {}
+    limits = {}
     for topic, resource in asked.items():
         try:
-            found[topic] = _read(answers[resource].result())
+            limits[topic] = _read(answers[resource].result())
         except KafkaException as exception:
             if is_passing(error_of(exception)):
                 raise
-    return found
+    return limits
 
 
 def _read(settings: Mapping[str, Any]) -> TopicLimits:
@@ -99,13 +99,13 @@ def _header_sizes(headers: Headers) -> Ints:
 def _lengths(column: Sequence[bytes | None]) -> Ints:
     if isinstance(column, Spans):
         return np.maximum(column.lengths, 0)
-    return np.fromiter((0 if one is None else len(one) for one in column), np.int64, len(column))
+    return np.fromiter((0 if value is None else len(value) for value in column), np.int64, len(column))
 
 
 def _without_key(messages: Messages) -> Iterable[int]:
     if messages.keys is None:
         return range(len(messages))
     if isinstance(messages.keys, Spans):
-        found: list[int] = np.flatnonzero(messages.keys.lengths < 0).tolist()
-        return found
+        rows: list[int] = np.flatnonzero(messages.keys.lengths < 0).tolist()
+        return rows
     return [index for index, key in enumerate(messages.keys) if key is None]

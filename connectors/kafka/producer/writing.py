@@ -25,7 +25,7 @@ Refusals = dict[int, KafkaError]
 """Index of a message to why it was refused; `_QUEUE_FULL` where there was no room in time."""
 DeliveryCallback = Callable[[KafkaError | None, Message], None]
 WaitForRoom = Callable[[], bool]
-"""Waits a moment; whether to try again."""
+"""Waits a moment. Returns whether to try again."""
 
 _FULL = KafkaError(KafkaError._QUEUE_FULL)
 _LONGEST_TOPIC = 249
@@ -56,7 +56,7 @@ class Sent:
         self._refused.add(index)
 
     def lose(self, index: int, error: KafkaError) -> None:
-        """The message at this index is lost."""
+        """Note that the message at this index is lost."""
         self._lost[index] = error
 
     def losses(self) -> dict[int, KafkaError]:
@@ -84,7 +84,7 @@ class Sent:
         return self._messages.parents(index)
 
     def only(self, index: int) -> Messages:
-        """The message at this index as a block of its own."""
+        """The message at this index as a block of one."""
         block = self._messages
         rows = self.parents(index)
         return Messages(
@@ -172,7 +172,7 @@ class PlainWriting(Writing):
         block."""
         refused: Refusals = {}
         while True:
-            errors = [one.pop("_error", None) for one in waiting]
+            errors = [message.pop("_error", None) for message in waiting]
             full = []
             for at, error in enumerate(errors):
                 if error is None:
@@ -277,10 +277,10 @@ class CompiledWriting(Writing):
             self._by_mark[mark].lose(index, KafkaError(code))
         for mark in marks:
             self._by_mark.pop(mark).parts -= 1
-        found = []
+        finished = []
         while outstanding and not outstanding[0].parts:
-            found.append(outstanding.popleft())
-        return found
+            finished.append(outstanding.popleft())
+        return finished
 
 
 def _callbacks(sent: Sent, count: int) -> Iterator[DeliveryCallback]:
@@ -301,7 +301,7 @@ def _coded(messages: Messages, topic: str) -> tuple[list[str], np.ndarray[tuple[
     if messages.topics is None:
         return [topic], None
     numbers: dict[str, int] = {}
-    codes = [numbers.setdefault(one or topic, len(numbers)) for one in messages.topics]
+    codes = [numbers.setdefault(name or topic, len(numbers)) for name in messages.topics]
     return list(numbers), None if len(numbers) == 1 else np.array(codes, np.int64)
 
 
@@ -309,7 +309,7 @@ def _common_topic(messages: Messages, topic: str) -> str | None:
     if messages.topics is None:
         return topic
     first = messages.topics[0]
-    same = all(one == first for one in messages.topics)
+    same = all(name == first for name in messages.topics)
     return (first or topic) if same else None
 
 

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from connectors.kafka.producer import presence
-from connectors.kafka.producer.presence import Found, Presence
+from connectors.kafka.producer.presence import Presence, TopicState
 
 
 @pytest.fixture(autouse=True)
@@ -14,11 +14,11 @@ def asks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(presence, "_EVERY", 0.0)
 
 
-def answers(*found: Found | None) -> Presence:
+def answers(*found: TopicState | None) -> Presence:
     """Brokers that answer these in turn; `None` is no answer."""
     left = list(found)
 
-    def ask(seconds: float) -> Found:
+    def ask(seconds: float) -> TopicState:
         answer = left.pop(0)
         if answer is None:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
@@ -27,8 +27,8 @@ def answers(*found: Found | None) -> Presence:
     return Presence(ask)
 
 
-@pytest.mark.parametrize("found", [Found.READY, Found.WITHOUT_LEADER])
-def test_a_topic_whose_messages_timed_out_is_not_gone_while_the_brokers_know_it(found: Found) -> None:
+@pytest.mark.parametrize("found", [TopicState.READY, TopicState.WITHOUT_LEADER])
+def test_a_topic_whose_messages_timed_out_is_not_gone_while_the_brokers_know_it(found: TopicState) -> None:
     topic = answers(found)
     topic.suspect()
     topic.check()
@@ -38,7 +38,7 @@ def test_a_topic_whose_messages_timed_out_is_not_gone_while_the_brokers_know_it(
 
 
 def test_a_topic_whose_messages_timed_out_is_gone_once_the_brokers_say_so() -> None:
-    topic = answers(None, Found.GONE, Found.WITHOUT_LEADER, Found.READY)
+    topic = answers(None, TopicState.GONE, TopicState.WITHOUT_LEADER, TopicState.READY)
     topic.suspect()
     topic.check()
     assert topic.gone_since is None, "without an answer nothing is known"
