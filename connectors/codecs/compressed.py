@@ -93,8 +93,8 @@ class Compressed(Wrapper):
 
         def opened_payload(row: int, payload: object) -> bytes:
             raw = payload_bytes(payload, "compressed")
-            found = form(row, raw)
-            return raw if found is None else found.decompressed(raw, limit)
+            compression = form(row, raw)
+            return raw if compression is None else compression.decompressed(raw, limit)
 
         values, failed = read_each(records, first, opened_payload)
         # The inner codec gets a payload that failed as a tombstone.
@@ -114,7 +114,7 @@ class Compressed(Wrapper):
             return Encoded(values, inside.failed, inside.headers)
         said = (CONTENT_ENCODING, form.name.encode())
         headers: Sequence[Sequence[Header]] = inside.headers or [()] * len(values)
-        return Encoded(values, inside.failed, [(*own, said) for own in headers])
+        return Encoded(values, inside.failed, [(*row, said) for row in headers])
 
     def _reader(self, records: Records) -> Callable[[int, bytes], Format | None]:
         """A function that returns the format of a row's payload; `None`: not compressed."""

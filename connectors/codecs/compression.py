@@ -31,7 +31,7 @@ class Decompressor(Protocol):
         """The bytes after the member."""
 
     def decompress(self, data: Any, max_length: int) -> bytes:
-        """At most so many bytes more."""
+        """Decompress `data`. Returns at most `max_length` bytes."""
 
 
 class Format(ABC):
@@ -63,18 +63,18 @@ class Format(ABC):
                 if not piece:
                     raise self._refusal(payload, begin, f"the payload ends in the middle of its {self.name} data")
                 try:
-                    # At least one byte more than is allowed, as none would mean any number.
-                    found = member.decompress(piece, left + 1)
+                    # At least one byte more than is allowed, as 0 would mean any number.
+                    data = member.decompress(piece, left + 1)
                 except (zlib.error, self._error) as error:
-                    told = f"the payload is not valid {self.name} data: {error}"
-                    raise self._refusal(payload, begin, told) from None
-                left -= len(found)
+                    message = f"the payload is not valid {self.name} data: {error}"
+                    raise self._refusal(payload, begin, message) from None
+                left -= len(data)
                 if left < 0:
                     raise WireError(
                         f"the payload is more than {limit} bytes when decompressed; "
                         "raise max_size of the codec if such payloads are expected"
                     )
-                made.append(found)
+                made.append(data)
                 at += len(piece) - len(member.unused_data)
         return made[0] if len(made) == 1 else b"".join(made)
 
@@ -91,11 +91,13 @@ class Format(ABC):
         """The exception that the reader raises for damaged data."""
         return zlib.error
 
-    def _refusal(self, payload: bytes, begin: int, told: str) -> WireError:
-        """The error of the data from `begin` on: `told` if a member begins there, else that other bytes follow."""
+    def _refusal(self, payload: bytes, begin: int, message: str) -> WireError:
+        """The error of the data from `begin` on: `message` if a member begins there, else that other bytes follow."""
         if begin and not payload.startswith(self.magic, begin):
-            told = f"{len(payload) - begin} bytes follow the {self.name} data of the payload, and are not {self.name}"
-        return WireError(told)
+            message = (
+                f"{len(payload) - begin} bytes follow the {self.name} data of the payload, and are not {self.name}"
+            )
+        return WireError(message)
 
 
 class Gzip(Format):
@@ -127,15 +129,15 @@ class Zstd(Format):
     def _member(self, limit: int) -> Decompressor:
         # A few bytes can ask for a window of gigabytes.
         window = max(_LARGEST_WINDOW, min(limit.bit_length(), 30))
-        found: Decompressor = self._library.ZstdDecompressor(
+        decompressor: Decompressor = self._library.ZstdDecompressor(
             options={self._library.DecompressionParameter.window_log_max: window}
         )
-        return found
+        return decompressor
 
     @property
     def _error(self) -> type[Exception]:
-        found: type[Exception] = self._library.ZstdError
-        return found
+        error: type[Exception] = self._library.ZstdError
+        return error
 
     @cached_property
     def _library(self) -> Any:
@@ -147,10 +149,10 @@ class Zstd(Format):
         raise MissingPackageError("backports.zstd", "zstd", "payloads that are compressed with zstd")
 
 
-FORMATS: Final[dict[str, Format]] = {one.name: one for one in (Gzip(), Zstd())}
+FORMATS: Final[dict[str, Format]] = {form.name: form for form in (Gzip(), Zstd())}
 """The formats by their names."""
 
 
 def detected(payload: bytes) -> Format | None:
-    """The format that a payload begins as; `None` if it is in none."""
-    return next((one for one in FORMATS.values() if payload.startswith(one.magic)), None)
+    """The format that a payload begins as; `None` if it is not compressed."""
+    return next((form for form in FORMATS.values() if payload.startswith(form.magic)), None)

@@ -27,7 +27,7 @@ class PayloadFields:
     others: bool = False
     """Whether a payload may have further fields."""
     images: frozenset[str] = frozenset()
-    """Those whose values are images, as far as that is known."""
+    """The keys whose values are images, as far as that is known."""
 
 
 class CodecConfig(BaseModel):
@@ -139,5 +139,5 @@ class MessageConfig(CodecConfig):
 
     @property
     def limits(self) -> Limits:
-        """These limits, as readers take them."""
+        """The limits as an argument of readers."""
         return Limits(self.max_bytes, self.max_depth, self.max_elements, self.max_keys)

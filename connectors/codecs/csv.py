@@ -98,12 +98,12 @@ class CsvConfig(CodecConfig):
         return self.written_fields()
 
     def written_fields(self, *, ask: bool = False) -> PayloadFields | None:
-        """The named columns: one that a result lacks is an empty field."""
+        """The named columns. A missing value is written as an empty field."""
         return PayloadFields(frozenset(self.names)) if self.names else None
 
 
 class _IsHeader(WireError):
-    """The payload is the header of the table."""
+    """Raised for a payload that is the header of the table."""
 
 
 class Csv(Codec):
@@ -125,9 +125,9 @@ class Csv(Codec):
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """A row for each payload, with all its columns."""
-        found = decode_mappings(records, first, lambda _, payload: self._row(payload))
+        decoded = decode_mappings(records, first, lambda _, payload: self._row(payload))
         return Decoded(
-            found.batch, {row: error for row, error in found.failed.items() if not isinstance(error, _IsHeader)}
+            decoded.batch, {row: error for row, error in decoded.failed.items() if not isinstance(error, _IsHeader)}
         )
 
     def encode(self, batch: Batch) -> Encoded:
@@ -142,7 +142,7 @@ class Csv(Codec):
                 "raise max_bytes of the codec if such rows are expected"
             )
         try:
-            found = _fields(raw.decode("utf-8-sig"), self._config.delimiter)
+            rows = _fields(raw.decode("utf-8-sig"), self._config.delimiter)
         except UnicodeDecodeError as error:
             raise WireError(f"the payload is not valid UTF-8 text: {error}") from None
         except csv.Error as error:
@@ -150,21 +150,21 @@ class Csv(Codec):
             raise WireError(f"the payload is not a row of CSV: {reason}") from None
         names = self._config.names
         if not names:
-            if len(found) != 2:
+            if len(rows) != 2:
                 raise WireError(
-                    f"the payload has {len(found)} rows, not a header and one more; name the columns in the codec "
+                    f"the payload has {len(rows)} rows, not a header and one more; name the columns in the codec "
                     "(names: [...]) if payloads have no header"
                 )
-            names = self._header(found.pop(0))
-        if len(found) != 1:
-            raise WireError(f"the payload has {len(found)} rows, a record has one")
-        if len(found[0]) != len(names):
-            raise WireError(self._other_count(found[0], names))
-        repeated = bool(self._config.names) and tuple(map(str.strip, found[0])) == names
+            names = self._header(rows.pop(0))
+        if len(rows) != 1:
+            raise WireError(f"the payload has {len(rows)} rows, a record has one")
+        if len(rows[0]) != len(names):
+            raise WireError(self._other_count(rows[0], names))
+        repeated = bool(self._config.names) and tuple(map(str.strip, rows[0])) == names
         if repeated and self._config.header:
             raise _IsHeader
         row: dict[str, Any] = {}
-        for name, field in zip(names, found[0], strict=True):
+        for name, field in zip(names, rows[0], strict=True):
             read = self._read.get(name)
             if read is None:
                 row[name] = field
@@ -183,10 +183,10 @@ class Csv(Codec):
     def _other_count(self, fields: Sequence[str], names: Sequence[str]) -> str:
         if len(names) != 1:
             return f"the row has {len(fields)} fields, but there are {len(names)} columns"
-        found = f'the row has {len(fields)} fields, but there is one column, "{names[0]}"'
+        message = f'the row has {len(fields)} fields, but there is one column, "{names[0]}"'
         if self._config.delimiter == "," and _NUMBER.fullmatch(_pointed(",".join(fields).strip(), ",")):
-            found += '; if numbers are written so, set delimiter: ";" and decimal: "," in the codec'
-        return found
+            message += '; if numbers are written so, set delimiter: ";" and decimal: "," in the codec'
+        return message
 
     def _header(self, fields: Sequence[str]) -> tuple[str, ...]:
         if len(fields) > self._config.max_keys:
@@ -242,19 +242,19 @@ def _fields(text: str, delimiter: str) -> list[list[str]]:
 def _integer(field: str) -> Any:
     if not _INTEGER.fullmatch(field):
         raise ValueError("which is not an integer")
-    found = int(field)
-    if not INT64_MIN <= found <= INT64_MAX:
+    number = int(field)
+    if not INT64_MIN <= number <= INT64_MAX:
         raise ValueError("which does not fit in 64 bits; make the column a text or a number (types of the codec)")
-    return found
+    return number
 
 
 def _number(field: str) -> float:
     if not _NUMBER.fullmatch(field):
         raise ValueError("which is not a number")
-    found = float(field)
-    if math.isinf(found) and "i" not in field.lower():
+    number = float(field)
+    if math.isinf(number) and "i" not in field.lower():
         raise ValueError("which is beyond the largest number, 1.8e308")
-    return found
+    return number
 
 
 def _pointed(field: str, decimal: str) -> str:
@@ -270,10 +270,10 @@ def _hint(field: str, decimal: str) -> str:
 
 
 def _boolean(field: str) -> bool:
-    found = _BOOLEANS.get(field.lower())
-    if found is None:
+    value = _BOOLEANS.get(field.lower())
+    if value is None:
         raise ValueError("which is neither true nor false")
-    return found
+    return value
 
 
 _COMMA: Final = str.maketrans(",.", ".,")

@@ -38,53 +38,53 @@ class Guarded(Codec):
         if records.faults:
             return self._decoded_without_faults(records, wanted, first)
         try:
-            found = self.codec.decode(records, wanted, first)
+            decoded = self.codec.decode(records, wanted, first)
         except ConnectorError:
             raise
-        except RAISED:  # the record to blame is found below
-            found = self._decoded_apart(records, wanted, first)
-        if not found.failed:
-            return found
-        failed = {row: self._told(error, lambda: records.context(row - first)) for row, error in found.failed.items()}  # noqa: B023
-        return Decoded(found.batch, failed)
+        except RAISED:  # The rows are decoded apart below, to find the record to blame.
+            decoded = self._decoded_apart(records, wanted, first)
+        if not decoded.failed:
+            return decoded
+        failed = {row: self._wrap(error, lambda: records.context(row - first)) for row, error in decoded.failed.items()}  # noqa: B023
+        return Decoded(decoded.batch, failed)
 
     def encode(self, batch: Batch) -> Encoded:
         """As `Codec.encode`."""
         try:
-            found = self.codec.encode(batch)
+            encoded = self.codec.encode(batch)
         except ConnectorError:
             raise
-        except RAISED:  # as above
-            found = self._encoded_apart(batch)
-        if not found.failed:
-            return found
-        failed = {at: self._told(error, lambda: _record(batch, at)) for at, error in found.failed.items()}  # noqa: B023
-        return Encoded(found.values, failed, found.headers)
+        except RAISED:  # As in `decode`.
+            encoded = self._encoded_apart(batch)
+        if not encoded.failed:
+            return encoded
+        failed = {at: self._wrap(error, lambda: _record(batch, at)) for at, error in encoded.failed.items()}  # noqa: B023
+        return Encoded(encoded.values, failed, encoded.headers)
 
     @property
     def opens_images(self) -> bool:  # type: ignore[override]
-        """As the wrapped codec."""
+        """Whether the wrapped codec opens images."""
         return self.codec.opens_images
 
     @property
     def hot_path(self) -> HotPathReport:
-        """That of the wrapped codec."""
+        """The hot path of the wrapped codec."""
         return self.codec.hot_path
 
     def metrics(self) -> Sequence[Measure]:
-        """Those of the wrapped codec."""
+        """The metrics of the wrapped codec."""
         return self.codec.metrics()
 
     def requests(self) -> Sequence[Request]:
-        """Those of the wrapped codec."""
+        """The requests of the wrapped codec."""
         return self.codec.requests()
 
     def _decoded_without_faults(self, records: Records, wanted: frozenset[str] | None, first: int) -> Decoded:
         sound = np.setdiff1d(np.arange(len(records)), np.array(list(records.faults), np.int64))
-        found = self.decode(records.take(sound), wanted)
+        decoded = self.decode(records.take(sound), wanted)
         failed = {first + row: error for row, error in records.faults.items()}
-        failed.update((first + int(sound[row]), error) for row, error in found.failed.items())
-        batch = found.batch.numbered(first + sound[found.batch.rows], None)
+        failed.update((first + int(sound[row]), error) for row, error in decoded.failed.items())
+        batch = decoded.batch.numbered(first + sound[decoded.batch.rows], None)
         return Decoded(batch.with_origin(RecordsOrigin(records, first)), failed)
 
     def _decoded_apart(self, records: Records, wanted: frozenset[str] | None, first: int) -> Decoded:
@@ -103,12 +103,12 @@ class Guarded(Codec):
                 everyones.append(error)
                 raise
 
-        found, raised = isolated(len(places), run)
+        parts, raised = isolated(len(places), run)
         if everyones:
             raise everyones[0]
         failed = {first + int(places[position]): error for position, error in raised.items()}
         batches: list[Batch] = []
-        for numbers, decoded in found:
+        for numbers, decoded in parts:
             failed.update((first + int(numbers[row]), error) for row, error in decoded.failed.items())
             batches.append(decoded.batch.numbered(first + numbers[decoded.batch.rows], None))
         batch = concatenated(batches)
@@ -127,32 +127,32 @@ class Guarded(Codec):
             except RowsFailed as error:
                 if error.of is not None:
                     raise
-                # The row numbers of this error are the codec's own: they do not tell which rows of the batch are meant.
+                # The codec counts the rows of this error in its own way, so the rows of the batch are not known.
                 raise next(iter(error.failures.values())) from error
 
-        found, failed = isolated_rows([batch, Batch({}, batch.size)], run)
+        encoded_parts, failed = isolated_rows([batch, Batch({}, batch.size)], run)
         if everyones:
             raise everyones[0]
         values: list[bytes | None] = [None] * batch.size
         headers: list[Sequence[Header]] = [()] * batch.size
-        for places, encoded in found:
+        for places, encoded in encoded_parts:
             for place, value in zip(places.tolist(), encoded.values, strict=True):
                 values[place] = value
-            for place, own in zip(places.tolist(), encoded.headers or (), strict=False):
-                headers[place] = own
+            for place, row_headers in zip(places.tolist(), encoded.headers or (), strict=False):
+                headers[place] = row_headers
             failed.update((int(places[at]), error) for at, error in encoded.failed.items())
         return Encoded(values, failed, headers if any(headers) else None)
 
-    def _told(self, error: Exception, record: Callable[[], RecordContext | None]) -> Exception:
+    def _wrap(self, error: Exception, record: Callable[[], RecordContext | None]) -> Exception:
         """The error of a record, as users see it.
 
         Unchanged if the codec raised it for bad data, else with the name of the exception and the place of the record.
         """
         if isinstance(error, (WireError, DataError)):
             return error
-        told = WireError(f"{_where(record())}the codec {self._name} raised {type(error).__name__}: {error}")
-        told.__cause__ = error
-        return told
+        wire_error = WireError(f"{_where(record())}the codec {self._name} raised {type(error).__name__}: {error}")
+        wire_error.__cause__ = error
+        return wire_error
 
 
 def _record(batch: Batch, position: int) -> RecordContext | None:

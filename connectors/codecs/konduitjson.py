@@ -49,8 +49,8 @@ class KonduitJson(Codec):
         """One object for each row, with its metadata."""
         order, pretty = self._config.byte_order, self._config.pretty
         batch, unwritten = self._config.with_images(batch)
-        found = encode_rows(batch, lambda data: dumps(data, order, pretty=pretty).encode())
+        encoded = encode_rows(batch, lambda data: dumps(data, order, pretty=pretty).encode())
         if not unwritten:
-            return found
-        values = [None if row in unwritten else value for row, value in enumerate(found.values)]
-        return Encoded(values, {**found.failed, **unwritten})
+            return encoded
+        values = [None if row in unwritten else value for row, value in enumerate(encoded.values)]
+        return Encoded(values, {**encoded.failed, **unwritten})

@@ -14,12 +14,12 @@ Text = str | dict[str, str] | None
 
 def document(payload: bytes | None, key: bytes | None, headers: Sequence[Header] | None) -> bytes:
     """`{"headers": [[NAME, VALUE], ...], "key": ..., "payload": ...}`; non-UTF-8 bytes are `{"base64": ...}`."""
-    found = {
+    fields = {
         "headers": [[name, _text(value)] for name, value in headers or ()],
         "key": _text(key),
         "payload": _text(payload),
     }
-    return json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")
+    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
 
 
 class Parts(NamedTuple):
@@ -33,10 +33,10 @@ class Parts(NamedTuple):
 def parts(text: bytes) -> Parts:
     """Payload, key and headers of this document. Raises `ValueError` for text that `document` does not write."""
     try:
-        found = json.loads(text)
-        # A name that is no UTF-8 is refused here, not by the sink that the letter goes to.
-        headers = [(str(name).encode().decode(), _bytes(value)) for name, value in found["headers"]]
-        return Parts(_bytes(found["payload"]), _bytes(found["key"]), headers)
+        fields = json.loads(text)
+        # A name that is not UTF-8 is refused here, not by the sink that the letter goes to.
+        headers = [(str(name).encode().decode(), _bytes(value)) for name, value in fields["headers"]]
+        return Parts(_bytes(fields["payload"]), _bytes(fields["key"]), headers)
     except (KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"it is not a dead letter: {type(error).__name__}: {error}") from error
 

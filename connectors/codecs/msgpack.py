@@ -56,7 +56,7 @@ class Msgpack(Codec):
         raw = payload_bytes(payload, "msgpack")
         self._limits.check_bytes(len(raw))
         try:
-            found = self._msgpack.unpackb(raw)
+            record = self._msgpack.unpackb(raw)
         except self._msgpack.StackError:
             raise WireError("the payload is nested too deeply") from None
         except self._msgpack.ExtraData as error:
@@ -67,19 +67,19 @@ class Msgpack(Codec):
             raise WireError(
                 f"the payload is not valid MessagePack: {reason or 'it has a byte that means nothing'}"
             ) from None
-        if not isinstance(found, dict):
-            raise WireError(f"a record is a map, but the payload is of type {type(found).__name__}")
-        checked_keys(found, self._limits)
+        if not isinstance(record, dict):
+            raise WireError(f"a record is a map, but the payload is of type {type(record).__name__}")
+        checked_keys(record, self._limits)
         if any(begin in raw for begin in _TIMESTAMPS):
-            found = {key: self._without_timestamps(value) for key, value in found.items()}
-        return found
+            record = {key: self._without_timestamps(value) for key, value in record.items()}
+        return record
 
     def _without_timestamps(self, value: Any) -> Any:
         if isinstance(value, self._msgpack.Timestamp):
             return _milliseconds(value)
         if isinstance(value, dict):
-            return {key: self._without_timestamps(one) for key, one in value.items()}
-        return [self._without_timestamps(one) for one in value] if isinstance(value, list) else value
+            return {key: self._without_timestamps(item) for key, item in value.items()}
+        return [self._without_timestamps(item) for item in value] if isinstance(value, list) else value
 
     def _written(self, row: dict[str, Any]) -> bytes:
         try:

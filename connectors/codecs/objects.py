@@ -30,10 +30,10 @@ class Objects(Codec):
     opens_images: ClassVar[bool] = False
 
     def __init__(self, config: ObjectsConfig | None = None) -> None:
-        """Nothing is configured."""
+        """Takes no configuration."""
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
-        """The records; a payload that is no `Data` fails."""
+        """The records; a payload that is not a `Data` fails."""
         return decode_rows(records, first, _data)
 
     def encode(self, batch: Batch) -> Encoded:

@@ -10,13 +10,13 @@ def only_element(value: Any) -> Any:
 
     It is 1.5 for `[[1.5]]`. Arrays are such lists in plain values.
     """
-    found = value
-    while isinstance(found, list) and len(found) == 1:
-        (found,) = found
-    return value if isinstance(found, (list, dict)) else found
+    element = value
+    while isinstance(element, list) and len(element) == 1:
+        (element,) = element
+    return value if isinstance(element, (list, dict)) else element
 
 
-def told(value: Any) -> str:
+def described(value: Any) -> str:
     """Describes a plain value, for errors: `the text 'high'`, `a list of 2 numbers`, `a list [2, 3] of numbers`."""
     if isinstance(value, list):
         return _list(value)
@@ -34,13 +34,13 @@ def told(value: Any) -> str:
 def _list(value: list[Any]) -> str:
     shape: list[int] = []
     inner: list[Any] = [value]
-    while inner and all(isinstance(one, list) for one in inner):
-        sizes = {len(one) for one in inner}
-        inner = [other for one in inner for other in one]
+    while inner and all(isinstance(item, list) for item in inner):
+        sizes = {len(item) for item in inner}
+        inner = [other for item in inner for other in item]
         if len(sizes) > 1:
             return f"a list of {len(value)} lists"
         shape += sizes
-    kinds = {_PLURALS.get(type(one), "values") for one in inner}
+    kinds = {_PLURALS.get(type(item), "values") for item in inner}
     what = kinds.pop() if len(kinds) == 1 else "values"
     return f"a list of {shape[0]} {what}" if len(shape) == 1 else f"a list {shape} of {what}"
 

@@ -42,18 +42,18 @@ def decode_plain(
     that were read.
     """
     rows, failed = read_each(records, first, read)
-    found = read_rows(list(rows.values()), wanted or frozenset(), rules)
-    return decoded_columns(records, first, found, row_numbers(rows, first), failed)
+    cells = read_rows(list(rows.values()), wanted or frozenset(), rules)
+    return decoded_columns(records, first, cells, row_numbers(rows, first), failed)
 
 
 def decoded_columns(
-    records: Records, first: int, found: ReadRows, numbers: RowNumbers, failed: dict[int, Exception]
+    records: Records, first: int, read: ReadRows, numbers: RowNumbers, failed: dict[int, Exception]
 ) -> Decoded:
     """A batch of these columns, whose rows have these numbers. `failed` gets the errors of the rows among them."""
-    batch = Batch(found.columns, len(numbers), rows=numbers, origin=RecordsOrigin(records, first))
-    if found.failed:
-        failed.update((int(numbers[at]), error) for at, error in found.failed.items())
-        batch = batch.take(np.array([at for at in range(len(numbers)) if at not in found.failed], np.int64))
+    batch = Batch(read.columns, len(numbers), rows=numbers, origin=RecordsOrigin(records, first))
+    if read.failed:
+        failed.update((int(numbers[at]), error) for at, error in read.failed.items())
+        batch = batch.take(np.array([at for at in range(len(numbers)) if at not in read.failed], np.int64))
     return Decoded(batch, failed)
 
 
@@ -71,10 +71,10 @@ def encode_plain(batch: Batch, write: Callable[[dict[str, Any]], bytes], form: P
     return Encoded(values, failed)
 
 
-def checked_keys(found: Mapping[Any, Any], limits: Limits) -> None:
+def checked_keys(mapping: Mapping[Any, Any], limits: Limits) -> None:
     """Raise `WireError` unless these are keys that a record can have."""
-    limits.check_keys(len(found))
-    for key in found:
+    limits.check_keys(len(mapping))
+    for key in mapping:
         if not isinstance(key, str):
             raise WireError(f"a key is a text, not {str(key)[:60]!r}")
         if key.startswith("@"):

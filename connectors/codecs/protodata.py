@@ -28,7 +28,7 @@ class ProtoDataConfig(WritesImages, MessageConfig):
 
 
 class ProtoData(Codec):
-    """Keys that are not asked for stay undecoded, and are written again byte for byte."""
+    """Keys that no step uses stay undecoded, and are written again byte for byte."""
 
     opens_images: ClassVar[bool] = False
 
@@ -48,13 +48,13 @@ class ProtoData(Codec):
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """Columns of these records; an error in a key that is not `wanted` shows when the key is decoded."""
-        found = self._read(records.values, wanted or frozenset())
-        count = len(found.rows)
+        read = self._read(records.values, wanted or frozenset())
+        count = len(read.rows)
         # Rows are in the order of their records.
-        rows = row_range(first, count) if count == len(records) else found.rows + first
+        rows = row_range(first, count) if count == len(records) else read.rows + first
         origin = RecordsOrigin(records, first)
-        batch = Batch(found.columns, count, rows=rows, metadata=found.metadata, origin=origin)
-        return Decoded(batch, {first + row: error for row, error in found.failed.items()})
+        batch = Batch(read.columns, count, rows=rows, metadata=read.metadata, origin=origin)
+        return Decoded(batch, {first + row: error for row, error in read.failed.items()})
 
     def encode(self, batch: Batch) -> Encoded:
         """One message for each row, with its metadata."""
@@ -62,9 +62,9 @@ class ProtoData(Codec):
         if refused:
             batch = batch.without(filter(is_reserved, batch.keys()))
         batch, unwritten = self._config.with_images(batch)
-        found = self._write(batch)
+        written = self._write(batch)
         unwritten |= refused
         if not unwritten:
-            return Encoded(*found)
-        messages = [None if row in unwritten else message for row, message in enumerate(found.messages)]
-        return Encoded(messages, {**found.failed, **unwritten})
+            return Encoded(*written)
+        messages = [None if row in unwritten else message for row, message in enumerate(written.messages)]
+        return Encoded(messages, {**written.failed, **unwritten})

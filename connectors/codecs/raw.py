@@ -63,7 +63,7 @@ class Text(Codec):
         self._key = (config or TextConfig()).key
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
-        """One column of strings; a payload that is no UTF-8 fails."""
+        """One column of strings; a payload that is not UTF-8 fails."""
         return _each(records, first, self._key, _text)
 
     def encode(self, batch: Batch) -> Encoded:

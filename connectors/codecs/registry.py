@@ -63,20 +63,20 @@ def anchored(setting: str | Mapping[str, Any], base: Path) -> str | dict[str, An
     if isinstance(setting, str):
         return setting
     model = CODECS.get(str(setting["type"])).model_validate(dict(setting), context={"base": base})
-    found = _with_paths(setting, model)
+    anchored_setting = _with_paths(setting, model)
     if model.wrapped is not None and "codec" in setting:
-        found["codec"] = anchored(setting["codec"], base)
-    return found
+        anchored_setting["codec"] = anchored(setting["codec"], base)
+    return anchored_setting
 
 
 def _with_paths(fields: Mapping[str, Any], model: BaseModel) -> dict[str, Any]:
-    found = dict(fields)
+    resolved = dict(fields)
     for name, info in type(model).model_fields.items():
         key, value = info.alias or name, getattr(model, name)
         if key not in fields:
             continue
         if isinstance(value, Path):
-            found[key] = str(value)
+            resolved[key] = str(value)
         elif isinstance(value, BaseModel) and isinstance(fields[key], Mapping):
-            found[key] = _with_paths(fields[key], value)
-    return found
+            resolved[key] = _with_paths(fields[key], value)
+    return resolved

@@ -39,16 +39,16 @@ def read_each(records: Records, first: int, read: Callable[[int, Any], T]) -> tu
     Returns:
         The results by position in the block, and the errors by row number.
     """
-    found: dict[int, T] = {}
+    rows: dict[int, T] = {}
     failed: dict[int, Exception] = {}
     for position, payload in enumerate(records.values):
         if payload is None:
             continue
         try:
-            found[position] = read(position, payload)
+            rows[position] = read(position, payload)
         except Exception as error:  # noqa: BLE001 - any exception fails this record alone
             failed[first + position] = error
-    return found, failed
+    return rows, failed
 
 
 def row_numbers(positions: Collection[int], first: int) -> Ints:
@@ -58,16 +58,16 @@ def row_numbers(positions: Collection[int], first: int) -> Ints:
 
 def decode_rows(records: Records, first: int, read: Callable[[Any], Data]) -> Decoded:
     """Each payload by itself; one for which `read` raises, a `WireError` as a rule, cannot be decoded."""
-    found, failed = read_each(records, first, lambda _, payload: read(payload))
-    batch = Batch.of(list(found.values()))
-    return Decoded(batch.numbered(row_numbers(found, first), RecordsOrigin(records, first)), failed)
+    rows, failed = read_each(records, first, lambda _, payload: read(payload))
+    batch = Batch.of(list(rows.values()))
+    return Decoded(batch.numbered(row_numbers(rows, first), RecordsOrigin(records, first)), failed)
 
 
 def decode_mappings(records: Records, first: int, read: Callable[[int, Any], Mapping[str, Any]]) -> Decoded:
     """As `decode_rows`, where `read(position, payload)` gives the values of a record, as a `Data` holds them."""
-    found, failed = read_each(records, first, read)
-    columns, origin = columns_of(list(found.values())), RecordsOrigin(records, first)
-    return Decoded(Batch(columns, len(found), rows=row_numbers(found, first), origin=origin), failed)
+    rows, failed = read_each(records, first, read)
+    columns, origin = columns_of(list(rows.values())), RecordsOrigin(records, first)
+    return Decoded(Batch(columns, len(rows), rows=row_numbers(rows, first), origin=origin), failed)
 
 
 def decoded_column(
@@ -116,9 +116,9 @@ def encode_values(batch: Batch, key: str, codec: str, write: Callable[[Any, str]
     """The value of `key` of each row, or its only value; `write` is given the value and its key."""
     failed: dict[int, Exception] = {}
     messages: list[bytes | None] = [None] * batch.size
-    for row, (own, value) in _values(batch, key, codec, failed).items():
+    for row, (value_key, value) in _values(batch, key, codec, failed).items():
         try:
-            messages[row] = write(value, own)
+            messages[row] = write(value, value_key)
         except Exception as error:  # noqa: BLE001 - as above
             failed[row] = error
     return Encoded(messages, failed)
@@ -142,10 +142,10 @@ def _values(batch: Batch, key: str, codec: str, failed: dict[int, Exception]) ->
             failed[row] = _no_value(key, keys, codec)
     for other, rows in rows_of.items():
         wrong: dict[int, Exception] = {}
-        found = dict(batch.column(other).take(np.array(rows, np.int64)).cells(wrong))
+        values_of_rows = dict(batch.column(other).take(np.array(rows, np.int64)).cells(wrong))
         for place, row in enumerate(rows):
-            if place in found:
-                values[row] = (other, found[place])
+            if place in values_of_rows:
+                values[row] = (other, values_of_rows[place])
             else:
                 failed[row] = wrong.get(place) or _no_value(key, [], codec)
     return values

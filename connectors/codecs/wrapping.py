@@ -39,25 +39,25 @@ class WrapperConfig(CodecConfig):
 
 
 class Wrapper(Codec):
-    """A codec around an inner one. The inner codec answers all questions that are not about the envelope."""
+    """A codec around an inner one. The inner codec has all properties that are not about the envelope."""
 
     def __init__(self, inside: Codec) -> None:
         self._inside = inside
 
     @property
     def opens_images(self) -> bool:  # type: ignore[override]
-        """As the inner codec."""
+        """Whether the inner codec opens images."""
         return self._inside.opens_images
 
     @property
     def hot_path(self) -> HotPathReport:
-        """That of the inner codec."""
+        """The hot path of the inner codec."""
         return self._inside.hot_path
 
     def metrics(self) -> Sequence[Measure]:
-        """Those of the inner codec."""
+        """The metrics of the inner codec."""
         return self._inside.metrics()
 
     def requests(self) -> Sequence[Request]:
-        """Those of the inner codec."""
+        """The requests of the inner codec."""
         return self._inside.requests()

@@ -90,8 +90,8 @@ class CloudEvents(Wrapper):
             for name, key in self._config.attributes.items()
         }
         origin = RecordsOrigin(records.without_headers(_EventHeaders(self._config.prefix)), first)
-        found = batch.with_columns(columns) if rows else batch
-        return Decoded(found.with_origin(origin), failed | dict(inside.failed))
+        decoded = batch.with_columns(columns) if rows else batch
+        return Decoded(decoded.with_origin(origin), failed | dict(inside.failed))
 
     def encode(self, batch: Batch) -> Encoded:
         """An event for each row; its data are the payload that the inner codec writes."""
@@ -219,8 +219,8 @@ def _with_rows(batch: Batch, rows: list[int]) -> Batch:
 
 
 def _value(attributes: Mapping[str, Attribute], name: str) -> Any:
-    found = attributes.get(name, MISSING)
-    return milliseconds(found) if name == "time" and isinstance(found, str) else found
+    value = attributes.get(name, MISSING)
+    return milliseconds(value) if name == "time" and isinstance(value, str) else value
 
 
 def _records(batch: Batch, at: int) -> list[RecordContext]:
@@ -228,18 +228,18 @@ def _records(batch: Batch, at: int) -> list[RecordContext]:
     if batch.origin is None:
         return []
     parents = batch.parents(at).tolist()
-    found = [batch.origin.record(number) for number in dict.fromkeys((*parents[:1], *parents[-1:]))]
-    return [one for one in found if one is not None]
+    records = [batch.origin.record(number) for number in dict.fromkeys((*parents[:1], *parents[-1:]))]
+    return [record for record in records if record is not None]
 
 
 def _derived_id(records: Sequence[RecordContext], ids: dict[str, int]) -> str:
     """The id of an event by the records that it came from: the same whenever they are tried again."""
     if not records:
         return str(uuid.uuid4())
-    found = "..".join(f"{one.topic}/{one.partition}/{one.offset}" for one in records)
+    event_id = "..".join(f"{record.topic}/{record.partition}/{record.offset}" for record in records)
     # A record may have several results.
-    ids[found] = ids.get(found, 0) + 1
-    return found if ids[found] == 1 else f"{found}#{ids[found]}"
+    ids[event_id] = ids.get(event_id, 0) + 1
+    return event_id if ids[event_id] == 1 else f"{event_id}#{ids[event_id]}"
 
 
 def _attribute(name: str, value: Attribute) -> Attribute:

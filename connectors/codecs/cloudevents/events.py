@@ -49,18 +49,18 @@ def is_attribute(name: str) -> bool:
 
 
 def structured(payload: bytes) -> Event:
-    """The event of a payload in structured mode. Raises `WireError` for one that is none."""
+    """The event of a payload in structured mode. Raises `WireError` if it is not an event."""
     try:
-        found = json.loads(payload.decode(), parse_constant=_no_number)
+        envelope = json.loads(payload.decode(), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise WireError(f"the payload is not a CloudEvent: it is not valid JSON ({_short(error)})") from None
-    if not isinstance(found, dict):
+    if not isinstance(envelope, dict):
         raise WireError(
-            f"the payload is not a CloudEvent: it is JSON, but not an object, of type {type(found).__name__}"
+            f"the payload is not a CloudEvent: it is JSON, but not an object, of type {type(envelope).__name__}"
         )
-    data, encoded = found.pop("data", None), found.pop("data_base64", None)
+    data, encoded = envelope.pop("data", None), envelope.pop("data_base64", None)
     # A null attribute counts as missing.
-    event = _checked({name: value for name, value in found.items() if value is not None})
+    event = _checked({name: value for name, value in envelope.items() if value is not None})
     if data is not None and encoded is not None:
         raise WireError("the CloudEvent has both data and data_base64")
     if encoded is not None:
@@ -69,7 +69,7 @@ def structured(payload: bytes) -> Event:
 
 
 def binary(attributes: Mapping[str, str], content_type: str | None, payload: bytes) -> Event:
-    """The event of a payload whose attributes stood in headers. Raises `WireError` for one that is none."""
+    """The event of a payload whose attributes stood in headers. Raises `WireError` if they are not an event."""
     if content_type:
         attributes = {**attributes, "datacontenttype": content_type}
     return Event(_checked(attributes), payload or None)
@@ -89,10 +89,10 @@ def milliseconds(time: Attribute) -> int:
 def timestamp(milliseconds: int) -> str:
     """Milliseconds since 1970 as RFC 3339 has them. Raises `WireError` for a time before year 1 or after 9999."""
     try:
-        found = _EPOCH + timedelta(milliseconds=milliseconds)
+        time = _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:
         raise WireError(f"{milliseconds} milliseconds since 1970 are not a time that an event can have") from None
-    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def is_json(content_type: Attribute | None) -> bool:

@@ -31,21 +31,21 @@ class AttributeTemplate:
     def made(self, values: Mapping[str, Any], record: RecordContext | None) -> Any:
         """The text; the value itself where the template is only `{KEY}`. `None` if it names something that is
         missing."""
-        found = [_said(record, name) if name.startswith("record.") else values.get(name) for name in self.pieces[1::2]]
-        if any(one is None for one in found):
+        parts = [_said(record, name) if name.startswith("record.") else values.get(name) for name in self.pieces[1::2]]
+        if any(part is None for part in parts):
             return None
-        if len(found) == 1 and not self.pieces[0] and not self.pieces[2]:
-            return found[0]
+        if len(parts) == 1 and not self.pieces[0] and not self.pieces[2]:
+            return parts[0]
         literals = self.pieces[2::2]
-        return self.pieces[0] + "".join(f"{_text(one)}{text}" for one, text in zip(found, literals, strict=True))
+        return self.pieces[0] + "".join(f"{_text(part)}{text}" for part, text in zip(parts, literals, strict=True))
 
 
 def text_of(template: str) -> AttributeTemplate:
     """The template, compiled. Raises `ValueError` for a stray brace, an empty name, or an unknown `record.` name."""
     pieces: list[str] = []
     end = 0
-    for found in _PIECE.finditer(template):
-        name = (found[1] or "").strip()
+    for match in _PIECE.finditer(template):
+        name = (match[1] or "").strip()
         if not name:
             raise ValueError(f'"{template}" has a stray brace; a value is written {{label}}')
         known = name.removeprefix("record.")
@@ -53,8 +53,8 @@ def text_of(template: str) -> AttributeTemplate:
             raise ValueError(
                 f'"{template}": there are record.{", record.".join(RECORD_NAMES)}, and record.headers.NAME'
             )
-        pieces += [template[end : found.start()], name]
-        end = found.end()
+        pieces += [template[end : match.start()], name]
+        end = match.end()
     return AttributeTemplate((*pieces, template[end:]))
 
 
@@ -64,10 +64,10 @@ def _said(record: RecordContext | None, name: str) -> Any:
     what = name.removeprefix("record.")
     if what.startswith("headers."):
         header = what.removeprefix("headers.")
-        found: Any = next((value for key, value in reversed(record.headers) if key == header), None)
+        result: Any = next((value for key, value in reversed(record.headers) if key == header), None)
     else:
-        found = getattr(record, what)
-    return found.decode(errors="replace") if isinstance(found, bytes) else found
+        result = getattr(record, what)
+    return result.decode(errors="replace") if isinstance(result, bytes) else result
 
 
 def _text(value: Any) -> str:

@@ -28,7 +28,7 @@ class FrameConfig(CodecConfig):
     """The key of the picture. If a result has only one value, that is written whatever its key."""
 
     def read_fields(self, topic: str | None = None) -> PayloadFields | None:
-        """The one picture."""
+        """The key of the picture."""
         return PayloadFields(frozenset([self.key]), images=frozenset([self.key]))
 
 
@@ -49,7 +49,7 @@ class FrameCodec(ImageFile):
         return payload if isinstance(payload, Image) else super().image_of(payload)
 
     def encode(self, batch: Batch) -> Encoded:
-        """Each row's `Image`, as it is."""
+        """Each row's `Image`, unchanged."""
         return encode_values(batch, self._config.key, self.name, _image)
 
 

@@ -46,12 +46,12 @@ class ImageConfig(CodecConfig):
         return self
 
     def read_fields(self, topic: str | None = None) -> PayloadFields | None:
-        """The one image."""
+        """The key of the image."""
         return PayloadFields(frozenset([self.key]), images=frozenset([self.key]))
 
 
 class ImageFile(Codec):
-    """One column of images; a payload that is no image of a known format, or too large a one, fails."""
+    """One column of images; a payload that is not an image of a known format, or is too large, fails."""
 
     name: ClassVar[str] = "image"
 

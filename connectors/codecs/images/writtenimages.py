@@ -63,10 +63,10 @@ class WritesImages(BaseModel):
                 return value
             return Image(value.get_as(ImageFormat(self.images, quality=self.image_quality)))
         if isinstance(value, list):
-            found = [self._written(one) for one in value]
-            return value if all(map(operator.is_, found, value)) else found
+            items = [self._written(item) for item in value]
+            return value if all(map(operator.is_, items, value)) else items
         if isinstance(value, Data):
-            entries = {key: self._written(one) for key, one in value.items()}
-            same = all(entries[key] is one for key, one in value.items())
+            entries = {key: self._written(item) for key, item in value.items()}
+            same = all(entries[key] is item for key, item in value.items())
             return value if same else Data(entries, metadata=value.metadata)
         return value

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from connectors.codecs.onevalue import only_element, told
+from connectors.codecs.onevalue import described, only_element
 from connectors.codecs.plainrows import AS_OBJECTS
 from connectors.codecs.schemas.avroleaves import INTEGERS, Leaf, Written, is_utf8, leaf
 from connectors.codecs.schemas.avroschema import AvroSchema, default_value
@@ -200,7 +200,7 @@ class _Slot:
         hints = [hint for one in self._types if isinstance(one, Leaf) and (hint := one.hint(value))]
         hints += [f"{one.said}: {error}" for one, error in wrong]
         more = f" ({'; '.join(hints)})" if hints else ""
-        return WireError(f'"{path}" is {wanted}, and the value is {told(value)}; {advice}{more}')
+        return WireError(f'"{path}" is {wanted}, and the value is {described(value)}; {advice}{more}')
 
 
 def _put(kind: _Type, value: Any, path: str) -> Written | None:

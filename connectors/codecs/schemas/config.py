@@ -103,8 +103,8 @@ class RegistryConfig(BaseModel):
     @field_validator("url")
     @classmethod
     def _without_credentials(cls, url: str) -> str:
-        for one in url.split(","):
-            parts = urlsplit(one.strip())
+        for address in url.split(","):
+            parts = urlsplit(address.strip())
             if parts.scheme not in ("http", "https", "mock") or not parts.netloc:
                 raise ValueError("the address of a registry begins with http://, https:// or mock://")
             if "@" in parts.netloc:
@@ -138,20 +138,20 @@ class RegistryConfig(BaseModel):
 
     def properties(self) -> dict[str, Any]:
         """The same as properties of `SchemaRegistryClient`. The client does not retry: its callers do."""
-        found: dict[str, Any] = {"url": self.url, "timeout": self.timeout, "max.retries": 0}
+        properties: dict[str, Any] = {"url": self.url, "timeout": self.timeout, "max.retries": 0}
         if self.auth is not None and self.auth.password is not None:
-            found["basic.auth.user.info"] = f"{self.auth.user}:{self.auth.password.get_secret_value()}"
+            properties["basic.auth.user.info"] = f"{self.auth.user}:{self.auth.password.get_secret_value()}"
         if self.auth is not None and self.auth.token is not None:
-            found["bearer.auth.credentials.source"] = "STATIC_TOKEN"
-            found["bearer.auth.token"] = self.auth.token.get_secret_value()
-            found["bearer.auth.logical.cluster"] = self.auth.cluster
+            properties["bearer.auth.credentials.source"] = "STATIC_TOKEN"
+            properties["bearer.auth.token"] = self.auth.token.get_secret_value()
+            properties["bearer.auth.logical.cluster"] = self.auth.cluster
         files = {"ssl.ca.location": self.ca, "ssl.certificate.location": self.cert, "ssl.key.location": self.key}
-        found.update((name, str(file)) for name, file in files.items() if file is not None)
+        properties.update((name, str(file)) for name, file in files.items() if file is not None)
         if self.key_password is not None:
-            found["ssl.key.password"] = self.key_password.get_secret_value()
+            properties["ssl.key.password"] = self.key_password.get_secret_value()
         for name, value in self.client.items():
-            found[name] = value.get_secret_value() if isinstance(value, SecretStr) else value
-        return found
+            properties[name] = value.get_secret_value() if isinstance(value, SecretStr) else value
+        return properties
 
     @property
     def secrets(self) -> dict[str, object]:

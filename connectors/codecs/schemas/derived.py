@@ -47,7 +47,7 @@ def _type(values: Iterable[Any], key: str, name: str) -> Any:
         if kind is dict:
             return _record(values, name)
         if kind is list and any(values):
-            return {"type": "array", "items": _type((one for value in values for one in value), key, name)}
+            return {"type": "array", "items": _type((item for value in values for item in value), key, name)}
     raise WireError(f'no Avro type can be derived from the values of "{key}"; give the codec a schema for its results')
 
 

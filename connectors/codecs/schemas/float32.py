@@ -1,4 +1,4 @@
-"""Which numbers a schema's 32-bit `float` can hold; others would become infinite when they are written."""
+"""Range check for a schema's 32-bit `float`: larger numbers would become infinite when written."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def framed(payload: bytes, header: bytes | None) -> Framed:
 
 
 def foreign_form(payload: bytes) -> str | None:
-    """The form of a payload that names its schema in another way than Confluent's, and what to do; else `None`."""
+    """Describe a framing other than Confluent's, with advice; `None` for any other payload."""
     if payload.startswith(_FILE):
         return "a whole Avro file: send its records one by one, as serializers for Kafka do"
     if payload.startswith(_SINGLE_OBJECT):
@@ -90,12 +90,12 @@ def _not_framed(raw: bytes) -> str:
 
 
 def _no_id(raw: bytes) -> str:
-    told = "the payload names the schema 0, and ids of schemas begin at 1"
+    message = "the payload names the schema 0, and ids of schemas begin at 1"
     if len(raw) < _LONG_ID_SIZE:
-        return told
+        return message
     number = int.from_bytes(raw[1:_LONG_ID_SIZE], "big")
     return (
-        f"{told}: the id seems to have 8 bytes ({number}), as Apicurio's serializers write it; let them write 4 "
+        f"{message}: the id seems to have 8 bytes ({number}), as Apicurio's serializers write it; let them write 4 "
         "(apicurio.registry.id-handler: io.apicurio.registry.serde.Legacy4ByteIdHandler, or "
         "apicurio.registry.as-confluent: true)"
     )
@@ -108,7 +108,7 @@ class Frame(NamedTuple):
     header: Header | None = None
 
     def headers(self, count: int) -> Sequence[Sequence[Header]] | None:
-        """The headers of so many messages."""
+        """The headers of this many messages."""
         return None if self.header is None else [(self.header,)] * count
 
 

@@ -1,4 +1,4 @@
-"""`json-schema`: JSON payloads in the framing of a schema registry, checked against their schema if asked."""
+"""`json-schema`: JSON payloads in the framing of a schema registry, optionally checked against their schema."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class JsonSchemaConfig(WrapperConfig):
         if not ask or self.registry is None:
             return None
         registry = SchemaRegistry(self.registry)
-        found = registry.latest(registry.subject(self.sink_topic, ""))
-        return _fields(found.text) if found is not None and found.kind == "JSON" else None
+        schema = registry.latest(registry.subject(self.sink_topic, ""))
+        return _fields(schema.text) if schema is not None and schema.kind == "JSON" else None
 
 
 class JsonSchema(Wrapper):
@@ -93,7 +93,7 @@ class JsonSchema(Wrapper):
         super().__init__(codec_of(config.codec))
         self._registry = None if config.registry is None else SchemaRegistry(config.registry)
         self._text = None if config.schema_ is None else schema_text(config.schema_)
-        self._given = None if self._text is None else self._own(self._text)
+        self._given = None if self._text is None else self._given_validator(self._text)
         self._results: tuple[Frame, Any] | None = None
         if self._registry is not None and config.sink_topic is not None:
             self._registry.subject(config.sink_topic, "")
@@ -156,9 +156,9 @@ class JsonSchema(Wrapper):
             raise WireError(f"the schema is {registered.kind}, not JSON: it is not a payload for the codec json-schema")
         if not self._config.validate_:
             return True
-        return _validator(registered.text, {name: one.text for name, one in registered.references.items()})
+        return _validator(registered.text, {name: reference.text for name, reference in registered.references.items()})
 
-    def _own(self, text: str) -> Any:
+    def _given_validator(self, text: str) -> Any:
         try:
             return _validator(text, {}) if self._config.validate_ else True
         except WireError as error:
@@ -198,8 +198,8 @@ def _fields(text: str) -> PayloadFields | None:
 
 
 def _title(text: str) -> str:
-    found = json.loads(text)
-    return str(found.get("title", "")) if isinstance(found, dict) else ""
+    schema = json.loads(text)
+    return str(schema.get("title", "")) if isinstance(schema, dict) else ""
 
 
 def _validator(text: str, references: Mapping[str, str]) -> Any:

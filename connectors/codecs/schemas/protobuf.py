@@ -80,10 +80,10 @@ class ProtobufConfig(CodecConfig):
         if not ask or self.registry is None:
             return None
         registry = SchemaRegistry(self.registry, "serialized")
-        found = registry.latest(registry.subject(self.sink_topic, self.message or ""))
-        if found is None:
+        schema = registry.latest(registry.subject(self.sink_topic, self.message or ""))
+        if schema is None:
             return None
-        types = _parsed(found)
+        types = _parsed(schema)
         return _fields_of((types.at((0,)) if self.message is None else types.of(self.message)).descriptor)
 
 
@@ -97,10 +97,10 @@ class Protobuf(Codec):
         self._config = config
         self._registry = None if config.registry is None else SchemaRegistry(config.registry, "serialized")
         self._messages = None if config.descriptors is None else protobufschema.of_file(config.descriptors)
-        self._own: _Type | None = None
+        self._configured: _Type | None = None
         if self._messages is not None and config.message is not None:
             try:
-                self._own = _Type(self._messages, self._messages.of(config.message))
+                self._configured = _Type(self._messages, self._messages.of(config.message))
             except WireError as error:
                 raise DefinitionError(str(error)) from None
         self._results: tuple[Frame, _Type] | None = None
@@ -110,9 +110,9 @@ class Protobuf(Codec):
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """A row for each message. Fields that the schema does not have are skipped."""
         if self._registry is None:
-            own = self._own
-            assert own is not None
-            return decode_plain(records, first, wanted, lambda row, payload: own.read(self._checked(payload)))
+            given = self._configured
+            assert given is not None
+            return decode_plain(records, first, wanted, lambda row, payload: given.read(self._checked(payload)))
         headers = schema_headers(records)
         away: list[ConnectorError] = []
 
@@ -148,8 +148,8 @@ class Protobuf(Codec):
     def _framed(self, raw: bytes, header: bytes | None) -> dict[str, Any]:
         of, rest, whole = framed(raw, header)
         indexes, at = _indexes(rest)
-        kind = self._own or self._type(of, indexes)
-        if kind is self._own and indexes != kind.place:
+        kind = self._configured or self._type(of, indexes)
+        if kind is self._configured and indexes != kind.place:
             raise WireError(
                 f"the payload is the message at {list(indexes)[:10]} of its schema, and {kind.descriptor.full_name} "
                 f"stands at {list(kind.place)}; leave descriptors out to read messages of several types"
@@ -162,13 +162,13 @@ class Protobuf(Codec):
 
     def _of_results(self) -> tuple[Frame, _Type]:
         if self._registry is None:
-            assert self._own is not None
-            return Frame(b""), self._own
+            assert self._configured is not None
+            return Frame(b""), self._configured
         try:
-            if self._messages is not None and self._own is not None:
+            if self._messages is not None and self._configured is not None:
                 subject = self._registry.subject(self._config.sink_topic, self._config.message or "")
-                file = self._messages.files[self._own.descriptor.file.name]
-                return self._frame(self._registered(subject, file.name, self._messages), self._own)
+                file = self._messages.files[self._configured.descriptor.file.name]
+                return self._frame(self._registered(subject, file.name, self._messages), self._configured)
             subject = self._registry.subject(self._config.sink_topic, self._config.message or "")
             latest = self._registry.latest(subject) if subject else None
             if latest is None:
@@ -186,7 +186,9 @@ class Protobuf(Codec):
         """The schema of a file as the registry has it, after those that it imports."""
         assert self._registry is not None
         file = messages.files[name]
-        others = [(one, one, self._registered(one, one, messages)) for one in file.dependency if one in messages.files]
+        others = [
+            (name, name, self._registered(name, name, messages)) for name in file.dependency if name in messages.files
+        ]
         return self._registry.written(subject, "PROTOBUF", protobufschema.as_text(file), others)
 
     def _frame(self, registered: Registered, kind: _Type) -> tuple[Frame, _Type]:
@@ -236,24 +238,24 @@ class _Types:
         self._at: dict[Sequence[int], _Type] = {}
 
     def at(self, indexes: tuple[int, ...]) -> _Type:
-        found = self._at.get(indexes)
-        if found is None:
-            found = self._at[indexes] = _Type(self._messages, self._messages.at(indexes))
-        return found
+        message_type = self._at.get(indexes)
+        if message_type is None:
+            message_type = self._at[indexes] = _Type(self._messages, self._messages.at(indexes))
+        return message_type
 
     def of(self, name: str) -> _Type:
         return _Type(self._messages, self._messages.of(name))
 
 
 def _fields_of(descriptor: Any) -> PayloadFields:
-    needed = (one.name for one in descriptor.fields if one.is_required)
-    return PayloadFields(frozenset(one.name for one in descriptor.fields), frozenset(needed))
+    needed = (field.name for field in descriptor.fields if field.is_required)
+    return PayloadFields(frozenset(field.name for field in descriptor.fields), frozenset(needed))
 
 
 def _parsed(registered: Registered) -> _Types:
     if registered.kind != "PROTOBUF":
         raise WireError(f"the schema is {registered.kind}, not PROTOBUF: it is not a payload for the codec protobuf")
-    others = {name: one.text for name, one in registered.references.items()}
+    others = {name: reference.text for name, reference in registered.references.items()}
     return _Types(protobufschema.of_texts(registered.text, others))
 
 
@@ -264,20 +266,20 @@ def _indexes(raw: bytes) -> tuple[tuple[int, ...], int]:
         count = _unzigzag(count)
         if not 0 <= count <= _DEEPEST:
             raise WireError(f"the framing names a message {count} levels deep")
-        found = []
+        path = []
         for _ in range(count):
             index, at = varint(raw, at)
-            found.append(_unzigzag(index))
+            path.append(_unzigzag(index))
     except IndexError:
         raise WireError("the framing ends before it has named a message") from None
-    # The first one is named by a single zero.
-    return tuple(found) or (0,), at
+    # A single zero stands for the first message type.
+    return tuple(path) or (0,), at
 
 
 def _as_bytes(indexes: Sequence[int]) -> bytes:
     if list(indexes) == [0]:
         return b"\0"
-    return b"".join(_varint(one << 1) for one in (len(indexes), *indexes))
+    return b"".join(_varint(number << 1) for number in (len(indexes), *indexes))
 
 
 def _varint(number: int) -> bytes:

@@ -36,12 +36,12 @@ class MessageTypes:
 
     def __init__(self, files: Sequence[FileDescriptorProto]) -> None:
         """Raises `WireError` for files that make no schema."""
-        self.files = {one.name: one for one in files}
+        self.files = {file.name: file for file in files}
         self.main = files[-1]
         self._pool = descriptor_pool.DescriptorPool()
         added: set[str] = set()
-        for one in files:
-            self._add(one, added, ())
+        for file in files:
+            self._add(file, added, ())
 
     def of(self, name: str) -> Any:
         """The descriptor of the message with this full name. Raises `WireError` naming the nearest."""
@@ -88,7 +88,7 @@ class MessageTypes:
 
 
 def of_file(path: Path) -> MessageTypes:
-    """The message types of a descriptor set. Raises `DefinitionError` for a file that is none, or lacks imports."""
+    """The message types of a descriptor set. Raises `DefinitionError` for another file, and if imports are missing."""
     try:
         files = FileDescriptorSet.FromString(path.read_bytes()).file
     except OSError as error:
@@ -120,41 +120,41 @@ def indexes_of(messages: MessageTypes, descriptor: Any) -> list[int]:
         names.insert(0, descriptor.name)
         file, descriptor = descriptor.file, descriptor.containing_type
     inside: Any = messages.files[file.name].message_type
-    found: list[int] = []
+    indexes: list[int] = []
     for name in names:
-        place = next(at for at, one in enumerate(inside) if one.name == name)
-        found.append(place)
+        place = next(at for at, message in enumerate(inside) if message.name == name)
+        indexes.append(place)
         inside = inside[place].nested_type
-    return found
+    return indexes
 
 
 def _proto(name: str, text: str) -> FileDescriptorProto:
     try:
-        found = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+        proto = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (ValueError, DecodeError):
         raise WireError(
             "the registry gives schemas of protobuf as text only, which takes protoc to read; give the codec their "
             f"descriptors and the name of the message (descriptors: FILE, message: NAME), made by {_HOW}"
         ) from None
     # A registry gives the schema itself the name "default", and knows others by the names that import them.
-    found.name = name if name != "schema.proto" else found.name or name
-    return found
+    proto.name = name if name != "schema.proto" else proto.name or name
+    return proto
 
 
 def _well_known(name: str, of: str) -> bytes:
     part = name.removeprefix("google/protobuf/").removesuffix(".proto")
     if part == "descriptor" or part in WELL_KNOWN:
-        found: bytes = importlib.import_module(f"google.protobuf.{part}_pb2").DESCRIPTOR.serialized_pb
-        return found
+        serialized: bytes = importlib.import_module(f"google.protobuf.{part}_pb2").DESCRIPTOR.serialized_pb
+        return serialized
     raise WireError(f"the schema {of} imports {name[:100]}, which is not there")
 
 
 def _names(files: Iterable[FileDescriptorProto]) -> Iterable[str]:
     def inside(messages: Any, before: str) -> Iterable[str]:
-        for one in messages:
-            if not one.options.map_entry:
-                yield before + one.name
-                yield from inside(one.nested_type, f"{before}{one.name}.")
+        for message in messages:
+            if not message.options.map_entry:
+                yield before + message.name
+                yield from inside(message.nested_type, f"{before}{message.name}.")
 
     for file in files:
         yield from inside(file.message_type, f"{file.package}." if file.package else "")

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from connectors.codecs.onevalue import only_element, told
+from connectors.codecs.onevalue import described, only_element
 from connectors.codecs.schemas import float32
 from pipelines.data.data import check_key
 from pipelines.errors import WireError, nearest
@@ -55,13 +55,13 @@ _INTEGERS: Final = {
 
 
 class Field(NamedTuple):
-    """How one field is read and written."""
+    """Reads and writes one field of a message."""
 
     name: str
     presence: bool
     """Whether the field has presence: a message tells whether it is set."""
     read: Read | None
-    """Makes its value plain; `None` if it is plain already."""
+    """Converts the field's value to a plain one; `None` if it is plain already."""
     write: Write
     """Puts a plain value into a message."""
     oneof: str | None
@@ -84,27 +84,27 @@ def _within(place: str, error: Exception) -> _Unwritten:
 
 
 class MessageForm:
-    """How messages of one type are read and written. Those inside are made when they are first met."""
+    """Reads and writes messages of one type. Forms of nested messages are made when first needed."""
 
     def __init__(self, descriptor: Any, known: dict[str, MessageForm] | None = None) -> None:
         self._known = {} if known is None else known
         self._known[descriptor.full_name] = self
         if len(self._known) > _MOST_TYPES:
             raise WireError(f"the schema has more than {_MOST_TYPES} types of messages")
-        for one in descriptor.fields:
-            check_key(one.name)
-        self._fields = [self._field(one) for one in descriptor.fields]
-        self._by_name = {one.name: one for one in self._fields}
+        for field in descriptor.fields:
+            check_key(field.name)
+        self._fields = [self._field(field) for field in descriptor.fields]
+        self._by_name = {field.name: field for field in self._fields}
 
     def read(self, message: Any) -> dict[str, Any]:
         """The values of a message."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, presence, read, _, _ in self._fields:
             if presence and not message.HasField(name):
                 continue
             value = getattr(message, name)
-            found[name] = value if read is None else read(value)
-        return found
+            values[name] = value if read is None else read(value)
+        return values
 
     def write(self, row: Mapping[str, Any], message: Any) -> None:
         """Set the fields of a message. Raises `WireError` for a value without a field, or of another type."""
@@ -131,15 +131,15 @@ class MessageForm:
         is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
         if is_map:
             return Field(name, False, *self._map(field), None)
-        read, made = self._one(field)
+        read, made = self._single(field)
         if field.is_repeated:
             return Field(name, False, _list(read), _put_all(name, made), None)
         if made is None:
             return Field(name, field.has_presence, read, _put(name, field), oneof)
         return Field(name, field.has_presence, read, _fill(name, made), oneof)
 
-    def _one(self, field: Any) -> tuple[Read | None, Write | None]:
-        """How one value of a field is read; and for messages, how one is filled."""
+    def _single(self, field: Any) -> tuple[Read | None, Write | None]:
+        """Functions that read a single value of a field and, for messages, fill one."""
         if field.enum_type is not None:
             return _enum(field.enum_type), None
         kind = field.message_type
@@ -162,23 +162,23 @@ class MessageForm:
 
     def _map(self, field: Any) -> tuple[Read, Write]:
         key, value = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
-        read, made = self._one(value)
+        read, made = self._single(value)
         name, key_of = field.name, _key_reader(key)
 
-        def reading(found: Any) -> dict[str, Any]:
-            return {_key_text(one): inner if read is None else read(inner) for one, inner in found.items()}
+        def reading(mapping: Any) -> dict[str, Any]:
+            return {_key_text(key): inner if read is None else read(inner) for key, inner in mapping.items()}
 
         def writing(message: Any, given: Any) -> None:
             target = getattr(message, name)
-            for one, inner in _mapping(given).items():
-                own = key_of(one)
+            for text, inner in _mapping(given).items():
+                key = key_of(text)
                 try:
                     if made is not None:
-                        made(target[own], inner)
+                        made(target[key], inner)
                     else:
-                        target[own] = _scalar(_without_point(inner, value), value)
+                        target[key] = _scalar(_without_point(inner, value), value)
                 except (TypeError, ValueError, OverflowError) as error:
-                    raise _within(one, error if made is not None else _refusal(inner, value, error)) from None
+                    raise _within(text, error if made is not None else _refusal(inner, value, error)) from None
 
         return reading, writing
 
@@ -186,7 +186,7 @@ class MessageForm:
 def _list(read: Read | None) -> Read:
     if read is None:
         return list
-    return lambda values: [read(one) for one in values]
+    return lambda values: [read(item) for item in values]
 
 
 def _put(name: str, field: Any) -> Write:
@@ -195,15 +195,15 @@ def _put(name: str, field: Any) -> Write:
             setattr(message, name, _scalar(value, field))
             return
         except TypeError:
-            one = _without_point(only_element(value), field)
+            scalar = _without_point(only_element(value), field)
         except (ValueError, OverflowError) as error:
             raise _refusal(value, field, error) from None
         try:
-            setattr(message, name, _scalar(one, field))
+            setattr(message, name, _scalar(scalar, field))
         except TypeError:
             raise TypeError(_unfit(value, field)) from None
         except (ValueError, OverflowError) as error:
-            raise _refusal(one, field, error) from None
+            raise _refusal(scalar, field, error) from None
 
     return write
 
@@ -221,7 +221,7 @@ def _fill(name: str, made: Write) -> Write:
 def _put_all(name: str, made: Write | None) -> Write:
     def write(message: Any, values: Any) -> None:
         if not isinstance(values, list):
-            raise TypeError(f"the field is repeated, which is a list, and the value is {told(values)}")
+            raise TypeError(f"the field is repeated, which is a list, and the value is {described(values)}")
         target = getattr(message, name)
         if made is None:
             field = message.DESCRIPTOR.fields_by_name[name]
@@ -230,15 +230,15 @@ def _put_all(name: str, made: Write | None) -> Write:
             except (TypeError, ValueError, OverflowError):
                 # protobuf may have taken the first of them.
                 del target[:]
-                values = [_without_point(one, field) for one in values]
+                values = [_without_point(item, field) for item in values]
                 refused = _refused_element(values, field, message)
                 if refused is not None:
                     raise refused from None
                 target.extend(_scalars(values, field))
         else:
-            for at, one in enumerate(values):
+            for at, item in enumerate(values):
                 try:
-                    made(target.add(), one)
+                    made(target.add(), item)
                 except (TypeError, ValueError, OverflowError) as error:
                     raise _within(f"[{at}]", error) from None
 
@@ -248,7 +248,7 @@ def _put_all(name: str, made: Write | None) -> Write:
 def _scalars(values: list[Any], field: Any) -> list[Any]:
     if field.type == FieldDescriptor.TYPE_FLOAT and set(map(type, values)) == {float} and float32.all_fit(values):
         return values
-    return [_scalar(one, field) for one in values]
+    return [_scalar(item, field) for item in values]
 
 
 def _scalar(value: Any, field: Any) -> Any:
@@ -261,9 +261,9 @@ def _scalar(value: Any, field: Any) -> Any:
             raise ValueError(_unfit(value, field))
         return value
     if isinstance(value, str):
-        found = field.enum_type.values_by_name.get(value)
-        if found is not None:
-            return found.number
+        member = field.enum_type.values_by_name.get(value)
+        if member is not None:
+            return member.number
         try:
             return int(value)
         except ValueError:
@@ -274,11 +274,11 @@ def _scalar(value: Any, field: Any) -> Any:
 
 def _refused_element(values: list[Any], field: Any, message: Any) -> Exception | None:
     """The error of the first of these values that such a message cannot have in this repeated field."""
-    for at, one in enumerate(values):
+    for at, item in enumerate(values):
         try:
-            getattr(type(message)(), field.name).append(_scalar(one, field))
+            getattr(type(message)(), field.name).append(_scalar(item, field))
         except (TypeError, ValueError, OverflowError) as error:
-            return _within(f"[{at}]", _refusal(one, field, error))
+            return _within(f"[{at}]", _refusal(item, field, error))
     return None
 
 
@@ -290,7 +290,7 @@ def _without_point(value: Any, field: Any) -> Any:
 
 
 def _refusal(value: Any, field: Any, error: Exception) -> Exception:
-    """What is raised for a value that protobuf refuses: `error` says it where the value is the name in an enum."""
+    """The error for a value that protobuf refuses; `error` is used as it is for names in an enum."""
     if field.enum_type is not None and isinstance(value, str):
         return error
     return TypeError(_unfit(value, field))
@@ -308,7 +308,7 @@ def _unfit(value: Any, field: Any) -> str:
     elif type(value) is int and field.type in _INTEGERS:
         least, most = _INTEGERS[field.type]
         bounds = f" ({kind} holds {least} to {most})"
-    return f"its type is {kind}, and the value is {told(value)}; {advice}{bounds}"
+    return f"its type is {kind}, and the value is {described(value)}; {advice}{bounds}"
 
 
 def _enum(kind: Any) -> Read:
@@ -325,7 +325,7 @@ def _fill_milliseconds(message: Any, value: Any) -> None:
     if value.__class__ is float and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"a time is an integer, in milliseconds, and the value is {told(value)}")
+        raise TypeError(f"a time is an integer, in milliseconds, and the value is {described(value)}")
     negative = message.DESCRIPTOR.name == "Duration" and value < 0
     seconds, rest = divmod(-value if negative else value, 1000)
     sign = -1 if negative else 1
@@ -346,7 +346,7 @@ def _fill_dynamic(message: Any, value: Any) -> None:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise TypeError(f"a message is a nested Data (an object), and the value is {told(value)}")
+        raise TypeError(f"a message is a nested Data (an object), and the value is {described(value)}")
     return value
 
 
@@ -360,19 +360,19 @@ def _key_reader(key: Any) -> Callable[[str], Any]:
     of = {"true": True, "false": False}.get if key.type == FieldDescriptor.TYPE_BOOL else partial(_whole, key.type)
 
     def read(text: str) -> Any:
-        found = of(text)
-        if found is None:
+        parsed = of(text)
+        if parsed is None:
             raise ValueError(f'keys of the map are {_TYPES[key.type]}, and "{text[:60]}" is none')
-        return found
+        return parsed
 
     return read
 
 
 def _whole(type: int, text: str) -> int | None:
-    """The integer of this type that a text is; `None` if it is none."""
+    """The text as an integer of this type; `None` if it is not one."""
     try:
-        found = int(text)
+        number = int(text)
     except ValueError:
         return None
     least, most = _INTEGERS[type]
-    return found if least <= found <= most else None
+    return number if least <= number <= most else None

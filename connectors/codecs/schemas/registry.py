@@ -24,7 +24,7 @@ T = TypeVar("T")
 MOST_SCHEMAS: Final = 1000
 """The most schemas that are kept; the least recently used one is dropped, and fetched again when needed."""
 FORGET_UNKNOWN: Final = 10.0
-"""Seconds for which an unknown id is not asked for again: many records may have the same unknown id."""
+"""Seconds for which an unknown id is not requested again: many records may have the same unknown id."""
 MOST_REFERENCES: Final = 200
 """Schemas that one schema may refer to, directly or not."""
 
@@ -39,7 +39,7 @@ _mocks_lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A schema as a registry has it."""
+    """A schema of a registry."""
 
     kind: str
     """`AVRO`, `JSON` or `PROTOBUF`."""
@@ -49,7 +49,7 @@ class Registered:
     id: int | None = None
     guid: str | None = None
     version: int | None = None
-    """Its number in its subject."""
+    """The version number in its subject."""
 
 
 class SchemaRegistry:
@@ -73,29 +73,29 @@ class SchemaRegistry:
     def parsed(self, schema: SchemaRef, parse: Callable[[Registered], T]) -> T:
         """The result of `parse` for this schema, which is called once. An exception of it fails each record with this
         schema."""
-        found = self._known.get(schema)
-        if found is None:
+        known = self._known.get(schema)
+        if known is None:
             registered = self._schema(schema)
             try:
-                found = parse(registered)
+                known = parse(registered)
             except WireError as error:
                 # A schema that cannot be used stays so.
-                found = error
-            self._known[schema] = found
+                known = error
+            self._known[schema] = known
             if len(self._known) > MOST_SCHEMAS:
                 self._known.popitem(last=False)
         else:
             self._known.move_to_end(schema)
-        if isinstance(found, WireError):
-            raise WireError(str(found))
-        return found
+        if isinstance(known, WireError):
+            raise WireError(str(known))
+        return known
 
     def latest(self, subject: str) -> Registered | None:
         """The latest schema of a subject; `None` if there is none."""
-        found = self._asked(
+        schema = self._asked(
             f"the latest schema of {subject}", lambda client: client.get_latest_version(subject, **self._form)
         )
-        return None if found is None else self._registered(found.schema, found.schema_id, found.guid)
+        return None if schema is None else self._registered(schema.schema, schema.schema_id, schema.guid)
 
     def written(
         self, subject: str, kind: str, text: str, references: Sequence[tuple[str, str, Registered]] = ()
@@ -109,21 +109,21 @@ class SchemaRegistry:
 
         schema = Schema(text, kind, [SchemaReference(name, of, other.version) for name, of, other in references])
         if self.config.auto_register:
-            found = self._asked(
+            answer = self._asked(
                 f"the subject {subject} for a new schema",
                 lambda client: client.register_schema_full_response(subject, schema),
             )
-            if found is not None and (found.version is None or found.guid is None):
-                # Registries tell the version, and some the GUID, only when they are asked.
-                found = self._asked(f"the subject {subject}", lambda client: client.lookup_schema(subject, schema))
+            if answer is not None and (answer.version is None or answer.guid is None):
+                # Registries return the version, and some the GUID, only by a lookup.
+                answer = self._asked(f"the subject {subject}", lambda client: client.lookup_schema(subject, schema))
         else:
-            found = self._asked(f"the subject {subject}", lambda client: client.lookup_schema(subject, schema))
-        if found is None:
+            answer = self._asked(f"the subject {subject}", lambda client: client.lookup_schema(subject, schema))
+        if answer is None:
             raise ConnectorError(
                 f"the schema registry {self.config.url} does not have this schema in the subject {subject}; register "
                 "it, or write auto_register: true"
             )
-        return Registered(kind, text, {}, found.schema_id, found.guid, found.version)
+        return Registered(kind, text, {}, answer.schema_id, answer.guid, answer.version)
 
     def about(self, topic: str | None, record: str, otherwise: str) -> str:
         """The findings of a request to the registry, as a text: for a codec in a sink the schema of results.
@@ -134,10 +134,10 @@ class SchemaRegistry:
             subjects = self._asked("its subjects", lambda client: client.get_subjects())
             return f"{self.config.url} answers, and has {len(subjects or ())} subjects"
         subject = self.subject(topic, record)
-        found = self.latest(subject)
-        if found is None:
+        schema = self.latest(subject)
+        if schema is None:
             return f"{self.config.url} has no subject {subject} yet: {otherwise}"
-        return f"{self.config.url} has the subject {subject}: {found.text}"
+        return f"{self.config.url} has the subject {subject}: {schema.text}"
 
     def frame(self, registered: Registered) -> Frame:
         """The frame that names this schema in messages. Raises `ConnectorError` if it is to be a header and the schema
@@ -160,7 +160,7 @@ class SchemaRegistry:
             raise DefinitionError(str(error)) from None
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections to the registry."""
         if self._made is not None and not self.config.url.startswith("mock:"):
             self._made.close()
         self._made = None
@@ -175,38 +175,38 @@ class SchemaRegistry:
                 return client.get_schema_by_guid(str(schema), **self._form)
             return client.get_schema(schema, **self._form)
 
-        found = self._asked(f"the schema {schema}", ask)
-        if found is None:
+        answer = self._asked(f"the schema {schema}", ask)
+        if answer is None:
             self._unknown[schema] = now + FORGET_UNKNOWN
             self._unknown.move_to_end(schema)
             if len(self._unknown) > MOST_SCHEMAS:
                 self._unknown.popitem(last=False)
             raise WireError(_unknown_text(schema, self.config.url))
-        return self._registered(found, None, None)
+        return self._registered(answer, None, None)
 
     def _registered(self, schema: Any, schema_id: int | None, guid: str | None) -> Registered:
-        found: dict[str, Registered] = {}
-        self._refer(schema, found)
-        return Registered(schema.schema_type or "AVRO", schema.schema_str or "", found, schema_id, guid)
+        references: dict[str, Registered] = {}
+        self._refer(schema, references)
+        return Registered(schema.schema_type or "AVRO", schema.schema_str or "", references, schema_id, guid)
 
-    def _refer(self, schema: Any, found: dict[str, Registered]) -> None:
-        for one in schema.references or ():
-            if one.name in found:
+    def _refer(self, schema: Any, references: dict[str, Registered]) -> None:
+        for ref in schema.references or ():
+            if ref.name in references:
                 continue
-            if len(found) >= MOST_REFERENCES:
+            if len(references) >= MOST_REFERENCES:
                 raise WireError(f"the schema refers to more than {MOST_REFERENCES} others")
             version = self._asked(
-                f"version {one.version} of {one.subject}",
-                lambda client, one=one: client.get_version(one.subject, one.version, **self._form),  # type: ignore[misc]
+                f"version {ref.version} of {ref.subject}",
+                lambda client, ref=ref: client.get_version(ref.subject, ref.version, **self._form),  # type: ignore[misc]
             )
             if version is None:
-                raise WireError(f"the schema refers to version {one.version} of {one.subject}, which there is not")
+                raise WireError(f"the schema refers to version {ref.version} of {ref.subject}, which there is not")
             # Entered before its own references, so that circular references end.
-            found[one.name] = Registered(version.schema.schema_type or "AVRO", version.schema.schema_str or "")
-            self._refer(version.schema, found)
+            references[ref.name] = Registered(version.schema.schema_type or "AVRO", version.schema.schema_str or "")
+            self._refer(version.schema, references)
 
     def _asked(self, what: str, question: Callable[[Any], T]) -> T | None:
-        """The answer; `None` if there is no such thing."""
+        """The response of the registry; `None` if the subject or schema does not exist."""
         from confluent_kafka.schema_registry import SchemaRegistryError
 
         url = self.config.url
@@ -214,17 +214,17 @@ class SchemaRegistry:
             return question(self._client())
         except SchemaRegistryError as error:
             status = error.http_status_code
-            # Only registries have codes of their own; other servers and proxies answer with pages.
+            # Only registries send their own error codes; other servers and proxies send pages.
             known = error.error_code not in (None, SchemaRegistryError.UNKNOWN)
             if status == 404 and known:
                 return None
-            told = self._scrub(str(error)) if known else f"{_NO_REGISTRY} (HTTP status {status})"
+            reason = self._scrub(str(error)) if known else f"{_NO_REGISTRY} (HTTP status {status})"
             if status in _DENIED:
                 raise ConnectorError(
-                    f"the schema registry {url} refuses the request for {what}: {told}; correct auth of the registry"
+                    f"the schema registry {url} refuses the request for {what}: {reason}; correct auth of the registry"
                 ) from None
             raise ConnectorError(
-                f"the schema registry {url}, asked for {what}: {told}", retriable=status in _AGAIN or status == 404
+                f"the schema registry {url}, asked for {what}: {reason}", retriable=status in _AGAIN or status == 404
             ) from None
         except (JSONDecodeError, AttributeError, KeyError, TypeError):
             # The client takes it for granted that a successful answer is a registry's.
@@ -234,8 +234,8 @@ class SchemaRegistry:
         except (ConnectorError, MissingPackageError):
             raise
         except Exception as error:  # noqa: BLE001 - of the HTTP library, of DNS
-            told = self._scrub(f"{type(error).__name__}: {error}")
-            raise ConnectorError(f"the schema registry {url} does not answer: {told}", retriable=True) from None
+            reason = self._scrub(f"{type(error).__name__}: {error}")
+            raise ConnectorError(f"the schema registry {url} does not answer: {reason}", retriable=True) from None
 
     def _client(self) -> SchemaRegistryClient:
         if self._made is None:

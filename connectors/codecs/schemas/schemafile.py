@@ -1,4 +1,4 @@
-"""Schemas that a service file names or holds."""
+"""Schemas in a service file, inline or by path."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def schema_text(given: Given) -> str:
 
 
 def _check(file: Path, text: str) -> None:
-    """Raise `DefinitionError` for a file that is clearly no schema; what it holds, maybe a secret, is not shown."""
+    """Raise `DefinitionError` for a file that is clearly not a schema; what it holds, maybe a secret, is not shown."""
     try:
-        found = json.loads(text)
+        schema = json.loads(text)
     except ValueError as error:
         line = f" in line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise DefinitionError(f"{file} is not a schema: it is not valid JSON{line}") from None
     except RecursionError:
         raise DefinitionError(f"{file} is not a schema: it is nested too deeply") from None
-    parts = found if isinstance(found, list) else [found]
-    if not all(isinstance(one, (dict, bool)) or one in _PRIMITIVE for one in parts):
+    parts = schema if isinstance(schema, list) else [schema]
+    if not all(isinstance(part, (dict, bool)) or part in _PRIMITIVE for part in parts):
         raise DefinitionError(f"{file} is not a schema: a schema is a JSON object, such as a record with its fields")
 
 

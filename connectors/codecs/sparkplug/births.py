@@ -23,14 +23,14 @@ class Known(NamedTuple):
     key: str | None
     """The key of its value; `None` if it becomes no value, or cannot be read."""
     plain: Callable[[Any], Any] | None
-    """Gets its value from the message, if it needs no conversion; `None` if it does."""
+    """Gets the value from the message without conversion; `None` if it needs one."""
     reading: MetricReader
-    """How its value is read."""
+    """Reads the value from the metric."""
     name: str
 
 
 Table = Mapping[str | int, Known]
-"""The metrics of an edge node's own, or of one device: by name, and by alias."""
+"""The metrics of an edge node itself or of one device, by name and by alias."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class EdgeNode:
     """The metrics and the session of one edge node."""
 
     tables: dict[str, Table] = field(default_factory=dict)
-    """Its metrics by device, its own under an empty name."""
+    """The metrics by device; those of the edge node itself under an empty name."""
     size: int = 0
     """The size of all its tables, by `_size`."""
     seq: int | None = None
@@ -86,7 +86,7 @@ class EdgeNodes:
         return node
 
     def died(self, address: SparkplugTopic, bd_seq: int | None) -> None:
-        """The edge node has died. A death of an earlier session than the present one is ignored."""
+        """Handle the death of an edge node. A death of an earlier session than the present one is ignored."""
         node = self._nodes.get(address.node)
         if node is not None and (bd_seq is None or node.bd_seq in (None, bd_seq)):
             node.seq = None

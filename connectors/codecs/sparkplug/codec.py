@@ -96,7 +96,7 @@ class Sparkplug(Codec):
 
     def requests(self) -> Sequence[Request]:
         """See `Codec.requests`: commands to edge nodes to send their births again."""
-        return () if self._rebirths is None else self._rebirths.taken()
+        return () if self._rebirths is None else self._rebirths.take()
 
     @property
     def gaps(self) -> Mapping[tuple[str, str], int]:
@@ -152,10 +152,10 @@ class Sparkplug(Codec):
                     missing = self._followed(node, message.seq)
                     if missing and self._rebirths is not None:
                         self._rebirths.ask(place)
-        found, historical = self._values(message.metrics, _NOTHING if table is None else table, place)
+        row, historical = self._values(message.metrics, _NOTHING if table is None else table, place)
         if self._config.attributes:
-            self._add_attributes(found, message, place, missing, historical)
-        return found
+            self._add_attributes(row, message, place, missing, historical)
+        return row
 
     def _node(self, place: SparkplugTopic, message: Any) -> EdgeNode | None:
         """The edge node of a message, updated by this message; `None` if its birth was not seen."""
@@ -198,7 +198,7 @@ class Sparkplug(Codec):
             usual = _usual_values(metrics, table)
             if usual is not None:
                 return usual, False
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         stored: dict[str, Any] = {}
         historical = False
         for metric in metrics:
@@ -207,7 +207,7 @@ class Sparkplug(Codec):
             if known is None:
                 known = self._unusual(metric, table, place)
             key, _, reading, name = known
-            into = found
+            into = values
             if metric.is_historical:
                 historical, into = True, stored
             if key is None or metric.is_null:
@@ -216,8 +216,8 @@ class Sparkplug(Codec):
             if value is not None:
                 into[key] = value
         if stored and self._config.historical == "take":
-            found = {**stored, **found}
-        return found, historical
+            values = {**stored, **values}
+        return values, historical
 
     def _unusual(self, metric: Any, table: Table, place: SparkplugTopic | None) -> Known:
         """A metric that has its own name, the alias 0, or an alias that no birth has given."""
@@ -240,12 +240,12 @@ class Sparkplug(Codec):
             self._rebirths.ask(place)
         birth = "DBIRTH" if place.device else "NBIRTH"
         raise WireError(
-            f"the alias {metric.alias} of {place.told} is not known: its birth ({birth}) was not seen since this "
+            f"the alias {metric.alias} of {place.label} is not known: its birth ({birth}) was not seen since this "
             "service started, or did not name it; have the edge node send it again (Node Control/Rebirth)"
         )
 
     def _add_attributes(
-        self, found: dict[str, Any], message: Any, place: SparkplugTopic | None, missing: int, historical: bool
+        self, row: dict[str, Any], message: Any, place: SparkplugTopic | None, missing: int, historical: bool
     ) -> None:
         said: dict[str, Any] = {"gap": missing, "historical": historical}
         if message.HasField("timestamp"):
@@ -261,7 +261,7 @@ class Sparkplug(Codec):
                 continue
             if isinstance(said[name], int) and said[name] >= 1 << 63:
                 raise WireError(f"the {name} of the message is {said[name]}, which is too large")
-            found[key] = said[name]
+            row[key] = said[name]
 
     def _written(self, data: Data) -> bytes:
         message = pb.Payload()
@@ -282,7 +282,7 @@ def _usual_values(metrics: Any, table: Table) -> dict[str, Any] | None:
     Reading a field of a metric costs as much as all other work on it, so as few as possible are read. Historical
     metrics are taken like others, as long as no metric is in the message twice.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     known_as = table.get
     for metric in metrics:
         alias = metric.alias
@@ -294,13 +294,13 @@ def _usual_values(metrics: Any, table: Table) -> dict[str, Any] | None:
             return None
         # A null metric has no value. So a value that is not zero, false or empty is present, and of the right type.
         if plain is not None and (value := plain(metric)):
-            found[key] = value
+            values[key] = value
             continue
         value = None if metric.is_null else reading.value(metric, name)
         if value is None:
             return None
-        found[key] = value
-    return found if len(found) == len(metrics) else None
+        values[key] = value
+    return values if len(values) == len(metrics) else None
 
 
 def _no_value(metric: object) -> None:
@@ -311,4 +311,6 @@ _UNREAD: Final = MetricReader("", frozenset(), _no_value)
 
 
 def _bd_seq(metrics: Any) -> int | None:
-    return next((one.long_value for one in metrics if one.name == _BD_SEQ and one.HasField("long_value")), None)
+    return next(
+        (metric.long_value for metric in metrics if metric.name == _BD_SEQ and metric.HasField("long_value")), None
+    )

@@ -1,4 +1,4 @@
-"""`Rebirths`: which edge nodes are asked to send their births again, and how often."""
+"""`Rebirths`: requests to edge nodes to send their births again, limited in rate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Rebirths:
         self._waiting: list[Request] = []
 
     def ask(self, place: SparkplugTopic) -> None:
-        """The births of this edge node are missing, or one of its messages is."""
+        """Request the births of this edge node: they, or one of its messages, are missing."""
         now = time.monotonic()
         asked = self._asked_at.get(place.node)
         if (asked is not None and now - asked < self._every) or len(self._waiting) >= _MOST_WAITING:
@@ -46,12 +46,12 @@ class Rebirths:
         self.asked += 1
         self._waiting.append(Request(command_topic(place), _rebirth()))
 
-    def taken(self) -> Sequence[Request]:
+    def take(self) -> Sequence[Request]:
         """The requests since the last call."""
         if not self._waiting:
             return ()
-        taken, self._waiting = self._waiting, []
-        return taken
+        requests, self._waiting = self._waiting, []
+        return requests
 
 
 def _rebirth() -> bytes:

@@ -9,7 +9,7 @@ from pipelines.errors import WireError
 
 _SPACE: Final = "spBv1.0"
 _CERTIFICATES: Final = f"$sparkplug/certificates/{_SPACE}/"
-"""Where Sparkplug-aware servers keep the last births, retained."""
+"""The topic prefix under which Sparkplug-aware servers retain the last births."""
 LONGEST: Final = 1000
 """The most characters of a topic: those of many edge nodes are kept."""
 _NODE_TYPES: Final = frozenset({"NBIRTH", "NDATA", "NDEATH", "NCMD"})
@@ -35,12 +35,12 @@ class SparkplugTopic(NamedTuple):
 
     @property
     def node(self) -> tuple[str, str]:
-        """Group and edge node, which together name one."""
+        """Group and edge node: the key of an edge node."""
         return self.group, self.edge
 
     @property
-    def told(self) -> str:
-        """Group, edge node and device, for people."""
+    def label(self) -> str:
+        """Group, edge node and device, for messages to users."""
         return "/".join(filter(None, (self.group, self.edge, self.device)))
 
 
@@ -73,5 +73,5 @@ def _address(topic: str) -> SparkplugTopic | None:
 
 
 def command_topic(place: SparkplugTopic) -> str:
-    """Where commands to the edge node of this message are published."""
+    """The topic for commands to the edge node of this message."""
     return f"{_SPACE}/{place.group}/NCMD/{place.edge}"

@@ -25,32 +25,32 @@ _LARGEST: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class MetricReader:
-    """How the value of a metric of one datatype is read."""
+    """Reads the values of metrics of one datatype."""
 
     field: str
     """The field of the message that holds it as a rule."""
     fields: frozenset[str]
-    """All fields in which writers put it."""
+    """All fields in which writers put the value."""
     get: Callable[[Any], Any]
     """The content of `field`."""
     convert: Callable[[Any], Any] | None = None
-    """The value of that content."""
+    """Converts the content to the value."""
 
     def value(self, metric: Any, name: str) -> Any:
-        """The value, or `None` where there is none. Raises `WireError` for one that is not of the type."""
-        found = self.get(metric)
+        """The value, or `None` where there is none. Raises `WireError` for a value of another type."""
+        raw = self.get(metric)
         # A field that is not there reads as zero, false or empty.
-        if not found and not metric.HasField(self.field):
+        if not raw and not metric.HasField(self.field):
             field = metric.WhichOneof("value")
             if field is None:
                 return None
             if field not in self.fields:
                 raise WireError(f'"{name}" has a {field}, which its datatype cannot have')
-            found = getattr(metric, field)
+            raw = getattr(metric, field)
         if self.convert is None:
-            return found
+            return raw
         try:
-            return self.convert(found)
+            return self.convert(raw)
         except ValueError as error:
             raise WireError(f'"{name}": {error}') from None
 
@@ -60,13 +60,13 @@ def readings(byte_order: Order, bit_order: Order) -> Mapping[int, MetricReader]:
 
     Array elements are in `byte_order`, booleans of arrays in `bit_order` (`little`: the first is the lowest bit).
     """
-    found = {number: _reading(field, fields, convert) for number, (field, fields, convert) in _SCALARS.items()}
+    by_type = {number: _reading(field, fields, convert) for number, (field, fields, convert) in _SCALARS.items()}
     for number, dtype in _ARRAYS.items():
-        found[number] = _bytes(partial(_array, np.dtype(dtype).newbyteorder("<" if byte_order == "little" else ">")))
-    found[pb.BOOLEAN_ARRAY] = _bytes(partial(_booleans, bit_order))
-    found[pb.STRING_ARRAY] = _bytes(_strings)
-    found[pb.DATASET] = _reading("dataset_value", frozenset({"dataset_value"}), data_set)
-    return found
+        by_type[number] = _bytes(partial(_array, np.dtype(dtype).newbyteorder("<" if byte_order == "little" else ">")))
+    by_type[pb.BOOLEAN_ARRAY] = _bytes(partial(_booleans, bit_order))
+    by_type[pb.STRING_ARRAY] = _bytes(_strings)
+    by_type[pb.DATASET] = _reading("dataset_value", frozenset({"dataset_value"}), data_set)
+    return by_type
 
 
 def reading_of(field: str | None) -> MetricReader | None:
@@ -92,8 +92,8 @@ def write(metric: Any, value: Any, byte_order: Order, bit_order: Order) -> None:
     elif isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.name in _OF_DTYPE:
         order = value.dtype.newbyteorder("<" if byte_order == "little" else ">")
         metric.datatype, metric.bytes_value = _OF_DTYPE[value.dtype.name], value.astype(order).tobytes()
-    elif isinstance(value, list) and all(isinstance(one, str) and "\0" not in one for one in value):
-        metric.datatype, metric.bytes_value = pb.STRING_ARRAY, b"".join(one.encode() + b"\0" for one in value)
+    elif isinstance(value, list) and all(isinstance(text, str) and "\0" not in text for text in value):
+        metric.datatype, metric.bytes_value = pb.STRING_ARRAY, b"".join(text.encode() + b"\0" for text in value)
     else:
         kind = f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type_of(value).name
         raise WireError(f'the value of "{metric.name}" is of type {kind}, which no Sparkplug metric can have')
@@ -119,10 +119,10 @@ def _cells(name: str, kind: int, cells: list[Any]) -> Any:
         raise ValueError(f"a column of a data set cannot be of datatype {kind}")
     field, fields, convert = _SCALARS[kind]
     reading = _reading(field, fields, convert)
-    found = [reading.value(cell, name) for cell in cells]
-    if None in found:
+    values = [reading.value(cell, name) for cell in cells]
+    if None in values:
         raise ValueError("a data set lacks a cell")
-    return found if _CELLS[kind] is None else np.array(found, _CELLS[kind])
+    return values if _CELLS[kind] is None else np.array(values, _CELLS[kind])
 
 
 def _reading(field: str, fields: frozenset[str], convert: Callable[[Any], Any] | None) -> MetricReader:
@@ -143,9 +143,9 @@ def _signed(bits: int, value: int) -> int:
     # Some writers extend the sign to the width of the field.
     for width in (bits, 32, 64):
         if value < 1 << width:
-            found = value - (1 << width) if value >> (width - 1) else value
-            if -(1 << (bits - 1)) <= found < 1 << (bits - 1):
-                return found
+            signed = value - (1 << width) if value >> (width - 1) else value
+            if -(1 << (bits - 1)) <= signed < 1 << (bits - 1):
+                return signed
     raise ValueError(f"{value} is not an integer of {bits} bits")
 
 
