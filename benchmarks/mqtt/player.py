@@ -26,7 +26,7 @@ import numpy as np
 
 from benchmarks.programs.mqtt.job import TOPICS
 from connectors.mqtt.protocol.packets import Connack, Connect, Pingreq, Pingresp, Publish, Suback, Subscribe, Version
-from connectors.mqtt.protocol.reading import Reader, Role
+from connectors.mqtt.protocol.reading import PacketReader, Role
 from connectors.mqtt.protocol.reasons import ReasonCode
 from connectors.mqtt.protocol.writing import encode
 
@@ -129,7 +129,7 @@ class Connection:
         self._next = 0
         self._flying = 0
         self._out = np.zeros(65_536, np.bool_)
-        self._reader = Reader(Role.SERVER)
+        self._reader = PacketReader(Role.SERVER)
 
     def run(self) -> None:
         """Until the client is gone."""

@@ -37,7 +37,7 @@ from connectors.mqtt.protocol.packets import (
     Version,
 )
 from connectors.mqtt.protocol.properties import NONE, Properties
-from connectors.mqtt.protocol.reading import Reader, Role
+from connectors.mqtt.protocol.reading import PacketReader, Role
 from connectors.mqtt.protocol.reasons import ReasonCode
 from connectors.mqtt.protocol.scan import Scanner
 from connectors.mqtt.protocol.writing import encode
@@ -78,9 +78,9 @@ def main() -> None:
                 pass
 
 
-def _greeted(client: socket.socket, order: Order) -> tuple[Version, Reader]:
+def _greeted(client: socket.socket, order: Order) -> tuple[Version, PacketReader]:
     """Let the client in, and have it subscribe where it is to be sent something."""
-    reader = Reader(Role.SERVER)
+    reader = PacketReader(Role.SERVER)
     while True:
         for packet in reader.feed(_some(client)):
             if isinstance(packet, Connect):
@@ -95,7 +95,7 @@ def _greeted(client: socket.socket, order: Order) -> tuple[Version, Reader]:
                 return version, reader
 
 
-def _replay(client: socket.socket, reader: Reader, version: Version, order: Order) -> tuple[int, float]:
+def _replay(client: socket.socket, reader: PacketReader, version: Version, order: Order) -> tuple[int, float]:
     # Packet ids go round; more of them than there are in flight.
     ids = min(65_535, max(4 * order.window, 4096)) if order.qos else 4096
     block, size = _block(order, version, ids)
@@ -137,7 +137,7 @@ def _block(order: Order, version: Version, ids: int) -> tuple[bytes, int]:
     return block, len(block) // ids
 
 
-def _acknowledgements(client: socket.socket, reader: Reader, data: bytes, version: Version) -> int:
+def _acknowledgements(client: socket.socket, reader: PacketReader, data: bytes, version: Version) -> int:
     """How many messages the client acknowledges in this."""
     if not reader.kept and len(data) % 4 == 0:
         quads = np.frombuffer(data, np.uint8).reshape(-1, 4)
@@ -150,7 +150,7 @@ def _acknowledgements(client: socket.socket, reader: Reader, data: bytes, versio
     return count
 
 
-def _take(client: socket.socket, reader: Reader, version: Version, order: Order) -> tuple[int, float]:
+def _take(client: socket.socket, reader: PacketReader, version: Version, order: Order) -> tuple[int, float]:
     scanner = Scanner(version, role=Role.SERVER)
     kept, taken, began = b"", 0, 0.0
     while taken < order.count:
@@ -180,7 +180,7 @@ def _other(client: socket.socket, buffer: np.ndarray[tuple[int], np.dtype[np.uin
     if data[0] >> 4 == PacketType.PUBLISH or len(data) < 2 or len(data) < 2 + data[1]:
         return 0
     size = 2 + data[1]
-    for packet in Reader(Role.SERVER, version).feed(data[:size]):
+    for packet in PacketReader(Role.SERVER, version).feed(data[:size]):
         _serve(client, packet, version)
     return size
 

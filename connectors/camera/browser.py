@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 
 from connectors.browser import Browser, TopicReader
 from connectors.camera.address import Kind
-from connectors.camera.camera import Settings
+from connectors.camera.camera import CameraSettings
 from connectors.camera.config import CameraSourceConfig
 from connectors.camera.errors import VideoError
 from connectors.camera.upright import Picture
@@ -64,7 +64,7 @@ class CameraBrowser(Browser):
         raise ConnectorError(f"{self._name}: the pictures of a camera can be seen by a service only")
 
 
-def _seen(settings: Settings) -> tuple[bool, str]:
+def _seen(settings: CameraSettings) -> tuple[bool, str]:
     """Whether the camera gives pictures, and a text with its codec, size, rate and clock, or the failure."""
     began = time.monotonic()
     camera = settings.address.live and settings.address.kind is not Kind.GENERATED

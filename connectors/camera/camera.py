@@ -37,7 +37,7 @@ _LONG: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CameraSettings:
     """How a camera is read; the defaults are those of the service file."""
 
     address: Address
@@ -89,7 +89,7 @@ class Camera:
     where its connection breaks, another one goes on behind the last picture.
     """
 
-    def __init__(self, name: str, settings: Settings, arrived: Condition) -> None:
+    def __init__(self, name: str, settings: CameraSettings, arrived: Condition) -> None:
         self.name = name
         self.settings = settings
         self.address = settings.address

@@ -13,7 +13,7 @@ from threading import Condition
 from typing import ClassVar, Final
 
 from connectors.camera.address import Address, Kind, address
-from connectors.camera.camera import Camera, Settings
+from connectors.camera.camera import Camera, CameraSettings
 from connectors.camera.errors import VideoError
 from connectors.camera.health import State
 from connectors.camera.upright import Picture
@@ -105,11 +105,11 @@ class FrameCaptureRunner(CaptureRunner):
                     raise CaptureError(f"{self.described()} gives no frame: {reason}; it is opened anew all the time")
                 self._arrived.wait(left)
 
-    def settings(self) -> Settings:
+    def settings(self) -> CameraSettings:
         """How the camera is opened: with the size that the step asks for, if it does."""
         step = self._step
         wanted = {"video_size": f"{step.width}x{step.height}"} if step.width and step.height else {}
-        return Settings(_device(step.camera), Opening(options=wanted), "latest", frozen=0.0)
+        return CameraSettings(_device(step.camera), Opening(options=wanted), "latest", frozen=0.0)
 
     def described(self) -> str:
         """The camera by its number."""

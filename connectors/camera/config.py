@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from connectors.camera.address import Address, Kind, address
-from connectors.camera.camera import Settings
+from connectors.camera.camera import CameraSettings
 from connectors.camera.files.picturefolder import pictures
 from connectors.camera.files.playlist import is_playlist
 from connectors.camera.frame import COLUMNS
@@ -171,12 +171,12 @@ class CameraFields(BaseModel):
         return self._address
 
     @property
-    def settings(self) -> Settings:
-        """These fields as `Settings` for `Camera`."""
+    def settings(self) -> CameraSettings:
+        """These fields as `CameraSettings` for `Camera`."""
         options = {name: value.get_secret_value() for name, value in self.options.items()}
         if self.transport == "udp":
             options = {"rtsp_transport": "udp"} | options
-        return Settings(
+        return CameraSettings(
             address=self.address,
             opening=Opening(
                 wait=self.timeout,
@@ -310,7 +310,7 @@ class CameraSourceConfig(SourceConfig):
         return {**super().option_keys, **lists}
 
     @property
-    def settings(self) -> dict[str, Settings]:
+    def settings(self) -> dict[str, CameraSettings]:
         """How each camera is read, by its name."""
         return {name: camera.settings for name, camera in self.cameras.items()}
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from connectors.camera.address import Address, Kind
 from connectors.camera.errors import PAGE, SilentError, VideoError, reason
 from connectors.camera.upright import Picture, Upright
-from connectors.camera.web.look import Answer, look
-from connectors.camera.web.recording import RATE, Place, Reading, has_end, is_playlist
+from connectors.camera.web.look import CameraAnswer, look
+from connectors.camera.web.recording import RATE, Place, RecordingReading, has_end, is_playlist
 from pipelines.errors import MissingPackageError, nearest
 from pipelines.late import late
 
@@ -182,8 +182,8 @@ class Stream(Video):
             self.close()
             raise
 
-    def _new_reading(self, stream: VideoStream) -> Reading:
-        return Reading(self._container, stream, self._after, keyframes_only=self._opening.keyframes_only)
+    def _new_reading(self, stream: VideoStream) -> RecordingReading:
+        return RecordingReading(self._container, stream, self._after, keyframes_only=self._opening.keyframes_only)
 
     def _begin_again(self) -> None:
         """Open it anew, to read all pictures and pass over those that were read before."""
@@ -279,7 +279,7 @@ class Stream(Video):
         """Whether the URL gave a picture's file, which libav shows as a video of one picture."""
         return self._count == 1 and self.may_be_snapshot
 
-    def _look(self) -> Answer | None:
+    def _look(self) -> CameraAnswer | None:
         """What the URL gives, if no picture has come: libav goes by the end of its path, or by what a camera says."""
         return look(self._address, self._opening.wait) if not self._count and self._address.kind is Kind.HTTP else None
 

@@ -10,12 +10,12 @@ import ipaddress
 import re
 from typing import Final
 
-from connectors.http.server import Request
+from connectors.http.server import HttpRequest
 
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::[0-9]{1,5})?", re.IGNORECASE)
 
 
-def host_of(request: Request) -> str | None:
+def host_of(request: HttpRequest) -> str | None:
     """The host that a request names, in lower case and without port and brackets; an empty text if it names none, as
     none of a browser does; `None` if it names several, or something else."""
     given = request.headers.get_all("Host")

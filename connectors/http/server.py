@@ -45,7 +45,7 @@ Stream = Callable[[], AsyncGenerator[bytes, None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """A client's request."""
 
     path: str
@@ -81,7 +81,7 @@ def url_of(address: tuple[str, int]) -> str:
 class HttpServer:
     """Answers GET and HEAD, one request a connection."""
 
-    def __init__(self, host: str, port: int, answer: Callable[[Request], Answer], name: str = "control") -> None:
+    def __init__(self, host: str, port: int, answer: Callable[[HttpRequest], Answer], name: str = "control") -> None:
         """Listens at once; `answer` is called in the server's thread and must be quick. Raises `OSError`.
 
         `name` is the purpose of the server, for logs and its thread's name.
@@ -174,7 +174,7 @@ class HttpServer:
             return _written(_refusal(HTTPStatus.BAD_REQUEST))
         try:
             path, _, query = target.partition("?")
-            answer = self._answer(Request(path, headers, query))
+            answer = self._answer(HttpRequest(path, headers, query))
         except Exception as error:  # noqa: BLE001 - any error ends this request only
             _log.error("no answer to %s at the %s: %s: %s", path, self._name, type(error).__name__, error)
             answer = _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)

@@ -15,7 +15,7 @@ _ELSEWHERE: Final = {"tcp": "mqtt", "ssl": "mqtts", "tls": "mqtts", "http": "ws"
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class BrokerAddress:
     """The parts of a broker's URL. `path` is that of a WebSocket."""
 
     scheme: str

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from connectors.config import ConnectorConfig, LocalPath
-from connectors.mqtt.address import Address
+from connectors.mqtt.address import BrokerAddress
 from connectors.mqtt.protocol.packets import V5, V311, Version
 from connectors.mqtt.session.login import Login
 from connectors.tokens import token_function
@@ -99,7 +99,7 @@ class MqttClientFields(ConnectorConfig):
     @field_validator("url")
     @classmethod
     def _known_url(cls, url: str) -> str:
-        return str(Address.parse(url))
+        return str(BrokerAddress.parse(url))
 
     @field_validator("version", mode="before", json_schema_input_type=Literal["3.1.1", "5", "5.0", "4", 4, 5])
     @classmethod
@@ -122,9 +122,9 @@ class MqttClientFields(ConnectorConfig):
         return self
 
     @property
-    def address(self) -> Address:
+    def address(self) -> BrokerAddress:
         """The parts of `url`."""
-        return Address.parse(self.url)
+        return BrokerAddress.parse(self.url)
 
     @property
     def code_keys(self) -> tuple[str, ...]:

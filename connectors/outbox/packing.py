@@ -29,7 +29,7 @@ BLOBS = (
     "topic_lengths",
     "topics",
 )
-"""The database's columns that hold a block, in the order of `Columns.blobs`."""
+"""The database's columns that hold a block, in the order of `PackedColumns.blobs`."""
 OVERHEAD = 64
 """Bytes that a message counts for besides its payload, key, headers and topic."""
 
@@ -39,7 +39,7 @@ _LONG = np.dtype("<i8")
 
 
 @dataclass(slots=True)
-class Columns:
+class PackedColumns:
     """A block of N messages as columns that can be cut and stored."""
 
     values: Spans
@@ -49,11 +49,11 @@ class Columns:
     topics: Spans | None
 
     @staticmethod
-    def of(messages: Messages) -> Columns:
+    def of(messages: Messages) -> PackedColumns:
         """The columns of these messages. Strings that cannot be UTF-8 (half surrogate pairs, as JSON allows them) are
         kept too."""
         topics = messages.topics
-        return Columns(
+        return PackedColumns(
             Spans.of(messages.values),
             None if messages.keys is None else Spans.of(messages.keys),
             None if messages.headers is None else Headers.of(messages.headers),
@@ -73,9 +73,9 @@ class Columns:
             total += ends[self.headers.starts + self.headers.counts] - ends[self.headers.starts]
         return total
 
-    def take(self, rows: Ints) -> Columns:
+    def take(self, rows: Ints) -> PackedColumns:
         """The messages at these positions."""
-        return Columns(
+        return PackedColumns(
             self.values.take(rows),
             None if self.keys is None else self.keys.take(rows),
             None if self.headers is None else self.headers.take(rows),

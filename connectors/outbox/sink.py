@@ -11,7 +11,7 @@ import numpy as np
 
 from connectors.measures import Measure
 from connectors.outbox.config import OutboxConfig
-from connectors.outbox.packing import Columns, pieces
+from connectors.outbox.packing import PackedColumns, pieces
 from connectors.outbox.sending import Sending
 from connectors.outbox.store import OutboxFull, Owner, Store
 from connectors.records import Ints, Messages
@@ -132,7 +132,7 @@ class OutboxSink(Sink):
         self._raise_failure()
         if not len(messages):
             return {}
-        columns = Columns.of(messages)
+        columns = PackedColumns.of(messages)
         sizes = columns.sizes()
         refused = self._too_large(sizes)
         kept = np.array([at for at in range(len(sizes)) if at not in refused], np.int64) if refused else None
@@ -192,7 +192,7 @@ class OutboxSink(Sink):
             for at in np.flatnonzero(sizes > most).tolist()
         }
 
-    def _stored(self, columns: Columns, sizes: Ints, deadline: float) -> tuple[int, ConnectorError]:
+    def _stored(self, columns: PackedColumns, sizes: Ints, deadline: float) -> tuple[int, ConnectorError]:
         """Store these messages. Returns how many are stored, or dropped by `when_full`, and the error of the rest."""
         dropped = self.dropped
         waiting = [
@@ -214,7 +214,7 @@ class OutboxSink(Sink):
                 self._changed.wait(min(left, LOOK))
                 self._raise_failure()
 
-    def _store_some(self, waiting: list[tuple[Columns, int]]) -> ConnectorError | None:
+    def _store_some(self, waiting: list[tuple[PackedColumns, int]]) -> ConnectorError | None:
         """Store as many messages as there is room for, and remove them from `waiting`. Returns why there is no room for
         the rest."""
         fitting = self._fitting(waiting)
@@ -233,7 +233,7 @@ class OutboxSink(Sink):
             waiting.clear()
         return self._no_room() if waiting else None
 
-    def _fitting(self, waiting: list[tuple[Columns, int]]) -> list[tuple[Columns, int]]:
+    def _fitting(self, waiting: list[tuple[PackedColumns, int]]) -> list[tuple[PackedColumns, int]]:
         """The first messages, as many as there is room for."""
         messages = size = 0
         for at, (piece, more) in enumerate(waiting):
@@ -251,7 +251,7 @@ class OutboxSink(Sink):
             0 if most_bytes is None else held.bytes + held.refused_bytes + size - most_bytes,
         )
 
-    def _store_instead_of_oldest(self, waiting: list[tuple[Columns, int]]) -> None:
+    def _store_instead_of_oldest(self, waiting: list[tuple[PackedColumns, int]]) -> None:
         while waiting:
             piece, size = waiting[0]
             if self._store.held.refused and max(self._missing(len(piece.values), size)) > 0:

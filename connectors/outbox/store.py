@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from connectors.file.lock import lock
-from connectors.outbox.packing import BLOBS, Blob, Columns, messages_of
+from connectors.outbox.packing import BLOBS, Blob, PackedColumns, messages_of
 from connectors.records import Messages
 from pipelines.errors import ConnectorError
 
@@ -132,7 +132,7 @@ class Store:
             self._lock_file.close()
             self._lock_file = None
 
-    def add(self, blocks: Sequence[tuple[Columns, int]], *, without_oldest: int = 0) -> None:
+    def add(self, blocks: Sequence[tuple[PackedColumns, int]], *, without_oldest: int = 0) -> None:
         """Store these blocks, each with its bytes; all of them or none.
 
         `without_oldest`: this many of the oldest blocks go first. `OutboxFull` without room on the disk.
@@ -188,7 +188,7 @@ class Store:
 
     def refuse(self, number: int, message: Messages, reason: str) -> None:
         """Set this message aside; it stays in its block until that is removed. Idempotent."""
-        columns = Columns.of(message)
+        columns = PackedColumns.of(message)
         size = int(columns.sizes()[0])
         with self._transaction() as execute:
             before = execute("SELECT bytes FROM refused WHERE number = ?", (number,)).fetchone()

@@ -24,7 +24,7 @@ TELL_EVERY: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedResult:
     """A result, encoded for browsers."""
 
     camera: str
@@ -79,7 +79,7 @@ class Board:
         self._every = 1.0 / fps
         self._changed = threading.Condition()
         self._newest: dict[str, tuple[int, Shown]] = {}
-        self._encoded: dict[tuple[str, bool], Encoded] = {}
+        self._encoded: dict[tuple[str, bool], EncodedResult] = {}
         self._due: dict[tuple[str, bool], float] = {}
         self._watchers: set[Watcher] = set()
         self._stop = False
@@ -138,7 +138,7 @@ class Board:
                     # A picture that is old by now is not shown.
                     self._encoded.clear()
 
-    async def news(self, watcher: Watcher, patience: float) -> list[Encoded]:
+    async def news(self, watcher: Watcher, patience: float) -> list[EncodedResult]:
         """The newest results that this watcher has not seen yet, one of each camera; none if none came in `patience`
         seconds."""
         frames = self._unseen(watcher)
@@ -151,7 +151,7 @@ class Board:
             frames = self._unseen(watcher)
         return frames
 
-    def _unseen(self, watcher: Watcher) -> list[Encoded]:
+    def _unseen(self, watcher: Watcher) -> list[EncodedResult]:
         watcher.changed.clear()
         with self._changed:
             frames = [
@@ -179,7 +179,7 @@ class Board:
         key = shown.camera, boxes
         try:
             jpeg = jpeg_of(shown, self._width, self._quality, boxes=boxes)
-            encoded = Encoded(shown.camera, number, jpeg, _facts(number, shown))
+            encoded = EncodedResult(shown.camera, number, jpeg, _facts(number, shown))
         except Exception as error:  # noqa: BLE001 - any error concerns this picture only
             self.failed += 1
             if time.monotonic() >= self._tell_at:

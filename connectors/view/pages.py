@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from connectors.http.hosts import host_of, is_loopback
-from connectors.http.server import Answer, Request
+from connectors.http.server import Answer, HttpRequest
 from connectors.view.board import Board
 
 HEARTBEAT: Final = 1.0
@@ -44,12 +44,12 @@ class Pages:
         self._token = token
         self._states = states
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: HttpRequest) -> Answer:
         """The answer to a request. Called in the server's thread."""
         answer = self._answer(request)
         return Answer(answer.status, answer.body, answer.kind, {**_SAFE, **answer.headers}, answer.stream)
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: HttpRequest) -> Answer:
         if self._token is None and ((host := host_of(request)) is None or not is_loopback(host)):
             # DNS rebinding: another site, whose name now points to this address, must not read the pictures.
             return _refused(403, "this page is for this machine only: open it as http://localhost")
@@ -75,7 +75,7 @@ class Pages:
         status = {"title": self._title, "cameras": self._board.cameras(), "states": self._states()}
         return json.dumps(status, ensure_ascii=False).encode("utf-8", "replace")
 
-    def _is_trusted(self, request: Request) -> bool:
+    def _is_trusted(self, request: HttpRequest) -> bool:
         if self._token is None:
             return True
         scheme, _, given = str(request.headers.get("Authorization", "")).partition(" ")

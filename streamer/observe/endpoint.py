@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from pydantic import SecretStr
 
 from connectors.http.hosts import cannot_be_rebound, host_of
-from connectors.http.server import Answer, HttpServer, Request
+from connectors.http.server import Answer, HttpRequest, HttpServer
 from pipelines.errors import StreamerError
 from streamer.observe.shown import masked
 
@@ -110,11 +110,11 @@ class Endpoint:
                 self._open.pop(self.listen, None)
                 self._server.close()
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: HttpRequest) -> Answer:
         answer = self._route(request)
         return Answer(answer.status, answer.body, answer.kind, {**_SAFE, **answer.headers})
 
-    def _route(self, request: Request) -> Answer:
+    def _route(self, request: HttpRequest) -> Answer:
         trusted = self._is_trusted(request)
         if request.path in ("/live", "/health"):
             return self._health(lambda service: service.live(), trusted)
@@ -142,7 +142,7 @@ class Endpoint:
                 pages.setdefault(f"/{page}", {})[name] = sources
         return pages
 
-    def _is_trusted(self, request: Request) -> bool:
+    def _is_trusted(self, request: HttpRequest) -> bool:
         if self._token is None:
             host = host_of(request)
             listed = any(host in hosts for hosts in list(self._hosts.values()))

@@ -29,8 +29,7 @@ from connectors.memory import memory_topic
 from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.protocol.fields import written_varint
 from connectors.mqtt.protocol.packets import Puback
-from connectors.mqtt.protocol.reading import Reader as PacketReader
-from connectors.mqtt.protocol.reading import Role
+from connectors.mqtt.protocol.reading import PacketReader, Role
 from connectors.mqtt.source import MqttSource
 from pipelines.hotpath import HotPath
 from protos import sparkplug_pb2 as pb

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from connectors.mqtt.protocol.packets import V5, Connack, Packet, Pingreq, Pingresp, Suback, Subscribe, Version
 from connectors.mqtt.protocol.properties import NONE, Properties
-from connectors.mqtt.protocol.reading import Reader, Role
+from connectors.mqtt.protocol.reading import PacketReader, Role
 from connectors.mqtt.protocol.reasons import ReasonCode
 from connectors.mqtt.protocol.writing import encode
 
@@ -26,7 +26,7 @@ class PlayedServer:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._listening.setblocking(False)
         self._connection: socket.socket | None = None
-        self._reader = Reader(Role.SERVER)
+        self._reader = PacketReader(Role.SERVER)
 
     @property
     def url(self) -> str:
@@ -55,7 +55,7 @@ class PlayedServer:
 
         self.until(accepted, "a connection")
         self.connection.setblocking(False)
-        self._reader = Reader(Role.SERVER)
+        self._reader = PacketReader(Role.SERVER)
         self.seen = []
 
     def expect(self, kind: type[Packet], count: int = 1) -> list[Packet]:

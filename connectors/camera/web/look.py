@@ -24,7 +24,7 @@ _PORTS: Final = {"http": 80, "https": 443, "rtsp": 554, "rtsps": 322}
 _JPEG: Final = b"\xff\xd8\xff"
 
 
-class Answer(NamedTuple):
+class CameraAnswer(NamedTuple):
     """The beginning of an HTTP or RTSP response."""
 
     status: int
@@ -54,7 +54,7 @@ class Answer(NamedTuple):
         return self.body.startswith(_JPEG) and "Content-Length" not in self.headers
 
 
-def look(address: Address, patience: float) -> Answer | None:
+def look(address: Address, patience: float) -> CameraAnswer | None:
     """The beginning of the answer to a request without login; `None` if there is none within `patience` seconds."""
     deadline = time.monotonic() + min(patience, _SECONDS)
     url = address.target
@@ -73,7 +73,7 @@ def look(address: Address, patience: float) -> Answer | None:
     return None
 
 
-def _asked(parts: SplitResult, deadline: float) -> Answer:
+def _asked(parts: SplitResult, deadline: float) -> CameraAnswer:
     host, path = parts.hostname or "", (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     port = parts.port or _PORTS[parts.scheme]
     rtsp = parts.scheme.startswith("rtsp")
@@ -108,7 +108,7 @@ def _asked(parts: SplitResult, deadline: float) -> Answer:
     headers = email.parser.HeaderParser().parsestr(rest.decode("latin-1"))
     if headers.get("Transfer-Encoding", "").lower() == "chunked":
         body = body.partition(b"\r\n")[2]
-    return Answer(int(words[1]), headers, body, path)
+    return CameraAnswer(int(words[1]), headers, body, path)
 
 
 def _secured(plain: socket.socket, host: str) -> socket.socket:

@@ -1,4 +1,4 @@
-"""`Reading`: the pictures of a recording that the network sends, over all the connections that it needs."""
+"""`RecordingReading`: the pictures of a recording that the network sends, over all the connections that it needs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Place(NamedTuple):
     """Whether pauses between pictures belong to the recording: they were there at a second reading, too."""
 
 
-class Reading:
+class RecordingReading:
     """A connection to a recording. It goes on behind `after`, where an earlier connection was cut."""
 
     def __init__(

@@ -18,7 +18,7 @@ MAX_UNSENT = 1000
 """Replies that may wait for the window of a client; a client with more is disconnected."""
 
 
-class Client:
+class EndpointClient:
     """The state of one connection; all in the server's thread, but for its `line`.
 
     `window`: replies that it accepts ahead of their acknowledgement. `ahead`: messages that it sends ahead of their

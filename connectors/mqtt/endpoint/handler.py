@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from connectors.mqtt.endpoint.client import Client
+from connectors.mqtt.endpoint.client import EndpointClient
 from connectors.mqtt.endpoint.complaints import Complaints
 from connectors.mqtt.endpoint.inbox import Arrival, Inbox, Line
 from connectors.mqtt.endpoint.replies import Replies, Reply
@@ -44,7 +44,7 @@ _SOON = 5.0
 
 
 @dataclass(slots=True)
-class Counts:
+class EndpointCounts:
     """Counters of an endpoint since it was opened."""
 
     clients: int = 0
@@ -81,18 +81,18 @@ class EndpointHandler(Handler):
         max_packet: int,
         name: str = "mqtt_endpoint",
     ) -> None:
-        self.counts = Counts()
+        self.counts = EndpointCounts()
         self._inbox = inbox
         self._replies = replies
         self._listens_to = listens_to
         self._users = users
         self._window = window
         self._max_packet = max_packet
-        self._clients: dict[str, Client] = {}
-        self._by_line: dict[Line, Client] = {}
+        self._clients: dict[str, EndpointClient] = {}
+        self._by_line: dict[Line, EndpointClient] = {}
         self._owners: dict[str, str] = {}
         """The users whose the client ids are, the id that was used last at the end."""
-        self._paused: set[Client] = set()
+        self._paused: set[EndpointClient] = set()
         self._look_at = 0.0
         self._complaints = Complaints(name)
 
@@ -124,7 +124,7 @@ class EndpointHandler(Handler):
             before.connection.close(ReasonCode.SESSION_TAKEN_OVER)
         asked = connect.properties.receive_maximum or _MAX_WINDOW
         self.counts.clients += 1
-        client = Client(
+        client = EndpointClient(
             connection,
             self.counts.clients,
             min(asked, _MAX_WINDOW),
@@ -148,7 +148,7 @@ class EndpointHandler(Handler):
 
     def received(self, connection: Connection, packet: Packet) -> None:
         """As `Handler.received`."""
-        client: Client = connection.state
+        client: EndpointClient = connection.state
         match packet:
             case Publish():
                 self._take(client, (packet,))
@@ -188,7 +188,7 @@ class EndpointHandler(Handler):
 
     def gone(self, connection: Connection) -> None:
         """As `Handler.gone`."""
-        client: Client = connection.state
+        client: EndpointClient = connection.state
         self.counts.connected -= 1
         if self._clients.get(connection.client_id) is client:
             del self._clients[connection.client_id]
@@ -217,7 +217,7 @@ class EndpointHandler(Handler):
 
     def answer(self, replies: list[Reply]) -> None:
         """Send these replies to their clients."""
-        touched: dict[Client, None] = {}
+        touched: dict[EndpointClient, None] = {}
         for reply in replies:
             client = self._clients.get(reply.client_id)
             if client is None:
@@ -294,7 +294,7 @@ class EndpointHandler(Handler):
                 del self._owners[free]
         return owner == user
 
-    def _take(self, client: Client, packets: Iterable[Publish]) -> None:
+    def _take(self, client: EndpointClient, packets: Iterable[Publish]) -> None:
         """Put the accepted messages into the inbox together."""
         arrivals: list[Arrival] = []
         stands = False
@@ -328,7 +328,7 @@ class EndpointHandler(Handler):
             self.counts.received += len(arrivals)
             self._inbox.put(client.line, arrivals, last=stands)
 
-    def _wants(self, client: Client, packet: Publish, before: int) -> bool:
+    def _wants(self, client: EndpointClient, packet: Publish, before: int) -> bool:
         """Whether a message is accepted, while `before` others are about to be put into the inbox; a refused one is
         answered here."""
         if packet.qos and not self._is_new(client, packet):
@@ -344,14 +344,14 @@ class EndpointHandler(Handler):
             return False
         return self._has_room(client, packet, before)
 
-    def _lets_go(self, client: Client) -> None:
+    def _lets_go(self, client: EndpointClient) -> None:
         """The client does not wait for its window any more: some of its messages are about to be acknowledged, or it is
         gone."""
         if client.standing:
             client.standing = False
             self._inbox.standing -= self._window
 
-    def _is_new(self, client: Client, packet: Publish) -> bool:
+    def _is_new(self, client: EndpointClient, packet: Publish) -> bool:
         """Whether this message is new, and not sent again. A packet id in use without DUP ends the connection."""
         if packet.packet_id in client.released:
             # The client did not get our PUBREC.
@@ -364,7 +364,7 @@ class EndpointHandler(Handler):
             return False
         return True
 
-    def _refuse(self, client: Client, packet: Publish) -> None:
+    def _refuse(self, client: EndpointClient, packet: Publish) -> None:
         # MQTT 3.1.1 has no refusal of a message: it is acknowledged.
         if packet.qos == 1:
             client.connection.send(Puback(packet.packet_id, ReasonCode.NOT_AUTHORIZED))
@@ -373,7 +373,7 @@ class EndpointHandler(Handler):
                 client.released.add(packet.packet_id)
             client.connection.send(Pubrec(packet.packet_id, ReasonCode.NOT_AUTHORIZED))
 
-    def _has_room(self, client: Client, packet: Publish, before: int) -> bool:
+    def _has_room(self, client: EndpointClient, packet: Publish, before: int) -> bool:
         """Hold up a client that sends faster than its messages are polled.
 
         The client is not read, unless its acknowledgements of replies are awaited: these would not be read either, and
@@ -395,14 +395,14 @@ class EndpointHandler(Handler):
         client.connection.close(reason, f"{waiting} of its messages wait")
         return False
 
-    def _pause(self, client: Client, paused: bool) -> None:
+    def _pause(self, client: EndpointClient, paused: bool) -> None:
         client.connection.pause(paused)
         if paused:
             self._paused.add(client)
         else:
             self._paused.discard(client)
 
-    def _flow(self, client: Client) -> None:
+    def _flow(self, client: EndpointClient) -> None:
         for reply in client.flow():
             self._settle(reply)
         if client.awaited and client in self._paused:

@@ -13,7 +13,7 @@ from connectors.coded import Coded
 from connectors.measures import Measure
 from connectors.mqtt.endpoint.config import MqttEndpointSourceConfig
 from connectors.mqtt.endpoint.endpoint import Endpoint, Listening
-from connectors.mqtt.endpoint.handler import Counts, EndpointHandler
+from connectors.mqtt.endpoint.handler import EndpointCounts, EndpointHandler
 from connectors.mqtt.endpoint.inbox import Arrival, Inbox, Line
 from connectors.mqtt.protocol.properties import Properties
 from connectors.mqtt.protocol.topics import TopicPatterns, matches
@@ -79,9 +79,9 @@ class MqttEndpointSource(Source):
         return 0 if self._opened is None else self._opened[0].byte_count
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> EndpointCounts:
         """The counters since it was opened."""
-        return Counts() if self._opened is None else self._opened[1].counts
+        return EndpointCounts() if self._opened is None else self._opened[1].counts
 
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Listen. Raises `ConnectorError` where the port is taken or a certificate cannot be used,

@@ -27,7 +27,7 @@ class ScannedAcks:
     consumed: int
     """Bytes of the packets that were read."""
     stopped: Stopped
-    """AGAIN: `max_records` were taken. OTHER_PACKET: a `Reader` takes the next packet, or raises its error."""
+    """AGAIN: `max_records` were taken. OTHER_PACKET: a `PacketReader` takes the next packet, or raises its error."""
 
     def __len__(self) -> int:
         return len(self.packet_ids)

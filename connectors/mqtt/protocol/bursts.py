@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from connectors.mqtt.protocol.packets import Packet, PacketType
-from connectors.mqtt.protocol.reading import Reader
+from connectors.mqtt.protocol.reading import PacketReader
 from connectors.mqtt.protocol.scan import Scanned, Scanner, Stopped
 
 _LEAST: Final = 1024
@@ -21,12 +21,12 @@ copied again and again."""
 class Bursts:
     """Reads few packets by `reader`, and scans many at once. The results are the same."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: PacketReader) -> None:
         self._reader = reader
         self._scanner: Scanner | None = None
 
     def feed(self, data: bytes) -> Iterator[Packet | Scanned]:
-        """As `Reader.feed`, but several messages in a row may come as one block.
+        """As `PacketReader.feed`, but several messages in a row may come as one block.
 
         Raises `ProtocolError`, as that does; nothing more is to be fed then.
         """

@@ -55,7 +55,7 @@ _FROM_CLIENTS: Final = frozenset(
 _FLAGS: Final[dict[int, int]] = {PacketType.PUBREL: 2, PacketType.SUBSCRIBE: 2, PacketType.UNSUBSCRIBE: 2}
 
 
-class Reader:
+class PacketReader:
     """Takes the received bytes of one connection and yields the packets in them.
 
     `role` is the side that reads. A server does not know the version before the CONNECT, which must come first:
@@ -230,7 +230,7 @@ def read_packet(
     return message
 
 
-class Framed(NamedTuple):
+class FramedPublish(NamedTuple):
     """The parts of a PUBLISH, known to lie inside it, but not checked otherwise."""
 
     first: int
@@ -247,7 +247,7 @@ class Framed(NamedTuple):
         return self.first >> 1 & 3
 
 
-def framed(packet: Fields, first: int, version: Version) -> Framed:
+def framed(packet: Fields, first: int, version: Version) -> FramedPublish:
     """The parts of a PUBLISH. Raises `ProtocolError` if they cannot be told apart, or for QoS, DUP and packet id."""
     qos = first >> 1 & 3
     if qos == 3:
@@ -263,10 +263,10 @@ def framed(packet: Fields, first: int, version: Version) -> Framed:
             raise malformed("PUBLISH: its properties are longer than the packet")
         start = packet.at
         packet.at += length
-    return Framed(first, topic, packet_id, (start, packet.at), packet.at)
+    return FramedPublish(first, topic, packet_id, (start, packet.at), packet.at)
 
 
-def topic_of(message: Framed) -> str:
+def topic_of(message: FramedPublish) -> str:
     """The topic of a PUBLISH, empty if it has an alias instead. Raises `ProtocolError` for an invalid topic name."""
     topic = text(message.topic, "PUBLISH: its topic")
     if topic and (reason := why_no_name(topic)):
@@ -274,7 +274,7 @@ def topic_of(message: Framed) -> str:
     return topic
 
 
-def properties_of(message: Framed, buffer: memoryview, role: Role) -> Properties:
+def properties_of(message: FramedPublish, buffer: memoryview, role: Role) -> Properties:
     """The properties of a PUBLISH. Raises `ProtocolError` for those that break the rules."""
     start, stop = message.properties
     properties = decode_properties(buffer[start:stop], Place.PUBLISH)

@@ -8,7 +8,7 @@ import numpy as np
 
 from connectors.mqtt.protocol.acknowledgements import ScannedAcks, scan_acks
 from connectors.mqtt.protocol.packets import Packet, Version
-from connectors.mqtt.protocol.reading import LARGEST, Reader, Role, read_header
+from connectors.mqtt.protocol.reading import LARGEST, PacketReader, Role, read_header
 from connectors.mqtt.protocol.reasons import ProtocolError
 from connectors.mqtt.protocol.scan import MANY, Scanned, Scanner
 from pipelines.data.spans import Bytes
@@ -26,7 +26,7 @@ class ReceiveBuffer:
     packets, in the order of arrival. Columns that were returned stay unchanged as long as they are in use: later bytes
     are written after them, then into another block.
 
-    `role`, `version`, `max_packet` and `strict` are those of `Reader` and `Scanner`.
+    `role`, `version`, `max_packet` and `strict` are those of `PacketReader` and `Scanner`.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class ReceiveBuffer:
         strict: bool = True,
         block: int = BLOCK,
     ) -> None:
-        self.reader = Reader(role, version, max_packet)
+        self.reader = PacketReader(role, version, max_packet)
         self._strict = strict
         self._scanner: Scanner | None = None
         self._block = block

@@ -16,7 +16,7 @@ from connectors.mqtt.protocol.properties import NONE, decode_properties
 from connectors.mqtt.protocol.reading import (
     LARGEST,
     Aliases,
-    Framed,
+    FramedPublish,
     Role,
     framed,
     properties_of,
@@ -37,7 +37,7 @@ class Stopped(Enum):
     NEED_MORE = "need more"
     """The packet after the last message is incomplete."""
     OTHER_PACKET = "other packet"
-    """The packet after the last message is complete and no PUBLISH: a `Reader` takes it."""
+    """The packet after the last message is complete and no PUBLISH: a `PacketReader` takes it."""
     AGAIN = "again"
     """Scan again: `max_records` messages were taken, or the next one is unusual, perhaps invalid."""
 
@@ -90,7 +90,7 @@ class Scanned:
         return Spans(self.buffer, self.property_starts, self.property_lengths)
 
     def publishes(self) -> Iterator[Publish]:
-        """The messages one by one, as a `Reader` yields them. For a scan without faults."""
+        """The messages one by one, as a `PacketReader` yields them. For a scan without faults."""
         raw, names = self.buffer.data, self.topics.names
         columns = (self.flags, self.packet_ids, self.topic_codes, self.payload_starts, self.payload_lengths)
         places = (self.property_starts, self.property_lengths)
@@ -117,8 +117,8 @@ class Scanned:
 class Scanner:
     """Scans the bytes of one connection. It keeps the table of topics and the topic aliases.
 
-    A PUBLISH is taken if, and only if, a `Reader` of the same role, version, `max_packet` and aliases takes it. With
-    `strict=False` a message whose topic or properties are wrong is taken, too, and named in `Scanned.faults`: a broker
+    A PUBLISH is taken if, and only if, a `PacketReader` of the same role, version, `max_packet` and aliases takes it.
+    With `strict=False` wrong topics and properties are accepted, and the messages named in `Scanned.faults`: a broker
     that has accepted such a message sends it again after every reconnect, so the connection must not end by it.
     """
 
@@ -253,7 +253,7 @@ class Scanner:
         rows = _Rows.of_frames(buffer, [start], [body], [end], [code], self.version)
         return self._scanned(buffer, rows, start, stop, faults)
 
-    def _code(self, message: Framed, raw: memoryview, faults: list[Fault]) -> int:
+    def _code(self, message: FramedPublish, raw: memoryview, faults: list[Fault]) -> int:
         alias = None
         try:
             topic = topic_of(message)
@@ -307,8 +307,8 @@ class Scanner:
         return Stopped.AGAIN if raw[at] >> 4 == PacketType.PUBLISH else Stopped.OTHER_PACKET, needed
 
 
-def _named(topic: bytes, properties: int = 0) -> Framed:
-    return Framed(PacketType.PUBLISH << 4, topic, 0, (0, properties), properties)
+def _named(topic: bytes, properties: int = 0) -> FramedPublish:
+    return FramedPublish(PacketType.PUBLISH << 4, topic, 0, (0, properties), properties)
 
 
 def _long(raw: memoryview, at: int, stop: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from connectors.mqtt.protocol.bursts import Bursts
 from connectors.mqtt.protocol.packets import V5, V311, Connack, Connect, Disconnect, Packet, Pingreq, Version
 from connectors.mqtt.protocol.properties import Properties
-from connectors.mqtt.protocol.reading import Aliases, Reader, Role
+from connectors.mqtt.protocol.reading import Aliases, PacketReader, Role
 from connectors.mqtt.protocol.reasons import RETURN_CODES, ProtocolError, ReasonCode
 from connectors.mqtt.protocol.scan import Scanned
 from connectors.mqtt.protocol.writing import PINGRESP, encode
@@ -93,7 +93,7 @@ class Connection:
         """Called when it has to write, to read again, or to close."""
         self._limits = limits
         self._handler = handler
-        self._reader = Reader(Role.SERVER, None, limits.max_packet, Aliases(aliases))
+        self._reader = PacketReader(Role.SERVER, None, limits.max_packet, Aliases(aliases))
         self._bursts = Bursts(self._reader)
         self._out = bytearray()
         self._full = False
@@ -292,7 +292,7 @@ class Connection:
             self.ended_in, self.stage = self.stage, Stage.ENDING
             self.reason = reason
             # The bytes of its incomplete packet are dropped.
-            self._reader = Reader(Role.SERVER)
+            self._reader = PacketReader(Role.SERVER)
             self._bursts = Bursts(self._reader)
             self.changed(self)
 

@@ -6,7 +6,7 @@ import time
 
 from connectors.mqtt.protocol.packets import V5, V311, Connack, Connect, PacketType, Version
 from connectors.mqtt.protocol.properties import NONE, Properties
-from connectors.mqtt.protocol.reading import LARGEST, Reader, Role
+from connectors.mqtt.protocol.reading import LARGEST, PacketReader, Role
 from connectors.mqtt.protocol.reasons import Outcome, ProtocolError, ReasonCode, of_connect
 from connectors.mqtt.protocol.writing import encode
 from connectors.mqtt.session.link import Link
@@ -66,7 +66,7 @@ class Handshake:
             self._note_closed()
             raise self._ended(error) from None
         raw, version = self._greeting.packet(self.version)
-        answer = next(Reader(Role.CLIENT, version).feed(raw), None)
+        answer = next(PacketReader(Role.CLIENT, version).feed(raw), None)
         if not isinstance(answer, Connack):
             raise ProtocolError(ReasonCode.PROTOCOL_ERROR, "the answer to CONNECT is not a CONNACK")
         return answer

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from connectors.mqtt.protocol.packets import Packet, Version
-from connectors.mqtt.protocol.reading import Reader, Role
+from connectors.mqtt.protocol.reading import PacketReader, Role
 
 Receive = Callable[[Packet], None]
 _ROOM = 64 * 1024
@@ -37,10 +37,10 @@ class PacketInbound(Inbound):
     def __init__(self, max_packet: int) -> None:
         self._max_packet = max_packet
         self._room = memoryview(bytearray(_ROOM))
-        self._reader: Reader
+        self._reader: PacketReader
 
     def begin(self, version: Version) -> None:
-        self._reader = Reader(Role.CLIENT, version, self._max_packet)
+        self._reader = PacketReader(Role.CLIENT, version, self._max_packet)
 
     def room(self) -> memoryview:
         return self._room

@@ -6,8 +6,8 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from connectors.mqtt.address import Address
-from connectors.mqtt.session.transport import Waiting
+from connectors.mqtt.address import BrokerAddress
+from connectors.mqtt.session.transport import Waiter
 
 
 class Link(Protocol):
@@ -51,5 +51,5 @@ class Link(Protocol):
         """Close the connection, without waiting. Idempotent."""
 
 
-MakeLink: TypeAlias = Callable[[Address, ssl.SSLContext | None, str | None, Waiting], Link]
+MakeLink: TypeAlias = Callable[[BrokerAddress, ssl.SSLContext | None, str | None, Waiter], Link]
 """Makes a link to an address, with TLS if there is a context, and the name that its certificate must have."""

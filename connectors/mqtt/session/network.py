@@ -30,7 +30,7 @@ from connectors.mqtt.session.retrying import Retrying
 from connectors.mqtt.session.session import Session, SessionClient
 from connectors.mqtt.session.settings import Granted, Settings
 from connectors.mqtt.session.subscribing import Subscribing
-from connectors.mqtt.session.transport import Transport, TransportClosed, Waiting
+from connectors.mqtt.session.transport import Transport, TransportClosed, Waiter
 from pipelines.errors import ConnectorError
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class NetworkSession(Session):
         self._make_link = link
         self._client = client
         self._inbound = inbound
-        self._waiting = Waiting()
+        self._waiting = Waiter()
         self._state = _State.RESTING
         self._failure: ConnectorError | None = None
         self._link: Link | None = None

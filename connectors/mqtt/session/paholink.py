@@ -20,7 +20,7 @@ from paho.mqtt.properties import Properties as PahoProperties
 from paho.mqtt.reasoncodes import ReasonCode as PahoReason
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from connectors.mqtt.address import Address
+from connectors.mqtt.address import BrokerAddress
 from connectors.mqtt.protocol.fields import Fields, written_varint
 from connectors.mqtt.protocol.packets import (
     V5,
@@ -37,10 +37,10 @@ from connectors.mqtt.protocol.packets import (
     Version,
 )
 from connectors.mqtt.protocol.properties import NONE, Place, Properties, encode_properties, read_properties
-from connectors.mqtt.protocol.reading import Reader, Role
+from connectors.mqtt.protocol.reading import PacketReader, Role
 from connectors.mqtt.protocol.reasons import ReasonCode
 from connectors.mqtt.protocol.writing import PINGRESP, encode
-from connectors.mqtt.session.transport import TransportClosed, Waiting, no_tls
+from connectors.mqtt.session.transport import TransportClosed, Waiter, no_tls
 from pipelines.errors import ConnectorError
 
 NEVER_SUBSCRIBED: Final = "streamer/is/never/subscribed"
@@ -65,12 +65,14 @@ class PahoLink:
     wants_read = True
     reads_all = False
 
-    def __init__(self, address: Address, tls: ssl.SSLContext | None, server_name: str | None, waiting: Waiting) -> None:
+    def __init__(
+        self, address: BrokerAddress, tls: ssl.SSLContext | None, server_name: str | None, waiting: Waiter
+    ) -> None:
         self._address = address
         self._tls = tls
         self._server_name = server_name
         self._waiting = waiting
-        self._reader = Reader(Role.SERVER)
+        self._reader = PacketReader(Role.SERVER)
         self._client: Client | None = None
         self._version: Version = V5
         self._incoming = bytearray()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from ssl import SSLContext
 
-from connectors.mqtt.address import Address
+from connectors.mqtt.address import BrokerAddress
 from connectors.mqtt.protocol.packets import V311, Connack, Subscription, Version, Will
 from connectors.mqtt.protocol.reading import LARGEST
 from connectors.mqtt.session.login import Login
@@ -32,7 +32,7 @@ class Settings:
     """
 
     name: str
-    address: Address
+    address: BrokerAddress
     client_id: str
     login: Login = field(default_factory=Login)
     tls: Callable[[], SSLContext] | None = None

@@ -1,4 +1,4 @@
-"""A TCP connection to a broker, with TLS if configured. Only `Waiting.wait` ever blocks."""
+"""A TCP connection to a broker, with TLS if configured. Only `Waiter.wait` ever blocks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from collections import deque
 from contextlib import suppress
 
-from connectors.mqtt.address import Address
+from connectors.mqtt.address import BrokerAddress
 from pipelines.errors import ConnectorError
 
 _CONNECT_WAIT = 5.0
@@ -24,7 +24,7 @@ class TransportClosed(ConnectorError):
         super().__init__(message, retriable=True)
 
 
-class Waiting:
+class Waiter:
     """Waits for one socket, and for `wake`, which any thread may call."""
 
     def __init__(self) -> None:
@@ -114,7 +114,9 @@ class Transport:
     system's resolver, without a timeout of ours.
     """
 
-    def __init__(self, address: Address, tls: ssl.SSLContext | None, server_name: str | None, waiting: Waiting) -> None:
+    def __init__(
+        self, address: BrokerAddress, tls: ssl.SSLContext | None, server_name: str | None, waiting: Waiter
+    ) -> None:
         self._address = address
         self._tls = tls
         self._server_name = server_name or address.host
@@ -310,7 +312,7 @@ class Transport:
             self._socket = None
 
 
-def no_tls(address: Address, error: ssl.SSLError) -> ConnectorError:
+def no_tls(address: BrokerAddress, error: ssl.SSLError) -> ConnectorError:
     """The error for a TLS handshake with this broker that failed, with advice."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return ConnectorError(

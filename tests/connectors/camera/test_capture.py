@@ -16,7 +16,7 @@ from rtspcamera import RtspCamera
 
 import pipelines
 from connectors.camera.address import address
-from connectors.camera.camera import Settings
+from connectors.camera.camera import CameraSettings
 from connectors.camera.capture import FrameCaptureRunner
 from connectors.camera.video import Opening
 from pipelines import Data, FrameCapture, Image, OpenContext, StepError, VideoCapture
@@ -109,7 +109,7 @@ class FromNetwork(FrameCaptureRunner):
         super().__init__(FrameCapture(**fields), OpenContext())
         self._url = camera.url
 
-    def settings(self) -> Settings:
+    def settings(self) -> CameraSettings:
         return replace(super().settings(), address=address(self._url), opening=Opening(wait=5.0, silence=1.0))
 
 

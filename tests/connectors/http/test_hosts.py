@@ -7,14 +7,14 @@ from email.message import Message
 import pytest
 
 from connectors.http.hosts import cannot_be_rebound, host_of, is_loopback
-from connectors.http.server import Request
+from connectors.http.server import HttpRequest
 
 
-def request(*hosts: str) -> Request:
+def request(*hosts: str) -> HttpRequest:
     headers = Message()
     for host in hosts:
         headers["Host"] = host
-    return Request("/", headers)
+    return HttpRequest("/", headers)
 
 
 @pytest.mark.parametrize(

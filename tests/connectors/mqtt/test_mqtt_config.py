@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from connectors.mqtt.address import Address
+from connectors.mqtt.address import BrokerAddress
 from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.protocol.packets import V5, V311
 from connectors.mqtt.sinkconfig import MqttSinkConfig
@@ -31,16 +31,16 @@ def test_a_qos_may_come_from_a_variable_of_the_environment() -> None:
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        ("mqtt://broker", Address("mqtt", "broker", 1883)),
-        ("broker:1884", Address("mqtt", "broker", 1884)),
-        ("mqtts://broker", Address("mqtts", "broker", 8883)),
-        ("mqtt://[::1]:1883", Address("mqtt", "::1", 1883)),
-        ("wss://broker/mqtt", Address("wss", "broker", 443, "/mqtt")),
+        ("mqtt://broker", BrokerAddress("mqtt", "broker", 1883)),
+        ("broker:1884", BrokerAddress("mqtt", "broker", 1884)),
+        ("mqtts://broker", BrokerAddress("mqtts", "broker", 8883)),
+        ("mqtt://[::1]:1883", BrokerAddress("mqtt", "::1", 1883)),
+        ("wss://broker/mqtt", BrokerAddress("wss", "broker", 443, "/mqtt")),
     ],
 )
-def test_a_url_says_where_the_broker_is(url: str, expected: Address) -> None:
-    assert Address.parse(url) == expected
-    assert Address.parse(str(expected)) == expected
+def test_a_url_says_where_the_broker_is(url: str, expected: BrokerAddress) -> None:
+    assert BrokerAddress.parse(url) == expected
+    assert BrokerAddress.parse(str(expected)) == expected
 
 
 @pytest.mark.parametrize(

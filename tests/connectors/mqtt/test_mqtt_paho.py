@@ -18,7 +18,7 @@ from paho.mqtt.client import MQTTv5
 from proxies import HttpProxy, Proxy, SocksProxy
 from websocketbridge import WebSocketBridge
 
-from connectors.mqtt.address import Address
+from connectors.mqtt.address import BrokerAddress
 from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.protocol.packets import Packet, Publish, Subscription
 from connectors.mqtt.session.choose import session
@@ -67,7 +67,7 @@ def values(source: MqttSource, count: int) -> list[bytes | None]:
 
 def session_of(broker: MqttBroker, **more: Any) -> Session:
     """A session by paho."""
-    fields: dict[str, Any] = {"name": "source a", "address": Address.parse(f"{broker.host}:{broker.port}")}
+    fields: dict[str, Any] = {"name": "source a", "address": BrokerAddress.parse(f"{broker.host}:{broker.port}")}
     return session("paho", Settings(**{**fields, "client_id": uuid.uuid4().hex, **more}), Deaf(), PacketInbound(1000))
 
 

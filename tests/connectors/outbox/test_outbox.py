@@ -18,7 +18,7 @@ from connectors.memory import MemorySink, MemoryTopic, memory_topic
 from connectors.message import Message, block_of
 from connectors.outbox import OutboxConfig
 from connectors.outbox import store as store_module
-from connectors.outbox.packing import Columns
+from connectors.outbox.packing import PackedColumns
 from connectors.outbox.refused import forget, refusals, resend
 from connectors.outbox.sink import OutboxSink
 from connectors.outbox.store import Owner, Store
@@ -222,7 +222,7 @@ def test_a_message_that_is_refused_again_is_set_aside_again(place: Place) -> Non
 
 def test_a_refused_message_whose_block_is_still_there_is_not_sent_twice(place: Place) -> None:
     """As after a crash between the refusal and the removal of its block."""
-    columns = Columns.of(block_of(numbered(0, 3)))
+    columns = PackedColumns.of(block_of(numbered(0, 3)))
     store = Store(place.path, Owner("sink memory of service", ""))
     store.open()
     store.add([(columns, 300)])
@@ -483,7 +483,7 @@ def test_wherever_a_power_cut_tears_the_log_whole_blocks_are_left_in_order(tmp_p
     ends = [0]
     log = tmp_path / "whole-wal"
     for start in range(0, 400, 20):
-        columns = Columns.of(block_of(numbered(start, start + 20)))
+        columns = PackedColumns.of(block_of(numbered(start, start + 20)))
         written.add([(columns, int(columns.sizes().sum()))])
         ends.append(log.stat().st_size)
     whole, content = (tmp_path / "whole").read_bytes(), log.read_bytes()
@@ -517,7 +517,7 @@ def test_a_log_that_is_cut_at_any_byte_of_its_last_block_has_all_blocks_before_i
     log = tmp_path / "whole-wal"
     edges: list[int] = []
     for start in range(0, 6, 2):
-        columns = Columns.of(block_of(numbered(start, start + 2)))
+        columns = PackedColumns.of(block_of(numbered(start, start + 2)))
         written.add([(columns, int(columns.sizes().sum()))])
         edges.append(log.stat().st_size)
     whole, content = (tmp_path / "whole").read_bytes(), log.read_bytes()

@@ -12,7 +12,7 @@ from mqttpackets import packets, publishes
 
 from connectors.mqtt.protocol.bursts import Bursts
 from connectors.mqtt.protocol.packets import V5, V311, Connect, Packet, Publish, Version
-from connectors.mqtt.protocol.reading import Aliases, Reader, Role
+from connectors.mqtt.protocol.reading import Aliases, PacketReader, Role
 from connectors.mqtt.protocol.reasons import ProtocolError, ReasonCode
 from connectors.mqtt.protocol.scan import Scanned
 from connectors.mqtt.protocol.writing import encode
@@ -28,9 +28,9 @@ def small_bursts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("connectors.mqtt.protocol.bursts._JOINED", 30)
 
 
-def server(version: Version) -> Reader:
+def server(version: Version) -> PacketReader:
     """A reader that has had its CONNECT."""
-    reader = Reader(Role.SERVER, None, LARGE, Aliases(2))
+    reader = PacketReader(Role.SERVER, None, LARGE, Aliases(2))
     assert len(list(reader.feed(encode(Connect("a", version=version), version)))) == 1
     return reader
 

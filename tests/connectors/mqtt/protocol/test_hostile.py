@@ -11,7 +11,7 @@ from mqttpackets import packets
 
 from connectors.mqtt.protocol.packets import V5, V311, Connect, Pingreq, Publish, Version
 from connectors.mqtt.protocol.properties import PROPERTIES, Kind, Place, Property, decode_properties
-from connectors.mqtt.protocol.reading import LARGEST, Aliases, Reader, Role
+from connectors.mqtt.protocol.reading import LARGEST, Aliases, PacketReader, Role
 from connectors.mqtt.protocol.reasons import ProtocolError, ReasonCode
 from connectors.mqtt.protocol.writing import encode
 from examples import examples
@@ -23,11 +23,11 @@ VERSIONS: list[Version] = [V311, V5]
 def refused(raw: bytes, role: Role, version: Version | None, max_packet: int = LARGEST) -> ProtocolError:
     """The error that these bytes end in."""
     with pytest.raises(ProtocolError) as caught:
-        list(Reader(role, version, max_packet).feed(raw))
+        list(PacketReader(role, version, max_packet).feed(raw))
     return caught.value
 
 
-def refused_by(reader: Reader, raw: bytes) -> bool:
+def refused_by(reader: PacketReader, raw: bytes) -> bool:
     """Whether the reader ends here. Any other error than its own goes on."""
     try:
         list(reader.feed(raw))
@@ -173,16 +173,16 @@ def test_bytes_that_break_the_protocol_are_refused_with_the_right_reason_code(
 
 
 def test_a_padded_length_is_read_in_311_where_nothing_forbids_it() -> None:
-    assert list(Reader(Role.CLIENT, V311).feed(bytes.fromhex("30838000000161"))) == [Publish("a")]
+    assert list(PacketReader(Role.CLIENT, V311).feed(bytes.fromhex("30838000000161"))) == [Publish("a")]
 
 
 def test_a_failure_that_the_standard_lists_elsewhere_is_a_failure_all_the_same() -> None:
     """mosquitto answers a message that is too large with a PUBACK of 0x95."""
-    assert list(Reader(Role.CLIENT, V5).feed(bytes.fromhex("4003000195")))
+    assert list(PacketReader(Role.CLIENT, V5).feed(bytes.fromhex("4003000195")))
 
 
 def test_valid_packets_come_before_the_error_and_the_error_stays() -> None:
-    reader = Reader(Role.CLIENT, V311)
+    reader = PacketReader(Role.CLIENT, V311)
     packets = reader.feed(encode(Publish("a"), V311) + b"\0\0")
     assert next(packets) == Publish("a")
     for _ in range(3):
@@ -212,14 +212,14 @@ def test_a_property_stands_where_the_standard_allows_it(known: Property, place: 
 
 def test_a_packet_that_is_too_large_is_refused_when_its_header_is_read() -> None:
     raw = encode(Publish("a", bytes(1000)), V5)
-    assert list(Reader(Role.CLIENT, V5, max_packet=len(raw)).feed(raw))
+    assert list(PacketReader(Role.CLIENT, V5, max_packet=len(raw)).feed(raw))
     error = refused(raw[:3], Role.CLIENT, V5, max_packet=len(raw) - 1)
     assert error.reason is ReasonCode.PACKET_TOO_LARGE
     assert "1007" in str(error)
 
 
 def test_a_reader_keeps_no_more_bytes_than_the_largest_packet() -> None:
-    reader = Reader(Role.SERVER, V5, max_packet=10_000)
+    reader = PacketReader(Role.SERVER, V5, max_packet=10_000)
     header = bytes.fromhex("30 8c4e 0001 61 00")
     tracemalloc.start()
     list(reader.feed(header))
@@ -233,7 +233,7 @@ def test_a_reader_keeps_no_more_bytes_than_the_largest_packet() -> None:
 
 @given(st.binary(max_size=200), st.sampled_from(Role), st.sampled_from([None, *VERSIONS]))
 def test_random_bytes_raise_nothing_else(raw: bytes, role: Role, version: Version | None) -> None:
-    refused_by(Reader(role, version, 1000, Aliases(3)), bytes(raw))
+    refused_by(PacketReader(role, version, 1000, Aliases(3)), bytes(raw))
 
 
 @pytest.mark.slow
@@ -245,7 +245,7 @@ def test_changed_packets_raise_nothing_else(version: Version, role: Role, data: 
     raw = bytearray(encode(data.draw(packets(version, role)), version))
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    refused_by(Reader(role, version, 1000, Aliases(3)), bytes(raw))
+    refused_by(PacketReader(role, version, 1000, Aliases(3)), bytes(raw))
 
 
 @pytest.mark.parametrize(
@@ -270,5 +270,5 @@ def test_a_packet_that_mqtt_does_not_allow_is_not_written(packet: Publish | Conn
 
 @pytest.mark.slow
 def test_the_smallest_packet_is_the_end_of_a_large_feed() -> None:
-    reader = Reader(Role.SERVER, V311)
+    reader = PacketReader(Role.SERVER, V311)
     assert len(list(reader.feed(encode(Pingreq(), V311) * 50_000))) == 50_000

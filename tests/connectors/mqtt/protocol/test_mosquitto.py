@@ -14,7 +14,7 @@ from mqttpackets import publishes
 
 from connectors.mqtt.protocol.packets import V5, V311, Connect, Packet, Publish, Subscribe, Subscription, Version
 from connectors.mqtt.protocol.properties import NONE, Properties
-from connectors.mqtt.protocol.reading import Reader, Role
+from connectors.mqtt.protocol.reading import PacketReader, Role
 from connectors.mqtt.protocol.writing import PINGREQ, encode
 from examples import examples
 from streamer.devbroker.mqtt import LocalMosquitto
@@ -32,7 +32,7 @@ class Line:
         self.socket = socket.create_connection((broker.host, broker.port))
         self.socket.settimeout(30)
         self._version = version
-        self._reader = Reader(Role.CLIENT, version)
+        self._reader = PacketReader(Role.CLIENT, version)
         self._read: list[Packet] = []
         self.send(Connect(name, version=version))
         self.next()

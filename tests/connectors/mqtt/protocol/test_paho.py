@@ -34,7 +34,7 @@ from connectors.mqtt.protocol.packets import (
     Will,
 )
 from connectors.mqtt.protocol.properties import NONE, Properties
-from connectors.mqtt.protocol.reading import Reader, Role
+from connectors.mqtt.protocol.reading import PacketReader, Role
 from connectors.mqtt.protocol.reasons import ReasonCode
 from connectors.mqtt.protocol.writing import encode
 from examples import examples
@@ -90,7 +90,7 @@ class Line:
         self.client.on_unsubscribe = lambda client, data, number, reasons, properties: self.seen.append(reasons)
         self.client.on_publish = lambda client, data, number, reason, properties: self.seen.append(reason)
         self.client.on_disconnect = lambda client, data, flags, reason, properties: self.seen.append(reason)
-        self.reader = Reader(Role.SERVER)
+        self.reader = PacketReader(Role.SERVER)
         with socket.create_server(("127.0.0.1", 0)) as listening:
             self.client.connect(*listening.getsockname(), keepalive=30, **options.get("connect", {}))
             self.connection, _ = listening.accept()

@@ -14,7 +14,7 @@ from mqttpackets import packets, publishes
 
 from connectors.mqtt.protocol.packets import V5, V311, Packet, Pingresp, Publish, Version
 from connectors.mqtt.protocol.properties import Properties
-from connectors.mqtt.protocol.reading import Aliases, Reader, Role
+from connectors.mqtt.protocol.reading import Aliases, PacketReader, Role
 from connectors.mqtt.protocol.reasons import ProtocolError, ReasonCode
 from connectors.mqtt.protocol.scan import Scanned, Scanner, Stopped
 from connectors.mqtt.protocol.topictable import MOST_TOPICS
@@ -37,7 +37,7 @@ def messages(found: Scanned) -> list[Publish]:
 
 def everything(raw: bytes, scanner: Scanner, most: int) -> Iterator[Packet | ReasonCode]:
     """All packets as a session takes them, and the reason code that they end in."""
-    reader = Reader(scanner.role, scanner.version, scanner.max_packet, aliases=scanner.aliases)
+    reader = PacketReader(scanner.role, scanner.version, scanner.max_packet, aliases=scanner.aliases)
     buffer, at = array(raw), 0
     while True:
         try:
@@ -64,7 +64,7 @@ def everything(raw: bytes, scanner: Scanner, most: int) -> Iterator[Packet | Rea
 def expected(raw: bytes, role: Role, version: Version) -> Iterator[Packet | ReasonCode]:
     """The same by the reader alone."""
     try:
-        yield from Reader(role, version, LARGE, Aliases(2)).feed(raw)
+        yield from PacketReader(role, version, LARGE, Aliases(2)).feed(raw)
     except ProtocolError as error:
         yield error.reason
 

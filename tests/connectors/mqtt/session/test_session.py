@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pytest
 from mqttserver import PATIENCE, PlayedServer
 
-from connectors.mqtt.address import Address
+from connectors.mqtt.address import BrokerAddress
 from connectors.mqtt.protocol.packets import (
     V5,
     V311,
@@ -83,7 +83,7 @@ class Pair:
         self.told = Told()
         fields: dict[str, Any] = {
             "name": "source factory",
-            "address": Address.parse(server.url),
+            "address": BrokerAddress.parse(server.url),
             "client_id": "factory-1",
             "expiry": 3600,
             "subscriptions": (Subscription("factory/+/raw", 1),),
@@ -373,9 +373,8 @@ def test_any_other_disconnect_is_a_reason_to_come_back(server: PlayedServer) -> 
 def test_an_absent_server_is_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    session = NetworkSession(
-        Settings("source x", Address.parse(f"mqtt://127.0.0.1:{port}"), "x"), Told(), PacketInbound(1000), Pair.link
-    )
+    settings = Settings("source x", BrokerAddress.parse(f"mqtt://127.0.0.1:{port}"), "x")
+    session = NetworkSession(settings, Told(), PacketInbound(1000), Pair.link)
     for _ in range(5):
         session.turn(0.05)
     assert not session.connected
