@@ -289,6 +289,12 @@ class Batch:
             }
             yield part, batch.with_columns(dense)
 
+    def common_and_rare(self) -> tuple[dict[str, Column], dict[str, SparseColumn]]:
+        """The columns of keys that many rows have, and those of rare keys, which are written last in a record."""
+        columns = {key: self.column(key) for key in self.columns}
+        rare = {key: column for key, column in columns.items() if isinstance(column, SparseColumn)}
+        return {key: column for key, column in columns.items() if key not in rare}, rare
+
     def divided(self, parts: Sequence[Rows]) -> Iterator[Batch]:
         """The rows at the positions of each part, `int64`; this batch itself if the only part has all rows."""
         if len(parts) == 1 and len(parts[0]) == self.size:

@@ -20,7 +20,6 @@ from pipelines.data.listscolumn import ListsColumn
 from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
-from pipelines.data.sparsecolumn import SparseColumn
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import WireError
 from pipelines.values import ValueType
@@ -43,7 +42,6 @@ from pipelines.wire.plainjson import (
     JsonWriter,
     ReadJson,
     WrittenJson,
-    rare_last,
     read_json,
     write_json,
 )
@@ -145,26 +143,17 @@ def write_compiled(native: Any, form: JsonForm, batch: Batch) -> WrittenJson:
     """One object for each row of the batch, as `Spans`; see `pipelines.wire.plainjson.write_json`."""
     failed: dict[int, Exception] = {}
     batch, writer = in_own_digits(batch), JsonWriter(form)
+    common, rare = batch.common_and_rare()
     columns: list[tuple[Any, ...]] = []
-    rare: list[list[bytes]] = []
-    for key, column in rare_last(batch):
+    for key, column in common.items():
         prefix = writer.prefix(key, column, failed)
-        if prefix is None:
-            continue
-        if isinstance(column, SparseColumn):
-            rare = rare or [[] for _ in range(batch.size)]
-            for row, text in writer.cells(key, column, failed):
-                rare[row].append(prefix + text)
-            continue
-        output = _output(prefix, column)
-        if output is None:
-            texts: list[bytes | None] = [None] * batch.size
-            for row, text in writer.cells(key, column, failed):
-                texts[row] = text
-            output = _spans(JSON, prefix, texts)
-        columns.append(output)
+        if prefix is not None:
+            output = _output(prefix, column)
+            columns.append(output or _spans(JSON, prefix, writer.texts(key, column, failed)))
     if rare:
-        columns.append(_spans(JSON, b"", [b",".join(members) if members else None for members in rare]))
+        last = writer.rare_members(rare, failed)
+        members = [b",".join(last[row]) if row in last else None for row in range(batch.size)]
+        columns.append(_spans(JSON, b"", members))
     try:
         block = native.json_encoded(batch.size, columns, sorted(failed))
     except (ValueError, BufferError):
@@ -208,7 +197,7 @@ def _of(form: int, prefix: bytes, spans: Spans) -> tuple[Any, ...]:
     return form, prefix, np.ascontiguousarray(spans.buffer), starts, lengths
 
 
-def _spans(form: int, prefix: bytes, texts: Sequence[bytes | None]) -> tuple[Any, ...]:
+def _spans(form: int, prefix: bytes, texts: Sequence[Any]) -> tuple[Any, ...]:
     return _of(form, prefix, Spans.of(texts))
 
 

@@ -18,7 +18,6 @@ from pipelines.data.wirecolumn import WireColumn
 from pipelines.values.valuetype import ValueType
 from pipelines.wire.protodata import (
     WrittenColumns,
-    divided,
     entries_of,
     frame_of,
     metadata_entries,
@@ -39,7 +38,7 @@ def write_columns(native: Any, batch: Batch) -> WrittenColumns:
     """One message for each row of the batch, as `Spans`; see `pipelines.wire.columns.encode_columns`."""
     failed: dict[int, Exception] = {}
     size = batch.size
-    common, rare = divided(batch)
+    common, rare = batch.common_and_rare()
     columns = [_column(key, column, failed) for key, column in common.items()]
     if rare:
         columns.append((ENTRIES, rare_entries(rare, size, failed)))

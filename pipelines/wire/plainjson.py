@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeGuard
 
@@ -150,21 +150,25 @@ def write_json(batch: Batch, form: JsonForm) -> WrittenJson:
     """
     batch, writer = in_own_digits(batch), JsonWriter(form)
     failed: dict[int, Exception] = {}
-    rows: list[list[bytes]] = [[] for _ in range(batch.size)]
-    for key, column in rare_last(batch):
+    common, rare = batch.common_and_rare()
+    prefixes: list[bytes] = []
+    columns: list[Sequence[Text | None]] = []
+    for key, column in common.items():
         prefix = writer.prefix(key, column, failed)
         if prefix is not None:
-            for row, text in writer.cells(key, column, failed):
-                rows[row].append(prefix + text)
+            prefixes.append(prefix)
+            columns.append(writer.texts(key, column, failed))
+    last = writer.rare_members(rare, failed)
     begin, between, end = (b"{\n  ", b",\n  ", b"\n}") if form.pretty else (b"{", b",", b"}")
-    objects = [begin + between.join(members) + end if members else b"{}" for members in rows]
-    return WrittenJson([None if row in failed else text for row, text in enumerate(objects)], failed)
-
-
-def rare_last(batch: Batch) -> list[tuple[str, Column]]:
-    """The columns of a batch, those of rare keys behind the others."""
-    columns = [(key, batch.column(key)) for key in batch.columns]
-    return sorted(columns, key=lambda item: isinstance(item[1], SparseColumn))
+    objects: list[bytes | None] = []
+    # Row by row: the parts of an object are joined while they are in the processor's cache.
+    for row, texts in enumerate(zip(*columns, strict=True) if columns else [()] * batch.size):
+        members = [prefix + text for prefix, text in zip(prefixes, texts, strict=True) if text is not None]
+        members += last.get(row, ())
+        objects.append(begin + between.join(members) + end if members else b"{}")
+    for row in failed:
+        objects[row] = None
+    return WrittenJson(objects, failed)
 
 
 class JsonWriter:
@@ -184,14 +188,35 @@ class JsonWriter:
             failed.update((row, wrong) for row in column.positions())
             return None
 
-    def cells(self, key: str, column: Column, failed: dict[int, Exception]) -> Iterator[tuple[int, bytes]]:
-        """Position and text of each row that has the key."""
-        inner, rows = (column.column, column.rows) if isinstance(column, SparseColumn) else (column, None)
-        if isinstance(inner, WireColumn) and isinstance(inner.decoder, JsonDecoder):
-            for at, raw in enumerate(inner.entries):
-                if raw is not None:
-                    yield (at if rows is None else rows[at]), raw
-            return
+    def rare_members(self, columns: Mapping[str, SparseColumn], failed: dict[int, Exception]) -> dict[int, list[bytes]]:
+        """Keys and values of these columns, by row."""
+        members: dict[int, list[bytes]] = {}
+        for key, column in columns.items():
+            prefix = self.prefix(key, column, failed)
+            if prefix is None:
+                continue
+            inner = column.column
+            cells: Iterable[tuple[int, Text | None]] = (
+                zip(column.rows, inner.entries, strict=True)
+                if _is_undecoded(inner)
+                else self._cells(key, column, failed)
+            )
+            for row, text in cells:
+                if text is not None:
+                    members.setdefault(row, []).append(prefix + text)
+        return members
+
+    def texts(self, key: str, column: Column, failed: dict[int, Exception]) -> Sequence[Text | None]:
+        """The text of each value; `None` for a row that lacks it, or is in `failed`."""
+        if _is_undecoded(column):
+            return column.entries
+        texts: list[Text | None] = [None] * len(column)
+        for row, text in self._cells(key, column, failed):
+            texts[row] = text
+        return texts
+
+    def _cells(self, key: str, column: Column, failed: dict[int, Exception]) -> Iterator[tuple[int, bytes]]:
+        """Position and text of each row that has the key, of decoded values."""
         if not self._pretty and _has_finite_numbers(column):
             for row, numbers in enumerate(_FORM.array(column.storage)):
                 # Python writes them as JSON does, but for the spaces in lists, and sooner than `json`.
@@ -224,6 +249,11 @@ class JsonWriter:
                     "it holds NaN or an infinite number, which JSON has not (nan: null writes null)"
                 ) from None
             return self._text(_without_nan(plain))
+
+
+def _is_undecoded(column: Column) -> TypeGuard[WireColumn]:
+    """Whether its entries are the texts of its values."""
+    return isinstance(column, WireColumn) and isinstance(column.decoder, JsonDecoder)
 
 
 def _has_finite_numbers(column: Column) -> TypeGuard[DenseColumn]:

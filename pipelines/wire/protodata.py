@@ -282,7 +282,7 @@ def read_entries(key: str, entries: Iterable[bytes | None], options: ReadOptions
 def write_messages(batch: Batch) -> WrittenColumns:
     """The message of each row; see `pipelines.wire.columns.encode_columns`."""
     failed: Failures = {}
-    common, rare = divided(batch)
+    common, rare = batch.common_and_rare()
     parts = [entries_of(key, column, failed) for key, column in common.items()]
     if rare:
         parts.append(rare_entries(rare, batch.size, failed))
@@ -292,13 +292,6 @@ def write_messages(batch: Batch) -> WrittenColumns:
     for row in failed:
         messages[row] = None
     return WrittenColumns(messages, failed)
-
-
-def divided(batch: Batch) -> tuple[dict[str, Column], dict[str, SparseColumn]]:
-    """The columns of keys that many rows have, and those of rare keys, whose entries come last in a message."""
-    columns = {key: batch.column(key) for key in batch.columns}
-    rare = {key: column for key, column in columns.items() if isinstance(column, SparseColumn)}
-    return {key: column for key, column in columns.items() if key not in rare}, rare
 
 
 def rare_entries(columns: Mapping[str, SparseColumn], size: int, failed: Failures) -> list[bytes]:
