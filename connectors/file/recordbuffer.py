@@ -46,17 +46,17 @@ class RecordBuffer:
     def add(self, chunk: bytes) -> None:
         """Add bytes that follow the rest. All complete records were delivered before."""
         buffer = self.rest + chunk
-        found = self._framing.find(buffer, self._max_record)
-        self._values = [buffer[start:stop] for start, stop in zip(found.starts, found.stops, strict=True)]
-        self._numbers = np.array(found.numbers, np.int64) + self.number
-        self._nexts = np.array(found.nexts, np.int64) + self.offset
-        self._missing = found.missing
-        self.problem = found.problem
+        edges = self._framing.find(buffer, self._max_record)
+        self._values = [buffer[start:stop] for start, stop in zip(edges.starts, edges.stops, strict=True)]
+        self._numbers = np.array(edges.numbers, np.int64) + self.number
+        self._nexts = np.array(edges.nexts, np.int64) + self.offset
+        self._missing = edges.missing
+        self.problem = edges.problem
         self.rest = buffer
-        if found.nexts:
-            self.number += found.numbers[-1] + 1
-            self.rest = buffer[found.nexts[-1] :]
-            self.offset += found.nexts[-1]
+        if edges.nexts:
+            self.number += edges.numbers[-1] + 1
+            self.rest = buffer[edges.nexts[-1] :]
+            self.offset += edges.nexts[-1]
 
     def end_with(self, start: int, stop: int) -> None:
         """The file ends with the rest: this part of it is a record, unless the part is empty."""

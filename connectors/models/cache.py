@@ -65,10 +65,10 @@ class RemoteModel:
             raise FetchError(f'{shown}: the URL names no host; "modelUri" is a path or a whole URL')
         digest = None
         if parts.fragment:
-            found = re.fullmatch(r"sha256=([0-9a-fA-F]{64})", parts.fragment)
-            if found is None:
+            match = re.fullmatch(r"sha256=([0-9a-fA-F]{64})", parts.fragment)
+            if match is None:
                 raise FetchError(f'{shown}: "#{parts.fragment}" is not #sha256= and 64 hexadecimal digits')
-            digest = found[1].lower()
+            digest = match[1].lower()
         login, _, netloc = parts.netloc.rpartition("@")
         url = parts._replace(netloc=netloc, fragment="").geturl()
         # The name is kept, because libraries detect formats by its suffix.

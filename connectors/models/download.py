@@ -89,8 +89,8 @@ class Fetcher:
         within `STREAMER_MODEL_TIMEOUT` (1 h, all attempts together), if it is larger than `STREAMER_MODEL_LIMIT` (8
         GiB), or has another checksum than the URL. Raises `MissingPackageError` for lack of a package.
         """
-        if (found := self.cached(uri)) is not None:
-            return found
+        if (path := self.cached(uri)) is not None:
+            return path
         model = RemoteModel.of(uri)
         deadline = time.monotonic() + _timeout()
         try:
