@@ -133,3 +133,28 @@ def test_what_is_called_late_exists() -> None:
     targets = set(late_targets(ROOT))
     assert len(targets) > 20
     assert [target for target in targets if not callable(pkgutil.resolve_name(target))] == []
+
+
+def test_names_say_what_they_stand_for() -> None:
+    """These do not: a variable is named for what it holds, as `columns`, `errors`, `message`."""
+    vague = {"found", "one", "ones", "own", "taken", "told"}
+    files = [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
+    assert [
+        f"{file.relative_to(ROOT)}:{line}: {name}"
+        for file in files
+        for name, line in names_bound_in(file)
+        if name.strip("_") in vague
+    ] == []
+
+
+def names_bound_in(file: Path) -> Iterator[tuple[str, int]]:
+    """The names of variables, attributes, arguments, functions and classes, with their lines."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.lineno
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr, node.lineno
+        elif isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name, node.lineno

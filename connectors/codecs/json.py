@@ -82,12 +82,12 @@ class Json(Codec):
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """Columns of these records; an error in a key that is not `wanted` shows when the key is decoded."""
-        found = self._read(records.values, wanted or frozenset())
-        count = len(found.rows)
+        read = self._read(records.values, wanted or frozenset())
+        count = len(read.rows)
         whole = count == len(records) and not self._each
-        rows = row_range(first, count) if whole else found.rows + first
-        batch = Batch(found.columns, count, rows=rows, origin=RecordsOrigin(records, first))
-        return Decoded(batch, {first + row: error for row, error in found.failed.items()})
+        rows = row_range(first, count) if whole else read.rows + first
+        batch = Batch(read.columns, count, rows=rows, origin=RecordsOrigin(records, first))
+        return Decoded(batch, {first + row: error for row, error in read.failed.items()})
 
     def encode(self, batch: Batch) -> Encoded:
         """One object for each row, without metadata. Values that no step has read are written unchanged."""

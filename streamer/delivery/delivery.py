@@ -87,20 +87,20 @@ class Delivery:
 
         Raises `ServiceStopped` if failures have to stop the service, `ConnectorError` if a sink is broken for good.
         """
-        for part, own in self.confirming.admit(decoded, result, self._letters.send_held_back):
-            failed: Failed = {**part.failed, **own.failed}
+        for part, part_result in self.confirming.admit(decoded, result, self._letters.send_held_back):
+            failed: Failed = {**part.failed, **part_result.failed}
             if part.failed:
                 self._failures.look(part)
             skipped = self._sort_out_tombstones(part, failed)
             began = time.perf_counter()
-            blocks = self._encode(own, failed, part)
+            blocks = self._encode(part_result, failed, part)
             encoded = time.perf_counter()
             try:
-                self._publish(blocks, own, failed, part, skipped)
+                self._publish(blocks, part_result, failed, part, skipped)
             except Voided as error:
                 self.confirming.voided(error)
-            self._meters.stage("encode", began, encoded - began, own.batch.size)
-            self._meters.stage("send", encoded, time.perf_counter() - encoded, own.batch.size)
+            self._meters.stage("encode", began, encoded - began, part_result.batch.size)
+            self._meters.stage("send", encoded, time.perf_counter() - encoded, part_result.batch.size)
         # The ledger refers to `decoded` until all rows are confirmed; only the records may still be needed.
         decoded.batch = NO_ROWS
 
@@ -226,7 +226,7 @@ class Delivery:
         """Send the messages and dead letters. The ledger expects all of them before the first is sent, so that no row
         counts as complete too early, even if an error is raised halfway.
         """
-        decided, own = _decided(result, failed, decoded)
+        decided, part_decided = _decided(result, failed, decoded)
         self._failures.check(failed, decided)
         for messages in blocks:
             self.ledger.expect(messages.rows if messages.row_range is None else messages.row_range)
@@ -239,7 +239,7 @@ class Delivery:
                 self._fail_refused(route, messages, refused, failed)
         if failed:
             self._letters.add(failed)
-        self._count(decided, failed, [*result.dropped, *skipped], decoded if own else None)
+        self._count(decided, failed, [*result.dropped, *skipped], decoded if part_decided else None)
         let_go(failed.values())
         if self._kept:
             self._free_payloads()
@@ -365,13 +365,13 @@ def _decided(result: Result, failed: Failed, decoded: DecodedBatch | None) -> tu
             return emitted, True
     named = np.concatenate([result.batch.rows, in_order(failed), np.fromiter(result.dropped, np.int64)])
     if decoded is None:
-        decided, own = np.unique(named), False
+        decided, is_own = np.unique(named), False
     else:
         rows = decoded.rows
         # Also of an earlier part of the same batch.
         earlier = named if not len(rows) else named[(named < rows[0]) | (named > rows[-1])]
-        own = not len(earlier) and not len(result.held)
-        if own:
+        is_own = not len(earlier) and not len(result.held)
+        if is_own:
             return rows, True
         decided = np.concatenate([np.unique(earlier), as_array(rows)])
-    return (decided[~among(decided, result.held)] if len(result.held) else decided), own
+    return (decided[~among(decided, result.held)] if len(result.held) else decided), is_own

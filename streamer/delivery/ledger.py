@@ -244,11 +244,11 @@ class Ledger:
 
     def confirm(self, rows: RowNumbers) -> list[Confirmed]:
         """One output of each of these rows is confirmed; a row may stand several times."""
-        found = [Confirmed(entry, places) for entry, places in self._by_entry(rows)]
-        for entry, places in found:
+        confirmed = [Confirmed(entry, places) for entry, places in self._by_entry(rows)]
+        for entry, places in confirmed:
             entry.lower(places)
             self._release_if_complete(entry)
-        return found
+        return confirmed
 
     def let_go(self, entry: LedgerEntry) -> None:
         """Give the bytes of an entry back before it is complete: its payloads are no longer in memory."""
@@ -308,13 +308,13 @@ class Ledger:
 
     def open_among(self, rows: RowNumbers) -> list[tuple[LedgerEntry, Ints]]:
         """The incomplete ones of these rows, entry by entry."""
-        found: list[tuple[LedgerEntry, Ints]] = []
+        entries: list[tuple[LedgerEntry, Ints]] = []
         for entry, places in self._by_entry(rows):
             numbers, is_open = as_array(row_range(entry.first, entry.count)), entry.is_open()
             left = numbers[is_open] if places is None else numbers[places][is_open[places]]
             if len(left):
-                found.append((entry, left))
-        return found
+                entries.append((entry, left))
+        return entries
 
     def marks(self, sources: Collection[str] | None = None) -> dict[Lane, int]:
         """Positions that may be acknowledged, of lanes whose position has changed since the last call for them.
@@ -333,27 +333,27 @@ class Ledger:
 
     def all_marks(self, lanes: Iterable[Lane]) -> dict[Lane, int]:
         """Positions that may be acknowledged for these lanes, moved or not; lanes without any are left out."""
-        found: dict[Lane, int] = {}
+        marks: dict[Lane, int] = {}
         for lane in lanes:
             state = self._lanes.get(lane)
             if state is None:
                 continue
             self._advance(state)
             if state.mark >= 0:
-                found[lane] = state.mark
-        return found
+                marks[lane] = state.mark
+        return marks
 
     def lanes_of(self, rows: Iterable[int]) -> set[Lane]:
         """The lanes (not ended) that these rows belong to."""
         wanted = sorted(rows)
-        found: set[Lane] = set()
+        lanes: set[Lane] = set()
         for lane, state in self._lanes.items():
             for run in state.runs:
                 low = bisect_right(wanted, run.entry.first + run.start - 1)
                 if low < len(wanted) and wanted[low] < run.entry.first + run.stop:
-                    found.add(lane)
+                    lanes.add(lane)
                     break
-        return found
+        return lanes
 
     @property
     def open_rows(self) -> int:
@@ -366,15 +366,15 @@ class Ledger:
 
     def _by_entry(self, rows: RowNumbers) -> Iterable[tuple[LedgerEntry, Places]]:
         """The entries of these rows, each with the places of its rows; complete entries are no longer known."""
-        found = rows if isinstance(rows, range) else as_range(rows)
-        if found is None:
+        positions = rows if isinstance(rows, range) else as_range(rows)
+        if positions is None:
             return self._searched(as_array(rows))
-        at = bisect_left(self._firsts, found.start)
+        at = bisect_left(self._firsts, positions.start)
         if at < len(self._firsts):
             entry = self._entries[at]
-            if entry.first == found.start and entry.first + entry.count == found.stop:
+            if entry.first == positions.start and entry.first + entry.count == positions.stop:
                 return ((entry, None),)
-        return self._in_range(found)
+        return self._in_range(positions)
 
     def _in_range(self, rows: RowRange) -> Iterator[tuple[LedgerEntry, Places]]:
         at = max(bisect_right(self._firsts, rows.start) - 1, 0)

@@ -141,10 +141,10 @@ class Transactions(Confirming):
                 continue
             contents.add(decoded, owned)
             is_whole = len(owned) == len(decoded.rows)
-            part, own = (decoded, result) if is_whole else part_of(decoded, result, owned)
+            part, part_result = (decoded, result) if is_whole else part_of(decoded, result, owned)
             errors = self._suspects.convicted(part)
             # Records whose results were refused when they were tried alone have failed.
-            yield failing(part, own, errors) if errors else (part, own)
+            yield failing(part, part_result, errors) if errors else (part, part_result)
             if alone:
                 self._commit_and_wait(release)
 

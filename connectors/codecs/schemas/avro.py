@@ -103,8 +103,8 @@ class AvroConfig(CodecConfig):
                 if first is None or others:
                     return None
                 schema = first
-        own = set() if self.type_key is None else {self.type_key}
-        return replace(schema.fields, names=schema.fields.names | own)
+        extra = set() if self.type_key is None else {self.type_key}
+        return replace(schema.fields, names=schema.fields.names | extra)
 
     def _texts_of_payloads(self, topic: str | None) -> tuple[str, Mapping[str, str]] | None:
         """The schema of payloads and those that it refers to, as far as they are known."""
@@ -113,8 +113,8 @@ class AvroConfig(CodecConfig):
         if topic is None:
             return None
         registry = SchemaRegistry(self.registry)
-        found = registry.latest(registry.subject(topic, self.record_name))
-        return None if found is None else _avro_texts(found)
+        latest = registry.latest(registry.subject(topic, self.record_name))
+        return None if latest is None else _avro_texts(latest)
 
     def written_fields(self, *, ask: bool = False) -> PayloadFields | None:
         """Those of the schema of results, which with `ask` may be that of the subject."""
@@ -124,8 +124,8 @@ class AvroConfig(CodecConfig):
         if not ask or self.registry is None:
             return None
         registry = SchemaRegistry(self.registry)
-        found = registry.latest(registry.subject(self.sink_topic, self.record_name))
-        return None if found is None else avroschema.record_schema(*_avro_texts(found), self.decimals).fields
+        latest = registry.latest(registry.subject(self.sink_topic, self.record_name))
+        return None if latest is None else avroschema.record_schema(*_avro_texts(latest), self.decimals).fields
 
 
 class Avro(Codec):
@@ -182,13 +182,13 @@ class Avro(Codec):
         rows, wrong = self._read_each(records.values, left, headers)
         if rows or not parts:
             names = list(dict.fromkeys(chain.from_iterable(rows.values()))) if parts else []
-            found = read_rows(list(rows.values()), wanted)
-            parts.append(AvroPart(found, np.fromiter(rows, np.int64, len(rows)), names))
+            read = read_rows(list(rows.values()), wanted)
+            parts.append(AvroPart(read, np.fromiter(rows, np.int64, len(rows)), names))
         part = joined_parts(parts, wanted)
         whole = len(part.positions) == len(records)
         numbers: RowNumbers = row_range(first, len(records)) if whole else part.positions + first
         failed: dict[int, Exception] = {first + row: error for row, error in wrong.items()}
-        decoded = decoded_columns(records, first, part.found, numbers, failed)
+        decoded = decoded_columns(records, first, part.read, numbers, failed)
         return decoded if self._registry is None else without_schemas(decoded, records, first)
 
     def encode(self, batch: Batch) -> Encoded:
@@ -206,17 +206,17 @@ class Avro(Codec):
         self, payloads: Sequence[Any], rows: Iterable[int], headers: Sequence[bytes | None] | None
     ) -> tuple[dict[int, dict[str, Any]], dict[int, WireError]]:
         """The records of the payloads at these positions, and the errors of others, by position."""
-        found: dict[int, dict[str, Any]] = {}
+        records: dict[int, dict[str, Any]] = {}
         failed: dict[int, WireError] = {}
         for row in rows:
             payload = payloads[row]
             if payload is None:
                 continue
             try:
-                found[row] = self._read(payload, None if headers is None else headers[row])
+                records[row] = self._read(payload, None if headers is None else headers[row])
             except WireError as error:
                 failed[row] = error
-        return found, failed
+        return records, failed
 
     def _read(self, payload: Any, header: bytes | None) -> dict[str, Any]:
         """The record, which is empty for null. Raises `WireError`."""
@@ -225,13 +225,13 @@ class Avro(Codec):
             raise _too_large(len(raw), self._config.max_bytes)
         schema, begin = self._schema_of(raw, header)
         text = io.BytesIO(raw[begin:])
-        found: dict[str, Any] = {} if schema is None else self._record(text, schema)
+        values: dict[str, Any] = {} if schema is None else self._record(text, schema)
         left = len(raw) - begin - text.tell()
         if left:
             raise WireError(f"{left} bytes follow the record: it has another schema")
         if self._config.type_key is not None:
-            found[self._config.type_key] = "null" if schema is None else schema.name
-        return found
+            values[self._config.type_key] = "null" if schema is None else schema.name
+        return values
 
     def _record(self, text: io.BytesIO, schema: AvroSchema) -> dict[str, Any]:
         reader = self._reader
@@ -239,11 +239,11 @@ class Avro(Codec):
             if reader is None:
                 record: dict[str, Any] = self._read_one(text, schema.parsed)
                 return record
-            found = self._read_one(text, schema.parsed, reader.parsed)
+            record = self._read_one(text, schema.parsed, reader.parsed)
         except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for bytes that are no record
             raise _no_record(error, schema, reader) from None
         # In the order of the reader's fields; fastavro has that of the payload.
-        return {key: found[key] for key in reader.names}
+        return {key: record[key] for key in reader.names}
 
     def _schema_of(self, raw: bytes, header: bytes | None) -> tuple[AvroSchema | None, int]:
         """The schema of a payload with this header or none, and where its record begins; no schema is null."""
@@ -258,9 +258,11 @@ class Avro(Codec):
 
     def _checked(self, schema: PayloadSchema) -> PayloadSchema:
         key = self._config.type_key
-        for one in schema.branches:
-            if one is not None and key in (self._reader or one).names:
-                raise WireError(f'the record {one.name} has a field "{key}", which type_key takes; choose another key')
+        for branch in schema.branches:
+            if branch is not None and key in (self._reader or branch).names:
+                raise WireError(
+                    f'the record {branch.name} has a field "{key}", which type_key takes; choose another key'
+                )
         return schema
 
     def _result_schema(self, text: str) -> AvroSchema | WireError:
@@ -362,7 +364,7 @@ def _avro_texts(registered: Registered) -> tuple[str, Mapping[str, str]]:
     """The text of a schema, and those that it refers to. Raises `WireError` if it is no schema of Avro."""
     if registered.kind != "AVRO":
         raise WireError(f"the schema is {registered.kind}, not AVRO; use the codec {_CODECS.get(registered.kind)}")
-    return registered.text, {name: one.text for name, one in registered.references.items()}
+    return registered.text, {name: reference.text for name, reference in registered.references.items()}
 
 
 def _record_name(text: str) -> str:

@@ -113,8 +113,8 @@ def _double(value: Any) -> Written | None:
 def _time(kind: str, logical: str, schema: Mapping[str, Any]) -> Leaf:
     """Milliseconds, as days, or as microseconds or nanoseconds."""
     up, down, of_day = _TIMES[logical]
-    own = INTEGERS[kind]
-    least, most = (0, DAY - 1) if of_day else (-((-own[0] // up) * down), (own[-1] // up + 1) * down - 1)
+    bounds = INTEGERS[kind]
+    least, most = (0, DAY - 1) if of_day else (-((-bounds[0] // up) * down), (bounds[-1] // up + 1) * down - 1)
     said = f"{kind} ({schema.get(SAID, logical)})"
 
     def put(value: Any) -> Written | None:
@@ -188,10 +188,10 @@ def _number(value: Any) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
-        found = Decimal(str(value))
+        number = Decimal(str(value))
     except DecimalException:
         return None
-    return found if found.is_finite() else None
+    return number if number.is_finite() else None
 
 
 def _is_whole(value: Any) -> bool:

@@ -71,8 +71,9 @@ class AvroSchema:
     @property
     def fields(self) -> PayloadFields:
         """The fields that a record has, and those that need a value: they have no default, and cannot be null."""
-        needed = (one["name"] for one in self.prepared["fields"] if "default" not in one and not _null(one["type"]))
-        return PayloadFields(frozenset(self.names), frozenset(needed))
+        without_default = (field for field in self.prepared["fields"] if "default" not in field)
+        needed = frozenset(field["name"] for field in without_default if not _null(field["type"]))
+        return PayloadFields(frozenset(self.names), needed)
 
     @property
     def name(self) -> str:
@@ -88,9 +89,9 @@ def default_value(schema: Any, default: Any, named: Mapping[str, Any], *, logica
     """
     value = partial(default_value, named=named, logical=logical)
     if isinstance(schema, list):
-        for one in schema:
+        for branch in schema:
             try:
-                return value(one, default)
+                return value(branch, default)
             except ValueError:
                 continue
         raise ValueError(default)
@@ -99,15 +100,15 @@ def default_value(schema: Any, default: Any, named: Mapping[str, Any], *, logica
     if not isinstance(default, _JSON[kind]) or (isinstance(default, bool) and kind != "boolean"):
         raise ValueError(default)
     if kind == "record":
-        fields = {one["name"]: one for one in schema["fields"]}
-        given = {name: one["default"] for name, one in fields.items() if "default" in one} | default
+        fields = {field["name"]: field for field in schema["fields"]}
+        given = {name: field["default"] for name, field in fields.items() if "default" in field} | default
         if given.keys() != fields.keys():
             raise ValueError(default)
-        return {name: value(one["type"], given[name]) for name, one in fields.items()}
+        return {name: value(field["type"], given[name]) for name, field in fields.items()}
     if kind == "array":
-        return [value(schema["items"], one) for one in default]
+        return [value(schema["items"], item) for item in default]
     if kind == "map":
-        return {key: value(schema["values"], one) for key, one in default.items()}
+        return {key: value(schema["values"], entry) for key, entry in default.items()}
     if kind in ("bytes", "fixed"):
         default = default.encode("latin-1")
     elif kind in ("float", "double"):
@@ -137,7 +138,7 @@ class PayloadSchema:
         except EOFError:
             number = -1
         if not 0 <= number < len(self.branches):
-            names = ", ".join("null" if one is None else one.name for one in self.branches)
+            names = ", ".join("null" if branch is None else branch.name for branch in self.branches)
             raise WireError(f"the payload does not follow its schema: it begins with none of its types {names}")
         return self.branches[number], at + text.tell()
 
@@ -153,10 +154,10 @@ def payload_schema(text: str, references: Mapping[str, str], decimals: Decimals)
         preparing = _Preparing(_json(references), decimals, defaults=False)
         if not isinstance(schema, list):
             return PayloadSchema((_ready(preparing.record(schema)),), union=False)
-        made = [None if one == "null" else preparing.record(one) for one in schema]
-        named = named_types([one for one in made if one is not None])
-        found = [None if one is None else _ready(self_contained(one, named)) for one in made]
-        return PayloadSchema(tuple(found), union=True)
+        made = [None if branch == "null" else preparing.record(branch) for branch in schema]
+        named = named_types([branch for branch in made if branch is not None])
+        ready = [None if branch is None else _ready(self_contained(branch, named)) for branch in made]
+        return PayloadSchema(tuple(ready), union=True)
 
 
 def record_schema(text: str, references: Mapping[str, str], decimals: Decimals) -> AvroSchema:
@@ -173,24 +174,24 @@ def reader_schema(text: str, decimals: Decimals) -> AvroSchema:
     """The schema of this JSON text, for payloads to be read as. Its defaults are values as they are read: milliseconds,
     bytes, numbers. Raises as `record_schema` does.
     """
-    found = record_schema(text, {}, decimals)
-    named = named_types(found.prepared)
+    schema = record_schema(text, {}, decimals)
+    named = named_types(schema.prepared)
     fields = [
-        one
-        for root in (found.prepared, found.parsed)
+        field
+        for root in (schema.prepared, schema.parsed)
         for record in types(root)
-        for one in record.get("fields", ())
-        if "default" in one
+        for field in record.get("fields", ())
+        if "default" in field
     ]
     with _schema_errors():
-        values = [default_value(one["type"], one["default"], named, logical=True) for one in fields]
-    for one, value in zip(fields, values, strict=True):
-        one["default"] = value
-    return found
+        values = [default_value(field["type"], field["default"], named, logical=True) for field in fields]
+    for schema_field, value in zip(fields, values, strict=True):
+        schema_field["default"] = value
+    return schema
 
 
 def _ready(prepared: Any) -> AvroSchema:
-    names = tuple(one["name"] for one in prepared["fields"])
+    names = tuple(field["name"] for field in prepared["fields"])
     return AvroSchema(prepared, _fastavro().parse_schema(prepared), names)
 
 
@@ -225,10 +226,10 @@ class _Preparing:
         if isinstance(prepared, dict) and kind_of(prepared) == "record":
             return prepared
         if isinstance(prepared, list):
-            told = "a union; payloads are read by a union of records, other records by a record"
+            instead = "a union; payloads are read by a union of records, other records by a record"
         else:
-            told = f"{kind_of(prepared)}; make it a record with a field of that type"
-        raise WireError(f"the Avro schema is not one of a record, but of the type {told}")
+            instead = f"{kind_of(prepared)}; make it a record with a field of that type"
+        raise WireError(f"the Avro schema is not one of a record, but of the type {instead}")
 
     def of(self, schema: Any, space: str, depth: int) -> tuple[Any, int, int]:
         """The schema made ready, how many values it has, and the fewest bytes that they take."""
@@ -237,8 +238,8 @@ class _Preparing:
         if isinstance(schema, str):
             return self._named(schema, space, depth)
         if isinstance(schema, list):
-            branches = [self.of(one, space, depth + 1) for one in schema]
-            return [one[0] for one in branches], max((one[1] for one in branches), default=1), 1
+            branches = [self.of(branch, space, depth + 1) for branch in schema]
+            return [branch[0] for branch in branches], max((branch[1] for branch in branches), default=1), 1
         if not isinstance(schema, dict):
             raise WireError(f"the Avro schema has {str(schema)[:60]!r} where a type stands")
         kind = schema.get("type")
@@ -270,13 +271,13 @@ class _Preparing:
         fields: list[Any] = []
         size, least = 1, 0
         kept = ("name", "aliases", "default") if self.defaults else ("name", "aliases")
-        for one in schema["fields"]:
-            check_key(one["name"])
-            prepared, values, fewest = self.of(one["type"], inner, depth + 1)
+        for schema_field in schema["fields"]:
+            check_key(schema_field["name"])
+            prepared, values, fewest = self.of(schema_field["type"], inner, depth + 1)
             size, least = size + values, least + fewest
             if size > MOST_VALUES:
                 raise WireError(f"the record {name} has more than {MOST_VALUES} values")
-            fields.append({**{key: one[key] for key in kept if key in one}, "type": prepared})
+            fields.append({**{key: schema_field[key] for key in kept if key in schema_field}, "type": prepared})
         self.open.pop()
         self.sizes[name] = (size, least)
         aliases = {"aliases": schema["aliases"]} if "aliases" in schema else {}
@@ -311,12 +312,12 @@ def _full(schema: Mapping[str, Any], space: str) -> str:
     name = schema.get("name")
     if not isinstance(name, str) or not name:
         raise WireError(f"a type {schema.get('type')!r} of the Avro schema has no name")
-    own = schema.get("namespace", space)
-    return f"{own}.{name}" if own and "." not in name else name
+    namespace = schema.get("namespace", space)
+    return f"{namespace}.{name}" if namespace and "." not in name else name
 
 
 def _null(kind: Any) -> bool:
-    return any(one == "null" for one in (kind if isinstance(kind, list) else [kind]))
+    return any(branch == "null" for branch in (kind if isinstance(kind, list) else [kind]))
 
 
 def _least(kind: object) -> int:
@@ -349,7 +350,7 @@ READERS: Final[dict[str, Any]] = {
     **{
         f"{kind}-streamer-decimal-{name}": (lambda data, writer, reader, make=make: make(_decimal(data, writer)))
         for kind in ("bytes", "fixed")
-        for name, make in (("number", float), ("text", lambda found: format(found, "f")))
+        for name, make in (("number", float), ("text", lambda number: format(number, "f")))
     },
 }
 _JSON: Final[Mapping[str, Any]] = {

@@ -18,18 +18,18 @@ def kind_of(schema: Any) -> str:
 
 def named_types(schema: Any) -> dict[str, Any]:
     """The types in a prepared schema that have names, by these."""
-    return {one["name"]: one for one in types(schema) if kind_of(one) in NAMED}
+    return {inner["name"]: inner for inner in types(schema) if kind_of(inner) in NAMED}
 
 
 def types(schema: Any) -> Iterator[dict[str, Any]]:
     """All types that are written out in a schema, itself and those in it."""
     if isinstance(schema, list):
-        for one in schema:
-            yield from types(one)
+        for branch in schema:
+            yield from types(branch)
     elif isinstance(schema, dict):
         yield schema
-        for one in schema.get("fields", ()):
-            yield from types(one["type"])
+        for field in schema.get("fields", ()):
+            yield from types(field["type"])
         for inner in sorted(_INNER & schema.keys()):
             yield from types(schema[inner])
 
@@ -38,18 +38,18 @@ def self_contained(schema: Any, named: Mapping[str, Any]) -> Any:
     """The type with each type that it names written out where it is named first; `named` are types by their names."""
     defined: set[str] = set()
 
-    def written_out(one: Any) -> Any:
-        one = named[one] if isinstance(one, str) and one in named and one not in defined else one
-        if isinstance(one, dict) and kind_of(one) in NAMED:
-            defined.add(one["name"])
-        if isinstance(one, list):
-            return [written_out(inner) for inner in one]
-        if not isinstance(one, dict):
-            return one
-        found = {key: written_out(value) if key in _INNER else value for key, value in one.items()}
-        if "fields" in one:
-            found["fields"] = [{**field, "type": written_out(field["type"])} for field in one["fields"]]
-        return found
+    def written_out(part: Any) -> Any:
+        part = named[part] if isinstance(part, str) and part in named and part not in defined else part
+        if isinstance(part, dict) and kind_of(part) in NAMED:
+            defined.add(part["name"])
+        if isinstance(part, list):
+            return [written_out(inner) for inner in part]
+        if not isinstance(part, dict):
+            return part
+        written = {key: written_out(value) if key in _INNER else value for key, value in part.items()}
+        if "fields" in part:
+            written["fields"] = [{**field, "type": written_out(field["type"])} for field in part["fields"]]
+        return written
 
     return written_out(schema)
 

@@ -37,13 +37,13 @@ class AvroTypes(NamedTuple):
     def fields(self) -> dict[str, AvroField]:
         """The fields that payloads have."""
         _, _, inner, names, _ = self.types[-1]
-        return {name: self._field(one) for one, name in zip(inner, names, strict=True) if name is not None}
+        return {name: self._field(index) for index, name in zip(inner, names, strict=True) if name is not None}
 
     def _field(self, place: int) -> AvroField:
         kind, _, inner, _, _ = self.types[place]
         if kind != UNION:
             return AvroField(self.types[place], 0)
-        others = [one for one in inner if self.types[one][0] != NULL]
+        others = [branch for branch in inner if self.types[branch][0] != NULL]
         return AvroField(self.types[others[0]] if len(others) == 1 and len(inner) < _ONE_BYTE else None, 1)
 
 
@@ -63,10 +63,10 @@ def avro_types(writer: AvroSchema, reader: AvroSchema | None) -> AvroTypes | Non
     columns would not be bounded by that of the payloads.
     """
     made, record = _made(writer, reader)
-    fields = [(made[one], name) for one, name in zip(record.type[2], record.type[3], strict=True)]
-    if record.type[0] == REFUSED or any(name and not one.least and one.type[0] != NULL for one, name in fields):
+    fields = [(made[index], name) for index, name in zip(record.type[2], record.type[3], strict=True)]
+    if record.type[0] == REFUSED or any(name and not place.least and place.type[0] != NULL for place, name in fields):
         return None
-    return AvroTypes([one.type for one in made])
+    return AvroTypes([place.type for place in made])
 
 
 def why_not_read(writer: AvroSchema, reader: AvroSchema) -> str | None:
@@ -84,9 +84,9 @@ class _Made(NamedTuple):
 
 def _made(writer: AvroSchema, reader: AvroSchema | None) -> tuple[list[_Made], _Made]:
     """All types, and that of the record."""
-    own = None if reader is None else reader.prepared
-    made = _Making(named_types(writer.prepared), {} if own is None else named_types(own))
-    place = made.of(writer.prepared, own, "")
+    prepared = None if reader is None else reader.prepared
+    made = _Making(named_types(writer.prepared), {} if prepared is None else named_types(prepared))
+    place = made.of(writer.prepared, prepared, "")
     return made.types, made.types[place]
 
 
@@ -105,7 +105,7 @@ class _Making:
         wanted = reader
         if isinstance(reader, list):
             # The first that fits.
-            reader = next((one for one in map(self._reader, reader) if self.match(writer, one)), reader)
+            reader = next((branch for branch in map(self._reader, reader) if self.match(writer, branch)), reader)
         if isinstance(reader, list) or (reader is not None and not self.match(writer, reader)):
             return self._add(REFUSED, why=_mismatch(writer, wanted, path))
         kind, other = kind_of(writer), None if reader is None else kind_of(reader)
@@ -120,26 +120,26 @@ class _Making:
         return self._named[names]
 
     def _record(self, writer: Any, reader: Any, path: str) -> int:
-        left = {} if reader is None else {one["name"]: one for one in reader["fields"]}
-        aliases = {alias: one for one in left.values() for alias in one.get("aliases", ())}
+        left = {} if reader is None else {field["name"]: field for field in reader["fields"]}
+        aliases = {alias: field for field in left.values() for alias in field.get("aliases", ())}
         inner: list[int] = []
         names: list[str | None] = []
-        for one in writer["fields"]:
-            own = one if reader is None else left.get(one["name"], aliases.get(one["name"]))
-            names.append(None if own is None else own["name"])
-            if reader is not None and own is not None and left.pop(own["name"], None) is None:
+        for field in writer["fields"]:
+            read_field = field if reader is None else left.get(field["name"], aliases.get(field["name"]))
+            names.append(None if read_field is None else read_field["name"])
+            if reader is not None and read_field is not None and left.pop(read_field["name"], None) is None:
                 # Two fields of the payload match one field of the reader.
                 return self._add(REFUSED)
-            wanted = None if reader is None or own is None else own["type"]
-            inner.append(self.of(one["type"], wanted, f"{path}.{one['name']}".removeprefix(".")))
-        lacking = next((name for name, one in left.items() if "default" not in one), None)
-        why = next((self.types[one].why for one in inner if self.types[one].why is not None), None)
+            wanted = None if reader is None or read_field is None else read_field["type"]
+            inner.append(self.of(field["type"], wanted, f"{path}.{field['name']}".removeprefix(".")))
+        lacking = next((name for name, field in left.items() if "default" not in field), None)
+        why = next((self.types[index].why for index in inner if self.types[index].why is not None), None)
         if lacking is not None:
             place = f"{path}.{lacking}".removeprefix(".")
-            told = f'the schema of the payload has no field "{place}", and that of reader_schema has no default'
-            return self._add(REFUSED, why=why or told)
-        least = sum(self.types[one].least for one in inner)
-        defaults = [(name, one["default"]) for name, one in left.items()]
+            reason = f'the schema of the payload has no field "{place}", and that of reader_schema has no default'
+            return self._add(REFUSED, why=why or reason)
+        least = sum(self.types[index].least for index in inner)
+        defaults = [(name, field["default"]) for name, field in left.items()]
         return self._add(RECORD, inner=inner, names=names, more=defaults, least=least, why=why)
 
     def match(self, writer: Any, reader: Any) -> bool:
@@ -167,9 +167,9 @@ class _Making:
 
     def _union(self, branches: list[Any], reader: Any, path: str) -> int:
         inner: list[int] = []
-        for one in map(self._writer, branches):
-            inner.append(self._add(REFUSED) if isinstance(one, list) else self.of(one, reader, path))
-        whys = [self.types[one].why for one in inner]
+        for branch in map(self._writer, branches):
+            inner.append(self._add(REFUSED) if isinstance(branch, list) else self.of(branch, reader, path))
+        whys = [self.types[branch].why for branch in inner]
         return self._add(UNION, inner=inner, why=whys[0] if whys and None not in whys else None)
 
     def _unnamed(self, kind: str, writer: Any, reader: Any, other: str | None, path: str) -> int:
@@ -193,8 +193,8 @@ class _Making:
             return self._add(TEXT) if other == "string" else self._add(BYTES, 1 << 62)
         if kind == "string":
             return self._add(TEXT_AS_BYTES if other == "bytes" else TEXT, more=limit)
-        found, least = _PLAIN[kind]
-        return self._add(found, least=least)
+        number, least = _PLAIN[kind]
+        return self._add(number, least=least)
 
     def _of_name(self, writer: Any, reader: Any, path: str) -> int:
         if kind_of(writer) == "fixed":
@@ -208,7 +208,7 @@ class _Making:
         if reader is not None:
             default = reader.get("default")
             other = default if default and isinstance(default, str) else None
-            symbols = [one if one in reader["symbols"] else other for one in symbols]
+            symbols = [symbol if symbol in reader["symbols"] else other for symbol in symbols]
         return self._add(ENUM, names=symbols)
 
     def _decimal(self, kind: int, size: int, writer: Mapping[str, Any], least: int) -> int:

@@ -37,7 +37,7 @@ class AvroValues:
         the value.
         """
         fields = self._record.fields
-        lacking = {name: one.lacking[0] for name, one in fields.items() if one.lacking is not None}
+        lacking = {name: field.lacking[0] for name, field in fields.items() if field.lacking is not None}
         rows: list[dict[str, Any]] = [{**lacking} for _ in range(batch.size)]
         for key, column in batch.columns.items():
             cells = plain_cells(key, column, AS_OBJECTS, failed)
@@ -86,11 +86,11 @@ class _Record:
                 raise self.no_field(key, f"{path}.{key}")
         written, exactly = {}, True
         for name, field in self.fields.items():
-            own = value.get(name)
-            found = field.lacking if own is None else None
-            found = found or field.slot.put(own, f"{path}.{name}")
-            written[name] = found[0]
-            exactly = exactly and found[1]
+            given = value.get(name)
+            put = field.lacking if given is None else None
+            put = put or field.slot.put(given, f"{path}.{name}")
+            written[name] = put[0]
+            exactly = exactly and put[1]
         return written, exactly
 
     def no_field(self, key: str, path: str) -> WireError:
@@ -110,8 +110,8 @@ class _Array:
     def put(self, value: Any, path: str) -> Written:
         if self.items.holds_all(value):
             return value, True
-        found = [self.items.put(one, f"{path}[{at}]") for at, one in enumerate(value)]
-        return [one for one, _ in found], all(exactly for _, exactly in found)
+        items = [self.items.put(item, f"{path}[{at}]") for at, item in enumerate(value)]
+        return [item for item, _ in items], all(exactly for _, exactly in items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ class _Map:
     holds: ClassVar[type] = dict
 
     def put(self, value: Any, path: str) -> Written:
-        found = {key: self.values.put(one, f"{path}.{key}") for key, one in value.items()}
-        return {key: one for key, (one, _) in found.items()}, all(exactly for _, exactly in found.values())
+        entries = {key: self.values.put(entry, f"{path}.{key}") for key, entry in value.items()}
+        return {key: entry for key, (entry, _) in entries.items()}, all(exactly for _, exactly in entries.values())
 
 
 _Type = Leaf | _Record | _Array | _Map
@@ -137,7 +137,7 @@ class _Slot:
     def __init__(self, types: Sequence[_Type], union: bool) -> None:
         self._types = types
         self._only = None if union else types[0]
-        names = {one.name for one in types}
+        names = {branch.name for branch in types}
         self._takes_lists = "array" in names
         self._takes_whole_floats = bool(names & INTEGERS.keys()) and not names & {"float", "double"}
 
@@ -155,25 +155,25 @@ class _Slot:
         if value.__class__ is float and self._takes_whole_floats and value.is_integer():
             value = int(value) if int(value) in INTEGERS["long"] else value
         if self._only is not None:
-            found = _put(self._only, value, path)
-            if found is None:
+            put = _put(self._only, value, path)
+            if put is None:
                 raise self.misfit(value, path)
-            return found
+            return put
         return self._in_union(value, path)
 
     def _in_union(self, value: Any, path: str) -> Written:
         rounded: Written | None = None
         wrong: list[tuple[_Type, WireError]] = []
-        for one in self._types:
+        for branch in self._types:
             try:
-                found = _put(one, value, path)
+                put = _put(branch, value, path)
             except WireError as error:
-                wrong.append((one, error))
+                wrong.append((branch, error))
                 continue
-            if found is not None and found[1]:
-                return (one.name, found[0]), True
-            if found is not None and rounded is None:
-                rounded = (one.name, found[0]), False
+            if put is not None and put[1]:
+                return (branch.name, put[0]), True
+            if put is not None and rounded is None:
+                rounded = (branch.name, put[0]), False
         if rounded is not None:
             return rounded
         if len(wrong) == 1:
@@ -184,7 +184,7 @@ class _Slot:
         """The error of a value that it does not hold; `wrong` are the errors inside it, by types of a union."""
         if isinstance(value, str) and not is_utf8(value):
             return WireError(f'"{path}" is a text that cannot be written as UTF-8: it has half of a surrogate pair')
-        wanted = " or ".join(one.said for one in self._types)
+        wanted = " or ".join(branch.said for branch in self._types)
         if value is None:
             what = f'"{path}" is null' if path.endswith("]") else f'there is no "{path}"'
             return WireError(
@@ -197,8 +197,8 @@ class _Slot:
                 'make it an array ({"type": "array", "items": ...}), or take one element in a step before the sink '
                 "(REGRESSION_OUTPUT)"
             )
-        hints = [hint for one in self._types if isinstance(one, Leaf) and (hint := one.hint(value))]
-        hints += [f"{one.said}: {error}" for one, error in wrong]
+        hints = [hint for branch in self._types if isinstance(branch, Leaf) and (hint := branch.hint(value))]
+        hints += [f"{branch.said}: {error}" for branch, error in wrong]
         more = f" ({'; '.join(hints)})" if hints else ""
         return WireError(f'"{path}" is {wanted}, and the value is {described(value)}; {advice}{more}')
 
@@ -221,15 +221,15 @@ class _Types:
 
     def record(self, schema: Any) -> _Record:
         fields: dict[str, _Field] = {}
-        for one in schema["fields"]:
-            slot = self._slot(one["type"])
-            fields[one["name"]] = _Field(slot, self._lacking(one, slot))
+        for field in schema["fields"]:
+            slot = self._slot(field["type"])
+            fields[field["name"]] = _Field(slot, self._lacking(field, slot))
         return _Record(schema["name"], fields)
 
     def _slot(self, schema: Any) -> _Slot:
         types: dict[str, _Type] = {}
-        for one in schema if isinstance(schema, list) else [schema]:
-            made = self._type(one)
+        for branch in schema if isinstance(schema, list) else [schema]:
+            made = self._type(branch)
             # Of two types with one name, which Avro forbids, fastavro can be told to write the first.
             types.setdefault(made.name, made)
         return _Slot(list(types.values()), isinstance(schema, list))
@@ -261,5 +261,5 @@ class _Types:
             default = default_value(field["type"], field["default"], self._named, logical=False)
             return (self._defaults or self)._slot(field["type"]).put(default, "")[0], True
         except (WireError, ValueError):
-            told = f"the default of {field['name']!r}, {str(field['default'])[:60]!r}, does not have its type"
-            raise WireError(f"the Avro schema is wrong: {told}") from None
+            wrong = f"the default of {field['name']!r}, {str(field['default'])[:60]!r}, does not have its type"
+            raise WireError(f"the Avro schema is wrong: {wrong}") from None

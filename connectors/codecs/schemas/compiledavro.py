@@ -112,7 +112,7 @@ class AvroEntries(PackedEntries[Any]):
 class AvroPart:
     """The rows of some payloads, which follow one schema."""
 
-    found: ReadRows
+    read: ReadRows
     """Their columns, and errors by row."""
     positions: Rows
     """Positions of their payloads, rising."""
@@ -127,7 +127,7 @@ def joined_parts(parts: Sequence[AvroPart], wanted: frozenset[str]) -> AvroPart:
     parts = sorted(parts, key=lambda part: int(part.positions[0]))
     names = list(dict.fromkeys(itertools.chain.from_iterable(part.names for part in parts)))
     columns, positions, _ = together(
-        [part.found.columns for part in parts],
+        [part.read.columns for part in parts],
         [part.positions for part in parts],
         {name: (0, place) for place, name in enumerate(names)},
         wanted,
@@ -135,7 +135,7 @@ def joined_parts(parts: Sequence[AvroPart], wanted: frozenset[str]) -> AvroPart:
     failed = {
         int(np.searchsorted(positions, part.positions[row])): error
         for part in parts
-        for row, error in part.found.failed.items()
+        for row, error in part.read.failed.items()
     }
     return AvroPart(ReadRows(columns, failed), positions, names)
 
@@ -248,31 +248,31 @@ class _Compiled:
             readers = self.readers[prefix] = Readers(
                 lambda keys: self.native.AvroReader(self.program, keys, prefix, self.most)
             )
-        found = FoundColumns(*read_spans(readers.of(wanted), spans))
-        parts = {part[0]: part for part in found.parts}
+        columns_read = FoundColumns(*read_spans(readers.of(wanted), spans))
+        parts = {part[0]: part for part in columns_read.parts}
         columns: dict[str, Column] = {}
         failed: dict[int, WireError] = {}
         for key in self.names:
             if key in parts:
-                self._put(columns, failed, found, parts[key])
-            elif key in self.defaults and found.size:
-                values = [self.defaults[key]] * found.size
+                self._put(columns, failed, columns_read, parts[key])
+            elif key in self.defaults and columns_read.size:
+                values = [self.defaults[key]] * columns_read.size
                 put_column(columns, failed, key, values, None if key in wanted else _DECODER, RULES)
-        return AvroPart(ReadRows(columns, failed), found.rows, self.names), found.odd
+        return AvroPart(ReadRows(columns, failed), columns_read.rows, self.names), columns_read.odd
 
     def _put(
-        self, columns: dict[str, Column], failed: dict[int, WireError], found: FoundColumns, part: _native.Part
+        self, columns: dict[str, Column], failed: dict[int, WireError], block: FoundColumns, part: _native.Part
     ) -> None:
         key, form = part[:2]
         if form not in (WIRE, MIXED):
-            column = found.column(part, _DECODER)
-            columns[key] = ListsColumn(column, found.whole(part)) if form in (DENSE, RAGGED) else column
+            column = block.column(part, _DECODER)
+            columns[key] = ListsColumn(column, block.whole(part)) if form in (DENSE, RAGGED) else column
             return
-        entries = AvroEntries(self.program, key, self.fields[key], found.undecoded(part))
+        entries = AvroEntries(self.program, key, self.fields[key], block.undecoded(part))
         if form == MIXED:
             put_column(columns, failed, key, entries.plain(), None, RULES)
         else:
-            columns[key] = WireColumn(entries, _DECODER, found.present(part))
+            columns[key] = WireColumn(entries, _DECODER, block.present(part))
 
 
 def _by_header(spans: Spans, headers: Sequence[bytes | None] | None) -> list[tuple[bytes | None, Rows]]:
@@ -283,7 +283,7 @@ def _by_header(spans: Spans, headers: Sequence[bytes | None] | None) -> list[tup
     rows: dict[bytes | None, list[int]] = {}
     for row in there.tolist():
         rows.setdefault(headers[row], []).append(row)
-    return [(header, np.array(own, np.int64)) for header, own in rows.items()]
+    return [(header, np.array(positions, np.int64)) for header, positions in rows.items()]
 
 
 _DECODER: Final = PlainDecoder()

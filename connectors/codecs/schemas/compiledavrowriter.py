@@ -69,10 +69,10 @@ class CompiledAvroWriter:
         columns: list[tuple[Any, ...]] = []
         for name, field in fields.items():
             column = batch.columns.get(name)
-            found = (NOTHING, None) if column is None else _output(column, field.type)
-            if found is None:
+            output = (NOTHING, None) if column is None else _output(column, field.type)
+            if output is None:
                 return None
-            form, present, *rest = found
+            form, present, *rest = output
             columns.append((form, field.type.kind, field.type.number, field.before, field.absent, present, *rest))
         try:
             block = self._native.avro_encoded(batch.size, self._prefix, columns)
@@ -86,28 +86,28 @@ def _fields(schema: AvroSchema) -> dict[str, _Field] | None:
     made = avro_types(schema, None)
     if made is None:
         return None
-    found: dict[str, _Field] = {}
+    fields: dict[str, _Field] = {}
     _, _, inner, names, _ = made.types[-1]
     for place, name, field in zip(inner, names, schema.prepared["fields"], strict=True):
         assert name is not None
-        one = _field(made.types, place, field)
-        if one is None:
+        compiled_field = _field(made.types, place, field)
+        if compiled_field is None:
             return None
-        found[name] = one
-    return found
+        fields[name] = compiled_field
+    return fields
 
 
 def _field(types: Sequence[AvroType], place: int, field: Mapping[str, Any]) -> _Field | None:
     kind, _, inner, _, _ = types[place]
     if kind != avrotypes.UNION:
-        own = _type(types, place)
+        value_type = _type(types, place)
         # A default stands for a value that a row lacks.
-        return None if own is None or "default" in field else _Field(own, b"", None)
-    nulls = [index for index, one in enumerate(inner) if types[one][0] == avrotypes.NULL]
+        return None if value_type is None or "default" in field else _Field(value_type, b"", None)
+    nulls = [index for index, branch in enumerate(inner) if types[branch][0] == avrotypes.NULL]
     if len(inner) != 2 or len(nulls) != 1 or field.get("default") is not None:
         return None
-    own = _type(types, inner[1 - nulls[0]])
-    return None if own is None else _Field(own, bytes([2 - 2 * nulls[0]]), bytes([2 * nulls[0]]))
+    value_type = _type(types, inner[1 - nulls[0]])
+    return None if value_type is None else _Field(value_type, bytes([2 - 2 * nulls[0]]), bytes([2 * nulls[0]]))
 
 
 def _type(types: Sequence[AvroType], place: int) -> _Type | None:
@@ -157,8 +157,8 @@ def _as_it_came(column: WireColumn, of: _Type) -> tuple[Any, ...] | None:
     entries = column.entries
     if not isinstance(entries, AvroEntries) or of.list or of.limit or of.kind not in _AS_THEY_ARE:
         return None
-    own, begin = entries.field
-    if own is None or own[:2] != (of.kind, of.number):
+    entry_field, begin = entries.field
+    if entry_field is None or entry_field[:2] != (of.kind, of.number):
         return None
     spans = entries.spans
     if begin:

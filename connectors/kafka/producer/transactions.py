@@ -199,11 +199,11 @@ class Transactions(ProducerClient):
     def _properties(self, callbacks: Mapping[str, Callable[..., None]]) -> dict[str, Any]:
         known = [limits.batch for limits in (self._limits or {}).values()]
         longest = max(sink.longest for sink in self.sinks)
-        found = transactional_properties(
+        properties = transactional_properties(
             self._config, callbacks, self._identity, self._timeout, longest, min(known, default=None)
         )
-        self._batch_size = int(found["batch.size"])
-        return found
+        self._batch_size = int(properties["batch.size"])
+        return properties
 
     def _close(self) -> None:
         self._stop_watching()
@@ -346,11 +346,11 @@ class Transactions(ProducerClient):
         """Raise `Voided` if a topic was deleted and created again since its partition was assigned: the records may be
         of the new one, whose first records the group would never see. A topic without an id now, or then, is not known
         to be another."""
-        then = {one.topic: CommitMetadata.of(one.metadata).topic_id for one in offsets}
+        then = {offset.topic: CommitMetadata.of(offset.metadata).topic_id for offset in offsets}
         now = self._queries.ids_now(topic for topic, known in then.items() if known)
         self._running.check()
-        for topic, found in now.items():
-            if found != then[topic]:
+        for topic, current in now.items():
+            if current != then[topic]:
                 raise Voided(f'{self.label}: the topic "{topic}" was deleted and created again')
 
     def _abort(self, until: float) -> None:
