@@ -72,7 +72,7 @@ def loads(
         raise WireError(f"Error deserializing Data from JSON: {reason}") from None
     if not isinstance(plain, Mapping):
         raise WireError(f"a Data is a JSON object, not {_json_name(plain)}{encoded_twice(plain)}")
-    return _Reader(byte_order, limits, nulls, parsed=True).data(plain, 0)
+    return _JsonReader(byte_order, limits, nulls, parsed=True).data(plain, 0)
 
 
 def to_plain(data: Data, byte_order: ByteOrder = "big") -> dict[str, Any]:
@@ -90,7 +90,7 @@ def value_from_plain(plain: object, byte_order: ByteOrder = "big", limits: Limit
 
     A point may be spelled `{"@Coords": [...]}`, as in a `Data`, or `{"coords": [...]}`, as in a step's configuration.
     """
-    return _Reader(byte_order, limits, "error").value(plain, 0)
+    return _JsonReader(byte_order, limits, "error").value(plain, 0)
 
 
 def _plain_data(data: Data, byte_order: ByteOrder, depth: int) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def _base64(content: bytes) -> str:
     return binascii.b2a_base64(content, newline=False).decode("ascii")
 
 
-class _Reader:
+class _JsonReader:
     """Reads one message, counting its elements."""
 
     def __init__(self, byte_order: ByteOrder, limits: Limits, nulls: Nulls, *, parsed: bool = False) -> None:

@@ -59,7 +59,7 @@ def decode(payload: bytes, limits: Limits = DEFAULT_LIMITS, *, float_lists: Floa
     """
     limits.check_bytes(len(payload))
     limits.check_fields(payload)
-    return _Reader(limits, float_lists).data(parsed_message(payload), 0)
+    return _ValueReader(limits, float_lists).data(parsed_message(payload), 0)
 
 
 def parsed_message(payload: bytes) -> pb.DataMap:
@@ -72,7 +72,7 @@ def parsed_message(payload: bytes) -> pb.DataMap:
 
 def metadata_of(message: pb.DataMap, limits: Limits = DEFAULT_LIMITS, *, float_lists: FloatLists = "exact") -> Data:
     """The metadata of a message that has some. Raises `WireError` as `decode` does."""
-    return _Reader(limits, float_lists).metadata(message)
+    return _ValueReader(limits, float_lists).metadata(message)
 
 
 def value_of(scheme: pb.DataScheme, limits: Limits = DEFAULT_LIMITS, *, float_lists: FloatLists = "exact") -> Any:
@@ -86,7 +86,7 @@ def value_of(scheme: pb.DataScheme, limits: Limits = DEFAULT_LIMITS, *, float_li
         return _read_array(scheme.ndValue)
     if present is not None and present == SCALAR_FIELDS.get(scheme.type):
         return getattr(scheme, present)
-    return _Reader(limits, float_lists).value(scheme, 0)
+    return _ValueReader(limits, float_lists).value(scheme, 0)
 
 
 def fill(scheme: pb.DataScheme, value: Any) -> None:
@@ -203,7 +203,7 @@ def _fill_list(message: pb.List, values: list[Any], elements: ValueType, depth: 
             _FILL_ELEMENT[elements](element, value)
 
 
-class _Reader:
+class _ValueReader:
     """Reads one message, counting its elements."""
 
     def __init__(self, limits: Limits, float_lists: FloatLists) -> None:

@@ -106,7 +106,7 @@ def read_messages(
 
     `decoder` makes the decoder of a key that is not wanted.
     """
-    read = _Reader(wanted, options)
+    read = _MessageReader(wanted, options)
     rows: list[dict[str, Any]] = []
     positions: list[int] = []
     metadata: list[Data | None] = []
@@ -129,7 +129,7 @@ def read_messages(
     return ReadColumns(columns, np.array(positions, np.int64), metadata if any(metadata) else None, failed)
 
 
-class _Reader:
+class _MessageReader:
     """Reads the messages of a batch, one by one."""
 
     def __init__(self, wanted: frozenset[str], options: ReadOptions) -> None:

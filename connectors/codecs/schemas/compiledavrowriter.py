@@ -33,7 +33,7 @@ NUMBERS, LISTS, RAGGED, STRINGS, WRITTEN, NOTHING = range(6)
 """Forms of columns on their way out: those of native/src/avro/writing.rs."""
 
 
-class _Type(NamedTuple):
+class _CompiledType(NamedTuple):
     """The type of a field's values, null aside."""
 
     kind: int
@@ -44,8 +44,8 @@ class _Type(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
-    type: _Type
+class _CompiledField:
+    type: _CompiledType
     before: bytes
     """The bytes before a value: the index of its type in a union."""
     absent: bytes | None
@@ -81,12 +81,12 @@ class CompiledAvroWriter:
         return None if block is None else Spans.of_block(block, batch.size)
 
 
-def _fields(schema: AvroSchema) -> dict[str, _Field] | None:
+def _fields(schema: AvroSchema) -> dict[str, _CompiledField] | None:
     """The fields of a record; `None` if there is one that is not written here."""
     made = avro_types(schema, None)
     if made is None:
         return None
-    fields: dict[str, _Field] = {}
+    fields: dict[str, _CompiledField] = {}
     _, _, inner, names, _ = made.types[-1]
     for place, name, field in zip(inner, names, schema.prepared["fields"], strict=True):
         assert name is not None
@@ -97,28 +97,28 @@ def _fields(schema: AvroSchema) -> dict[str, _Field] | None:
     return fields
 
 
-def _field(types: Sequence[AvroType], place: int, field: Mapping[str, Any]) -> _Field | None:
+def _field(types: Sequence[AvroType], place: int, field: Mapping[str, Any]) -> _CompiledField | None:
     kind, _, inner, _, _ = types[place]
     if kind != avrotypes.UNION:
         value_type = _type(types, place)
         # A default stands for a value that a row lacks.
-        return None if value_type is None or "default" in field else _Field(value_type, b"", None)
+        return None if value_type is None or "default" in field else _CompiledField(value_type, b"", None)
     nulls = [index for index, branch in enumerate(inner) if types[branch][0] == avrotypes.NULL]
     if len(inner) != 2 or len(nulls) != 1 or field.get("default") is not None:
         return None
     value_type = _type(types, inner[1 - nulls[0]])
-    return None if value_type is None else _Field(value_type, bytes([2 - 2 * nulls[0]]), bytes([2 * nulls[0]]))
+    return None if value_type is None else _CompiledField(value_type, bytes([2 - 2 * nulls[0]]), bytes([2 * nulls[0]]))
 
 
-def _type(types: Sequence[AvroType], place: int) -> _Type | None:
+def _type(types: Sequence[AvroType], place: int) -> _CompiledType | None:
     is_list = types[place][0] == avrotypes.ARRAY
     kind, number, _, _, more = types[types[place][2][0] if is_list else place]
     if kind in _NUMBERS or (kind in _STRINGS and not is_list and (more is None or more in avrotypes.LIMITED)):
-        return _Type(kind, number, is_list, more)
+        return _CompiledType(kind, number, is_list, more)
     return None
 
 
-def _output(column: Column, of: _Type) -> tuple[Any, ...] | None:
+def _output(column: Column, of: _CompiledType) -> tuple[Any, ...] | None:
     """(form, present, ...) of a column that is written as values of this type; `None` if that is left to fastavro."""
     if isinstance(column, WireColumn):
         return _as_it_came(column, of) or _read(column, of)
@@ -149,11 +149,11 @@ def _output(column: Column, of: _Type) -> tuple[Any, ...] | None:
     return None
 
 
-def _texts(spans: Spans, of: _Type) -> tuple[Any, ...] | None:
+def _texts(spans: Spans, of: _CompiledType) -> tuple[Any, ...] | None:
     return None if of.limit is not None and not _all_uuids(spans) else _spans(STRINGS, spans)
 
 
-def _as_it_came(column: WireColumn, of: _Type) -> tuple[Any, ...] | None:
+def _as_it_came(column: WireColumn, of: _CompiledType) -> tuple[Any, ...] | None:
     entries = column.entries
     if not isinstance(entries, AvroEntries) or of.list or of.limit or of.kind not in _AS_THEY_ARE:
         return None
@@ -166,7 +166,7 @@ def _as_it_came(column: WireColumn, of: _Type) -> tuple[Any, ...] | None:
     return _spans(WRITTEN, spans)
 
 
-def _read(column: WireColumn, of: _Type) -> tuple[Any, ...] | None:
+def _read(column: WireColumn, of: _CompiledType) -> tuple[Any, ...] | None:
     """As `_output` of the values, if they are plain ones."""
     if not isinstance(column.decoder, PlainDecoder):
         return None
@@ -177,7 +177,7 @@ def _read(column: WireColumn, of: _Type) -> tuple[Any, ...] | None:
         return None
 
 
-def _numbers(array: Any, present: Mask | None, of: _Type) -> tuple[Any, ...] | None:
+def _numbers(array: Any, present: Mask | None, of: _CompiledType) -> tuple[Any, ...] | None:
     if not of.list and array.size == len(array):
         # An array of one number is written as that number.
         array = array.reshape(-1)
@@ -189,7 +189,7 @@ def _numbers(array: Any, present: Mask | None, of: _Type) -> tuple[Any, ...] | N
     return (LISTS, present, words, array.shape[1]) if of.list else (NUMBERS, present, words)
 
 
-def _words(array: Any, present: Mask | None, of: _Type) -> Any | None:
+def _words(array: Any, present: Mask | None, of: _CompiledType) -> Any | None:
     """The numbers as int64 or float64; `None` if they are not of the type, or outside its limits."""
     if array.dtype.name not in _DTYPES.get(of.kind, _NO_NUMBERS):
         return None

@@ -97,13 +97,13 @@ class Protobuf(Codec):
         self._config = config
         self._registry = None if config.registry is None else SchemaRegistry(config.registry, "serialized")
         self._messages = None if config.descriptors is None else protobufschema.of_file(config.descriptors)
-        self._configured: _Type | None = None
+        self._configured: _MessageType | None = None
         if self._messages is not None and config.message is not None:
             try:
-                self._configured = _Type(self._messages, self._messages.of(config.message))
+                self._configured = _MessageType(self._messages, self._messages.of(config.message))
             except WireError as error:
                 raise DefinitionError(str(error)) from None
-        self._results: tuple[Frame, _Type] | None = None
+        self._results: tuple[Frame, _MessageType] | None = None
         if self._registry is not None and config.sink_topic is not None:
             self._registry.subject(config.sink_topic, config.message or "")
 
@@ -156,11 +156,11 @@ class Protobuf(Codec):
             )
         return kind.read(rest[at:] if whole is None else whole)
 
-    def _type(self, of: SchemaRef, indexes: tuple[int, ...]) -> _Type:
+    def _type(self, of: SchemaRef, indexes: tuple[int, ...]) -> _MessageType:
         assert self._registry is not None
         return self._registry.parsed(of, _parsed).at(indexes)
 
-    def _of_results(self) -> tuple[Frame, _Type]:
+    def _of_results(self) -> tuple[Frame, _MessageType]:
         if self._registry is None:
             assert self._configured is not None
             return Frame(b""), self._configured
@@ -191,7 +191,7 @@ class Protobuf(Codec):
         ]
         return self._registry.written(subject, "PROTOBUF", protobufschema.as_text(file), others)
 
-    def _frame(self, registered: Registered, kind: _Type) -> tuple[Frame, _Type]:
+    def _frame(self, registered: Registered, kind: _MessageType) -> tuple[Frame, _MessageType]:
         assert self._registry is not None
         prefix, header = self._registry.frame(registered)
         indexes = _as_bytes(kind.place)
@@ -201,7 +201,7 @@ class Protobuf(Codec):
         return Frame(b"", (name, (value or b"") + indexes)), kind
 
 
-class _Type:
+class _MessageType:
     """One type of messages."""
 
     def __init__(self, messages: MessageTypes, descriptor: Any) -> None:
@@ -230,21 +230,21 @@ class _Type:
         return written
 
 
-class _Types:
+class _MessageTypes:
     """The types of messages of one schema of the registry."""
 
     def __init__(self, messages: MessageTypes) -> None:
         self._messages = messages
-        self._at: dict[Sequence[int], _Type] = {}
+        self._at: dict[Sequence[int], _MessageType] = {}
 
-    def at(self, indexes: tuple[int, ...]) -> _Type:
+    def at(self, indexes: tuple[int, ...]) -> _MessageType:
         message_type = self._at.get(indexes)
         if message_type is None:
-            message_type = self._at[indexes] = _Type(self._messages, self._messages.at(indexes))
+            message_type = self._at[indexes] = _MessageType(self._messages, self._messages.at(indexes))
         return message_type
 
-    def of(self, name: str) -> _Type:
-        return _Type(self._messages, self._messages.of(name))
+    def of(self, name: str) -> _MessageType:
+        return _MessageType(self._messages, self._messages.of(name))
 
 
 def _fields_of(descriptor: Any) -> PayloadFields:
@@ -252,11 +252,11 @@ def _fields_of(descriptor: Any) -> PayloadFields:
     return PayloadFields(frozenset(field.name for field in descriptor.fields), frozenset(needed))
 
 
-def _parsed(registered: Registered) -> _Types:
+def _parsed(registered: Registered) -> _MessageTypes:
     if registered.kind != "PROTOBUF":
         raise WireError(f"the schema is {registered.kind}, not PROTOBUF: it is not a payload for the codec protobuf")
     others = {name: reference.text for name, reference in registered.references.items()}
-    return _Types(protobufschema.of_texts(registered.text, others))
+    return _MessageTypes(protobufschema.of_texts(registered.text, others))
 
 
 def _indexes(raw: bytes) -> tuple[tuple[int, ...], int]:

@@ -50,7 +50,7 @@ class _Fenced(Voided):
     """The client failed for good: for the brokers, another client has its identity now."""
 
 
-class TransactionSink(Protocol):
+class KafkaTransactionSink(Protocol):
     """What `Transactions` asks of each sink that sends by it."""
 
     @property
@@ -87,7 +87,7 @@ class Transactions(ProducerClient):
         super().__init__(config)
         self.lock = threading.RLock()
         """Held while the state of sent messages is read or dropped."""
-        self.sinks: list[TransactionSink] = []
+        self.sinks: list[KafkaTransactionSink] = []
         """All sinks that send by it."""
         self.is_active = False
         """Whether a transaction is open."""
