@@ -110,7 +110,7 @@ def test_a_fetcher_of_models_is_added_by_its_module(add: Add) -> None:
     add(connectors, "download", FETCHER)
     fetchers.cache_clear()
     try:
-        assert set(fetchers().known) == {"added", "http", "https"}
+        assert set(fetchers().known) == {"added", "http", "https", "s3", "gs", "az", "hf"}
         assert is_here("added://model.onnx")
     finally:
         fetchers.cache_clear()

@@ -683,8 +683,8 @@ def test_a_model_that_is_not_there_is_an_error_that_names_the_path(tmp_path: Pat
     assert f"the model {tmp_path / 'nope.onnx'} is not there" in opening(tmp_path, model_uri="nope.onnx")
     assert "is a folder" in opening(tmp_path, model_uri=str(tmp_path))
     assert 'set "modelUri"' in opening(tmp_path)
-    assert 'nothing can fetch the model "s3://a/m.onnx" (there are file, http, https)' in opening(
-        tmp_path, model_uri="s3://a/m.onnx"
+    assert 'nothing can fetch the model "ftp://a/m.onnx" (there are az, file, gs, hf, http, https, s3)' in opening(
+        tmp_path, model_uri="ftp://a/m.onnx"
     )
 
 
