@@ -341,8 +341,10 @@ def _lists(values: list[list[Any]], rules: PlainRules) -> Column | None:
     dtype = np.int64 if kinds == {int} else np.float64
     counts = list(map(len, values))
     try:
-        if levels > 1 or len(set(counts)) == 1:
+        if levels > 1:
             return ListsColumn(DenseColumn(np.array(values, dtype)), whole)
+        if len(set(counts)) == 1:
+            return ListsColumn(DenseColumn(np.array(numbers, dtype).reshape(len(values), -1)), whole)
         return ListsColumn(RaggedColumn(np.array(numbers, dtype), np.cumsum([0, *counts])), whole)
     except (ValueError, OverflowError):
         return None

@@ -655,3 +655,13 @@ def test_of_many_rows_with_the_same_keys_each_passes_through_as_it_came() -> Non
     texts = written(found.batch.without(["a"]))
     assert texts == [f'{{"\u00fc":"\\/ {row}","":{{"x" : [ {row} ]}}}}' for row in range(50)]
     assert found.batch.take(np.array([7, 3])).column("").values() == [Data({"x": [7]}), Data({"x": [3]})]
+
+
+@pytest.mark.parametrize(
+    "payloads", [[b'{"a":', b"1}", b'{"b":2}{"c":3}'], [b'{"s":"', b'"}', b'{"b":2}\n{"c":3}'], [b"{}{}", b" "]]
+)
+def test_records_that_are_halves_or_two_in_one_take_nobody_elses_place(payloads: list[bytes]) -> None:
+    """Payloads are parsed together: what is wrong in several of them must not add up to something right."""
+    answer = decoded([*payloads, b'{"d":4}'])
+    assert sorted(answer.failed) == list(range(len(payloads)))
+    assert answer.batch.to_list() == [Data({"d": 4})]
