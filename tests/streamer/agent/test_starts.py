@@ -115,5 +115,7 @@ def test_records_that_fail_with_on_error_drop_are_counted_as_failed_and_logged_o
 def test_a_service_that_loses_all_its_records_stops_at_its_start(define: Any) -> None:
     report = testing.run(define(picky, dead_letter=None, on_error="drop"), records(*[-1] * 150), check=False)
     assert report.summary.reason == "failed"
-    assert "all of the first 150 records failed" in str(report.summary.error)
+    # How many these are, the size of the first batch, is a matter of time.
+    assert str(report.summary.error).startswith("all of the first ")
+    assert "records failed in 0:FUNCTION" in str(report.summary.error)
     assert report.acknowledged == 0
