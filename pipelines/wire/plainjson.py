@@ -81,7 +81,7 @@ def read_json(
     if usual is not None:
         columns, wrong = _columns(usual, wanted, decoder, complete=True)
         if not wrong:
-            return ReadJson(columns, np.arange(len(usual)), {})
+            return ReadJson(columns, np.arange(len(usual), dtype=np.int64), {})
     records: list[dict[str, Text | None]] = []
     rows: list[int] = []
     failed: dict[int, WireError] = {}
