@@ -77,14 +77,22 @@ def _print_version(wanted: bool) -> None:
         return
     from importlib.metadata import version
 
-    print(version("streamer-inference"))
+    from pipelines.errors import DISTRIBUTION
+    from pipelines.hotpath import choose
+
+    path, reason = choose().report
+    print(f"{DISTRIBUTION} {version(DISTRIBUTION)}")
+    print("hot path: compiled" if path == "native" else f"hot path: plain Python, {reason}")
     raise typer.Exit
 
 
 @app.callback()
 def streamer(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", help="Print the version, and which hot path is taken.", callback=_print_version, is_eager=True
+        ),
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Errors with their traceback; anywhere on the line.")] = False,
 ) -> None:

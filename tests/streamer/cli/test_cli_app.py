@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipelines import hotpath
 from streamer.cli.app import COMMANDS
 from streamer.cli.reference import reference
 
@@ -43,6 +45,20 @@ def test_help_is_printed_without_loading_anything_heavy() -> None:
 def test_the_reference_page_says_what_the_commands_say() -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     assert page == reference(), "python -m streamer.cli.reference > docs/cli.md"
+
+
+def test_the_version_is_that_of_the_distribution(cli: Any) -> None:
+    ended = cli("--version")
+    assert ended.code == 0
+    assert ended.out.splitlines()[0] == f"streamer-inference {version('streamer-inference')}"
+
+
+def test_the_version_says_which_hot_path_is_taken_and_why(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = "compiled" if hotpath.why_not() is None else f"plain Python, {hotpath.why_not()}"
+    monkeypatch.delenv("STREAMER_NATIVE", raising=False)
+    assert cli("--version").out.splitlines()[1] == f"hot path: {expected}"
+    monkeypatch.setenv("STREAMER_NATIVE", "python")
+    assert cli("--version").out.splitlines()[1] == "hot path: plain Python, STREAMER_NATIVE=python"
 
 
 def test_a_mistyped_command_is_wrong_use_with_the_nearest_name(cli: Any) -> None:
