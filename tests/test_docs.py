@@ -16,7 +16,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +25,18 @@ import pytest
 import typer
 import yaml
 from connectorpages import our_pages
+from exportedmetrics import exported_families
 from generate import REGION, refreshed, regions
 from onnx import TensorProto, helper, save
 from pageblocks import ROOT, Block, blocks_of
 
 import pipelines
 import streamer
-from connectors.camera.health import Health
-from connectors.camera.measures import measures_of
-from connectors.codecs.sparkplug.codec import SparkplugConfig
-from connectors.measures import Measure
-from connectors.memory import MemorySessionSource
-from connectors.mqtt.config import MqttSourceConfig
-from connectors.mqtt.endpoint import MqttEndpointSourceConfig
-from connectors.mqtt.sinkconfig import MqttSinkConfig
-from connectors.view.config import ClipSinkConfig, VideoSinkConfig, ViewSinkConfig
 from pipelines import Image
 from streamer.build.uses import used_by
 from streamer.cli.app import app
 from streamer.definition.scaffold import Kind, SourceKind, files_of
 from streamer.definition.schema import service_schema
-from streamer.observe.metrics import Measured, ServiceMeters
 
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/README.md"), *ROOT.glob("benchmarks/*.md")]
@@ -281,28 +271,9 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def _cameras() -> Callable[[], Sequence[Measure]]:
-    """The measures of a camera that has told its time."""
-    health = Health(1.0)
-    health.skew = 0.1
-    return lambda: measures_of({"gate": health})
-
-
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_a_metric_exists(page: Path) -> None:
-    meters = ServiceMeters("docs", ["source"])
-    meters.connectors = lambda: [
-        Measured("source bus", "memory", MemorySessionSource().metrics),
-        Measured("sink view", "view", ViewSinkConfig().build().metrics),
-        Measured("sink video", "video", VideoSinkConfig(path=Path("video.mp4")).build().metrics),
-        Measured("sink clip", "clip", ClipSinkConfig(directory=Path("clips")).build().metrics),
-        Measured("source endpoint", "mqtt_endpoint", MqttEndpointSourceConfig().build().metrics),
-        Measured("source bus", "mqtt", MqttSourceConfig(topics=("in",), client_id="docs").build().metrics),
-        Measured("sink bus", "mqtt", MqttSinkConfig(topic="out", client_id="docs").build().metrics),
-        Measured("source cameras", "camera", _cameras()),
-        Measured("source bus", "sparkplug", SparkplugConfig().build().metrics),
-    ]
-    names = {name for family in meters.collect() for name in (family.name, f"{family.name}_total")}
+    names = {name for family in exported_families() for name in (family.name, f"{family.name}_total")}
     assert (
         set(re.findall(r"\bstreamer_[a-z_]+\b", page.read_text())) - {"streamer_inference", "streamer_native"} <= names
     )

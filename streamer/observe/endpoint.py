@@ -8,34 +8,23 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from prometheus_client import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.registry import Collector
 from pydantic import SecretStr
 
 from connectors.http.hosts import cannot_be_rebound, host_of
 from connectors.http.server import Answer, HttpRequest, HttpServer
 from pipelines.errors import StreamerError
+from streamer.observe.scrape import Measurable, ScrapeCollector
 from streamer.observe.shown import masked
 
 _SAFE: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-class Observed(Protocol):
+class Observed(Measurable, Protocol):
     """A running service as the endpoint sees it."""
-
-    @property
-    def meters(self) -> Collector:
-        """The service's metrics."""
-
-    def live(self) -> str | None:
-        """Why the service should be restarted; `None` while it makes progress."""
 
     def note(self) -> str | None:
         """What a service that is ready waits for; `None`: nothing."""
-
-    def ready(self) -> str | None:
-        """Why the service is not ready; `None` while it is."""
 
     def pages(self) -> Mapping[str, Mapping[str, Callable[[], Any]]]:
         """The pages of the service's sources, by name of the page and of the source (`Source.pages`)."""
@@ -57,7 +46,7 @@ class Endpoint:
         host, _, port = listen.rpartition(":")
         self._hosts: dict[str, frozenset[str]] = {}
         self._observed: dict[str, Observed] = {}
-        self._metrics = _TogetherCollector(self._observed)
+        self._metrics = ScrapeCollector(self._observed)
         self._token = token
         self.listen = listen
         try:
@@ -164,25 +153,6 @@ class Endpoint:
         notes = {name: f"ok; {said}" if (said := note(service)) else "ok" for name, service in observed.items()}
         body = {name: masked(text or notes[name]) for name, text in troubles.items()} if trusted else {"ok": not bad}
         return Answer(503 if bad else 200, json.dumps(body).encode())
-
-
-class _TogetherCollector(Collector):
-    """The metrics of several services as one collector: each metric once, with the samples of all, since in
-    Prometheus' format a name must not begin twice."""
-
-    def __init__(self, observed: Mapping[str, Observed]) -> None:
-        self._observed = observed
-
-    def collect(self) -> Iterable[Metric]:
-        """The metrics of all services, for Prometheus."""
-        families: dict[tuple[str, str], Metric] = {}
-        for observed in list(self._observed.values()):
-            for metric in observed.meters.collect():
-                family = families.setdefault(
-                    (metric.name, metric.type), Metric(metric.name, metric.documentation, metric.type)
-                )
-                family.samples.extend(metric.samples)
-        return families.values()
 
 
 def _documents(services: Mapping[str, Mapping[str, Callable[[], Any]]]) -> dict[str, dict[str, Any]]:

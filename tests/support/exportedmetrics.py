@@ -1,0 +1,78 @@
+"""All metrics that a control port can show, for tests of what names metrics: documentation, alerts, boards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import Metric
+
+from connectors.camera.health import Health
+from connectors.camera.measures import measures_of
+from connectors.codecs.sparkplug.codec import SparkplugConfig
+from connectors.measures import Measure
+from connectors.memory import MemorySessionSource
+from connectors.mqtt.config import MqttSourceConfig
+from connectors.mqtt.endpoint import MqttEndpointSourceConfig
+from connectors.mqtt.sinkconfig import MqttSinkConfig
+from connectors.view.config import ClipSinkConfig, VideoSinkConfig, ViewSinkConfig
+from pipelines.data.batch import Batch
+from pipelines.hotpath import HotPathReport
+from pipelines.observe.observing import StepRun
+from streamer.definition.hotpaths import PartHotPath
+from streamer.observe.metrics import Measured, ServiceMeters
+from streamer.observe.scrape import ScrapeCollector
+
+
+class _Healthy:
+    """A service in which everything that has labels was counted once."""
+
+    def __init__(self, meters: ServiceMeters) -> None:
+        self.meters = meters
+
+    def live(self) -> str | None:
+        return None
+
+    def ready(self) -> str | None:
+        return None
+
+
+def exported_families() -> Sequence[Metric]:
+    """The metrics of a service with each connector that counts something, each with at least one sample."""
+    meters = ServiceMeters("docs", ["source"])
+    meters.sources["source"].batches(1, 1, "records")
+    meters.run.dropped["view"] += 1
+    meters.run.transaction("committed", 0.1)
+    meters.run.latency.add_one(0.1)
+    meters.run.step(StepRun("0:ONNX", "OnnxRunner", 0.0, 0.1, 1, (), Batch({}, 0), {"DataError": 1}))
+    meters.lag = lambda: {("topic", 0): 1}
+    meters.hot_paths = lambda: [PartHotPath("source codec", HotPathReport("native"))]
+    meters.connectors = lambda: [
+        Measured("source bus", "memory", MemorySessionSource().metrics),
+        Measured("sink view", "view", ViewSinkConfig().build().metrics),
+        Measured("sink video", "video", VideoSinkConfig(path=Path("video.mp4")).build().metrics),
+        Measured("sink clip", "clip", ClipSinkConfig(directory=Path("clips")).build().metrics),
+        Measured("source endpoint", "mqtt_endpoint", MqttEndpointSourceConfig().build().metrics),
+        Measured("source bus", "mqtt", MqttSourceConfig(topics=("in",), client_id="docs").build().metrics),
+        Measured("sink bus", "mqtt", MqttSinkConfig(topic="out", client_id="docs").build().metrics),
+        Measured("source cameras", "camera", _cameras()),
+        Measured("source bus", "sparkplug", SparkplugConfig().build().metrics),
+    ]
+    return list(ScrapeCollector({"docs": _Healthy(meters)}).collect())
+
+
+def exported_samples() -> Mapping[str, set[str]]:
+    """The names of the labels of each sample that Prometheus gets, by its name: `streamer_latency_seconds_bucket`."""
+    labels: dict[str, set[str]] = {}
+    for family in exported_families():
+        for sample in family.samples:
+            labels.setdefault(sample.name, set()).update(sample.labels)
+    return labels
+
+
+def _cameras() -> Callable[[], Sequence[Measure]]:
+    """The measures of a camera whose clock is known."""
+    health: Any = Health(1.0)
+    health.skew = 0.1
+    return lambda: measures_of({"gate": health})
