@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -27,11 +27,16 @@ from streamer.definition.konduit import from_konduit, is_konduit
 from streamer.definition.naming import default_name
 from streamer.definition.nocode import CODEC, NoCode, code_allowed
 from streamer.definition.service import Service, checks, config_class
+from streamer.definition.settings import Control
 from streamer.observe.shown import masked, remember
 
 Config = TypeVar("Config", bound=ConnectorConfig)
 Model = TypeVar("Model", bound=BaseModel)
 Registered = TypeVar("Registered", bound=BaseModel)
+
+CONTROL_VARIABLE: Final = "STREAMER_CONTROL"
+"""The environment variable with the address of the control port, `host:port`, which overrides that of service files: in
+a container a port has to listen on all addresses, and the service file stays as it is on a developer's machine."""
 
 
 def load(
@@ -177,6 +182,7 @@ def _named(document: Document, name: str) -> Document:
 
 def _validated(document: Document, given: _Given, ready: dict[str, Any]) -> Service:
     """The service of a document. `ready` holds fields that were read before."""
+    document = _with_control(document, given)
     problems = Problems()
     fields = dict(ready)
     readers: dict[str, Callable[[], Any]] = {
@@ -199,6 +205,21 @@ def _validated(document: Document, given: _Given, ready: dict[str, Any]) -> Serv
     problems.check()
     assert service is not None
     return service.written_in(document)
+
+
+def _with_control(document: Document, given: _Given) -> Document:
+    """The document with the control port of STREAMER_CONTROL, if that is set; all else of `control` is the file's."""
+    listen = given.defaults.get(CONTROL_VARIABLE, "")
+    control = document.data.get("control") or {}
+    if not listen or not isinstance(control, Mapping):
+        return document
+    try:
+        Control(listen=listen)
+    except ValidationError as error:
+        why = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+        raise DefinitionError(f"environment variable {CONTROL_VARIABLE}: {why}") from None
+    data = {**document.data, "control": {**control, "listen": listen}}
+    return Document(data, document.file, document.place, document.prefix)
 
 
 def _of_model(

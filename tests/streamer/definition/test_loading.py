@@ -188,6 +188,26 @@ def test_a_text_can_be_a_service_with_an_environment_of_its_own() -> None:
     assert service.sources[0] == MemorySourceConfig(topic="x", name="memory")
 
 
+def test_an_environment_variable_opens_the_control_port_of_every_service(tmp_path: Path) -> None:
+    environment = {"STREAMER_CONTROL": "0.0.0.0:9464"}
+    guarded = SHORT + 'control: {listen: "127.0.0.1:8000", token: secret}\n'
+    file = written(tmp_path, f"{SHORT}---\n{guarded}---\n{SHORT}control:\n")
+    controls = [service.control for service in load_all(file, environment=environment)]
+    assert [control.listen for control in controls if control is not None] == ["0.0.0.0:9464"] * 3
+    assert [control.token is not None for control in controls if control is not None] == [False, True, False]
+    konduit = load(
+        written(tmp_path, "protocol: KAFKA\nkafkaConfiguration: {}\npipeline: {steps: []}"), environment=environment
+    )
+    assert konduit.control is not None
+    assert konduit.control.listen == "0.0.0.0:9464"
+    assert load(written(tmp_path, SHORT), environment={"STREAMER_CONTROL": ""}).control is None
+
+
+def test_an_address_in_the_environment_that_is_none_is_an_error_that_names_the_variable(tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match=r'variable STREAMER_CONTROL: host:port is needed, .*, not "9464"'):
+        load(written(tmp_path, SHORT), environment={"STREAMER_CONTROL": "9464"})
+
+
 def test_a_file_may_hold_several_services(tmp_path: Path) -> None:
     file = written(tmp_path, f"{SHORT}---\n{SHORT}name: other\n")
     assert [service.name for service in load_all(file)] == ["digits-0", "other"]
