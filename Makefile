@@ -8,7 +8,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 # Where this is set, each worker and each program that a test starts would compile all that it imports anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install native demo test test-fast mosquitto lint format types layers bench bench-peers bench-cameras bench-tracking soak protos lock clean
+.PHONY: help install native demo test test-fast mosquitto lint format types layers bench bench-peers bench-cameras bench-tracking docs docs-serve soak protos lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -74,6 +74,13 @@ bench-cameras: $(STAMP)  ## what a picture of a camera costs, against loops writ
 
 bench-tracking: $(STAMP)  ## how well TRACK keeps the ids of objects, beside the package trackers; writes the table (two minutes)
 	$(BIN)/python -m benchmarks.tracking.run --peers --write
+
+docs: $(STAMP)  ## build the documentation site into build/site; a link that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
+docs-serve: $(STAMP)  ## show the documentation site on http://127.0.0.1:8000, and again when a page changes
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
 
 soak: $(STAMP)  ## the long tests, for hours: hundreds of kills, restarts, standstills and members that come and go; five million messages; with progress and a report
 	$(BIN)/python -m pytest -m soak -s
