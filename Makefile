@@ -8,7 +8,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 # Where this is set, each worker and each program that a test starts would compile all that it imports anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install native demo test test-fast mosquitto lint format types layers bench bench-peers bench-cameras bench-tracking docs docs-serve soak protos lock clean
+.PHONY: help install native demo test test-fast mosquitto chromium lint format types layers bench bench-peers bench-cameras bench-tracking docs docs-serve pictures soak protos lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -34,7 +34,7 @@ native:  ## build the compiled hot path again, in place (half a minute), and say
 demo: $(STAMP)  ## run digits from topic to topic on a local broker, in under a minute once it is installed
 	$(BIN)/streamer demo
 
-test: lint mosquitto  ## lint, types, layers and the whole test suite (about a quarter of an hour on two cores)
+test: lint mosquitto chromium  ## lint, types, layers and the whole test suite (about a quarter of an hour on two cores)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m 'not soak'
 
 test-fast: $(STAMP)  ## the tests that need no broker, start no programs and do not wait (a minute or two on two cores)
@@ -50,6 +50,15 @@ mosquitto:  ## install the MQTT broker that the tests start, where apt-get as ro
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends mosquitto mosquitto-clients >/dev/null && exit; \
 	fi; \
 	echo "$(MISSING)" >&2
+
+# Pages are looked at in it by tests, and photographed for the documentation.
+chromium:  ## install the browser that tests of pages start, where apt-get as root can do it
+	@if command -v chromium >/dev/null; then exit; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing chromium ..."; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null && exit; \
+	fi; \
+	echo "chromium is not installed, so tests of pages are skipped (in CI they fail): sudo apt-get install chromium" >&2
 
 lint: $(STAMP)  ## ruff, mypy --strict on the packages and their tests, and the layer contract
 	$(BIN)/ruff format --check .
@@ -84,6 +93,10 @@ docs-serve: $(STAMP)  ## show the documentation site on http://127.0.0.1:8000, a
 
 soak: $(STAMP)  ## the long tests, for hours: hundreds of kills, restarts, standstills and members that come and go; five million messages; with progress and a report
 	$(BIN)/python -m pytest -m soak -s
+
+pictures: $(STAMP)  ## draw the documentation's pictures anew, from examples that run for it (some minutes)
+	$(BIN)/python docs/pictures.py
+	PYTHONPATH=docs $(BIN)/python -m drawn
 
 # protoc 31 (grpcio-tools 1.78.0) writes modules that every protobuf runtime from 6.31 on accepts.
 protos:  ## regenerate the modules of protos/*.proto and their stubs

@@ -29,6 +29,7 @@ function cardOf(camera) {
   canvas.setAttribute("role", "img");
   const caption = element("figcaption", figure);
   element("strong", caption).textContent = camera;
+  const count = element("span", caption, "count");
   const rate = element("span", caption, "rate");
   const reason = element("p", caption, "reason");
   const values = element("dl", caption);
@@ -37,7 +38,7 @@ function cardOf(camera) {
   canvas.addEventListener("keydown", (event) => {
     if (event.key === "Enter" || event.key === " ") { event.preventDefault(); grow(); }
   });
-  card = { camera, figure, canvas, rate, reason, values, told: null, times: [], drawn: 0, busy: false, next: null };
+  card = { camera, figure, canvas, count, rate, reason, values, told: null, times: [], drawn: 0, busy: false, next: null };
   const after = [...cards.keys()].filter((name) => name > camera).sort()[0];
   byId("cameras").insertBefore(figure, after === undefined ? null : cards.get(after).figure);
   cards.set(camera, card);
@@ -76,8 +77,10 @@ function valueText(name, value) {
   return isTime ? new Date(value).toLocaleString() : Number(value.toFixed(3));
 }
 
+// The name of the camera is above its values already.
 function tellValues(card, facts) {
-  const shown = byId("values").checked ? Object.entries(facts.values) : [];
+  const values = Object.entries(facts.values).filter(([, value]) => value !== card.camera);
+  const shown = byId("values").checked ? values : [];
   card.values.replaceChildren(...shown.map(([name, value]) => {
     const pair = document.createElement("div");
     element("dt", pair).textContent = name;
@@ -101,7 +104,9 @@ async function show(card, facts, jpeg) {
     picture.close();
     if (byId("boxes").checked) drawBoxes(pen, facts, canvas.width, canvas.height);
     const count = facts.boxes.length;
-    canvas.setAttribute("aria-label", `${card.camera}: ${count} ${count === 1 ? "box" : "boxes"}`);
+    const boxes = `${count} ${count === 1 ? "box" : "boxes"}`;
+    canvas.setAttribute("aria-label", `${card.camera}: ${boxes}`);
+    card.count.textContent = boxes;
     tellValues(card, facts);
     card.drawn += 1;
     canvas.dataset.drawn = card.drawn;
