@@ -8,7 +8,9 @@ links are turned to it while a page is rendered.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -52,8 +54,17 @@ def outside(pages: Sequence[Path], named: Sequence[Path] = ()) -> dict[str, Path
     return reached
 
 
+@cache
+def title_of(page: Path) -> str:
+    """The heading of a page, without marks of Markdown; its name if it has none."""
+    found = re.search(r"^# (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1].replace("`", "") if found else page.name
+
+
 class Relinked(Extension):
     """Turns the links of a page to other files of the repository into links of the site.
+
+    Where the text of a link is a file's name, `data.md`, it becomes the title of that page.
 
     Attributes:
         file: The file of the page that is rendered.
@@ -85,6 +96,8 @@ class _Links(Treeprocessor):
                 self._turn(element, key, target, urlsplit(link).fragment)
 
     def _turn(self, element: Element, key: str, target: Path, fragment: str) -> None:
+        if (element.text or "").endswith(".md") and target.suffix == ".md":
+            element.text = title_of(target)
         if _is_part(target):
             here = Path(site_path(self._page.file)).parent
             there = os.path.relpath(site_path(target), here)

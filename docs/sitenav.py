@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
-DOCS: Final = Path(__file__).parent
+from linkedpages import DOCS, title_of
 
 _HEADING: Final = re.compile(r"^#+ (.*)$")
 _ROW: Final = re.compile(r"^\| \[`?([^\]`]+)`?\]\(([\w-]+\.md)\)")
-_TITLE: Final = re.compile(r"^# (.*)$", re.MULTILINE)
 
 
 def expanded(nav: Any) -> Any:
@@ -25,7 +23,7 @@ def expanded(nav: Any) -> Any:
     if isinstance(nav, dict):
         return {title: expanded(entry) for title, entry in nav.items()}
     if isinstance(nav, str) and nav.endswith("/"):
-        return {_title(DOCS / nav / "README.md"): _pages(nav)}
+        return {title_of(DOCS / nav / "README.md"): _pages(nav)}
     return nav
 
 
@@ -54,8 +52,3 @@ def _pages(folder: str) -> list[Any]:
     if len(sections) == 1:
         return [f"{folder}README.md", *next(iter(sections.values()))]
     return [f"{folder}README.md", *({heading: entries} for heading, entries in sections.items())]
-
-
-def _title(page: Path) -> str:
-    found = _TITLE.search(page.read_text(encoding="utf-8"))
-    return found[1] if found else page.parent.name
