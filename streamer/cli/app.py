@@ -14,6 +14,7 @@ from streamer.cli.commands.broker import broker
 from streamer.cli.commands.build import build
 from streamer.cli.commands.check import check
 from streamer.cli.commands.demo import demo
+from streamer.cli.commands.doctor import doctor
 from streamer.cli.commands.formats import formats
 from streamer.cli.commands.new import new
 from streamer.cli.commands.outbox import outbox
@@ -49,6 +50,7 @@ COMMANDS: Final[dict[Any, str]] = {
     steps: "streamer steps",
     formats: "streamer formats",
     plugins: "streamer plugins",
+    doctor: "streamer doctor digits.yaml",
     build: "streamer build digits.yaml",
     broker: "streamer broker --topic digits.images:4",
 }

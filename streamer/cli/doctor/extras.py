@@ -1,0 +1,61 @@
+"""The packages that streamer needs, and those of its extras: which are installed here."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, distribution, version
+from typing import Final
+
+from pipelines.errors import DISTRIBUTION
+
+_NAME: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?")
+_EXTRA: Final = re.compile(r"""extra\s*==\s*["']([\w.-]+)["']""")
+_BELOW: Final = re.compile(r"""python_version\s*<\s*["'](\d+)\.(\d+)["']""")
+"""The markers of our own metadata; others count as true."""
+
+
+def missing() -> dict[str, list[str]]:
+    """For the core, with the key "", and for each extra: the distributions that are not installed.
+
+    Empty if streamer itself is not installed.
+    """
+    try:
+        requirements = distribution(DISTRIBUTION).requires or []
+    except PackageNotFoundError:
+        return {}
+    needs = _needs(requirements)
+    return {extra: sorted(name for name in _all(extra, needs) if not _installed(name)) for extra in needs}
+
+
+def _needs(requirements: Iterable[str]) -> dict[str, set[tuple[str, str]]]:
+    """By extra, what it names: a distribution, with the extra of it that is wanted, or "" for none."""
+    needs: dict[str, set[tuple[str, str]]] = {"": set()}
+    for requirement in requirements:
+        wanted, _, marker = requirement.partition(";")
+        match = _NAME.match(wanted.strip())
+        if match is None:
+            continue
+        extra = _EXTRA.search(marker)
+        named = needs.setdefault(extra[1] if extra else "", set())
+        below = _BELOW.search(marker)
+        if below is None or sys.version_info < (int(below[1]), int(below[2])):
+            named |= {(match[1], inner.strip()) for inner in (match[2] or "").split(",")}
+    return needs
+
+
+def _all(extra: str, needs: dict[str, set[tuple[str, str]]], seen: frozenset[str] = frozenset()) -> Iterator[str]:
+    for name, inner in needs.get(extra, set()):
+        if name != DISTRIBUTION:
+            yield name
+        elif inner not in seen:
+            yield from _all(inner, needs, seen | {extra})
+
+
+def _installed(name: str) -> bool:
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
