@@ -43,14 +43,16 @@ def built(source: Path, out: Path, **surroundings: str) -> tuple[Path, str]:
     done = subprocess.run(
         pip, check=True, timeout=500, env={**os.environ, **surroundings}, capture_output=True, text=True
     )
-    (found,) = out.glob("*.whl")
-    return found, done.stdout + done.stderr
+    (wheel,) = out.glob("*.whl")
+    return wheel, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
 def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    # What the extension is made of was compiled when this environment was.
-    return built(source, tmp_path_factory.mktemp("wheel"), CARGO_TARGET_DIR=str(ROOT / "native" / "target"))[0]
+    # What the extension is made of was compiled when this environment was, by the same profile.
+    target = str(ROOT / "native" / "target")
+    out = tmp_path_factory.mktemp("wheel")
+    return built(source, out, CARGO_TARGET_DIR=target, SETUPTOOLS_RUST_CARGO_PROFILE="quick")[0]
 
 
 def test_the_wheel_holds_every_package_and_nothing_else(wheel: Path) -> None:
@@ -87,11 +89,24 @@ def test_without_a_toolchain_the_wheel_is_plain_python_and_the_build_says_so(sou
     # What another build left there.
     shutil.rmtree(copy / "build", ignore_errors=True)
     (tmp_path / "nothing").mkdir()
-    found, said = built(copy, tmp_path / "wheels", PATH=str(tmp_path / "nothing"))
-    names = zipfile.ZipFile(found).namelist()
+    wheel, said = built(copy, tmp_path / "wheels", PATH=str(tmp_path / "nothing"))
+    check_plain(wheel)
+    assert "no Rust toolchain (cargo) on the PATH: the hot path is not compiled" in said
+
+
+def test_where_compiling_fails_the_name_of_the_wheel_promises_no_compiled_part(source: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(source, tmp_path / "source")
+    shutil.rmtree(copy / "build", ignore_errors=True)
+    check_plain(built(copy, tmp_path / "wheels", CARGO=shutil.which("false") or "false")[0])
+    with pytest.raises(subprocess.CalledProcessError):
+        built(copy, tmp_path / "none", CARGO=shutil.which("false") or "false", STREAMER_NATIVE="native")
+
+
+def check_plain(wheel: Path) -> None:
+    assert wheel.name.endswith("-py3-none-any.whl")
+    names = zipfile.ZipFile(wheel).namelist()
     assert not [name for name in names if name.endswith((".so", ".pyd"))]
     assert "streamer_native/__init__.py" in names
-    assert "can't find Rust compiler" in said
 
 
 def test_the_wheel_imports_from_an_environment_that_has_only_its_dependencies(wheel: Path, tmp_path: Path) -> None:
