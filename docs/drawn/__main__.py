@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from drawn import camerapage
+from drawn import camerapage, demoscreen
 
 FOLDER: Final = Path(__file__).parents[1] / "pictures"
 PICTURES: Final[Mapping[str, Callable[[Path], list[Path]]]] = {
     "camera-page": camerapage.write,
+    "demo": demoscreen.write,
 }
 
 

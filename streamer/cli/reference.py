@@ -21,6 +21,15 @@ your own are imported from the working directory and from the service file's fol
 This page is written from the commands' own help: `python -m streamer.cli.reference > docs/cli.md`.
 """
 
+_PICTURES = {
+    "demo": """\
+![A terminal in which streamer demo runs: predictions a second, latencies and batch sizes as they change, the newest
+images with the digits that the model sees in them, and at the end what was sent, predicted and
+lost.](pictures/demo.svg)
+""",
+}
+"""Below the example of a command: what a terminal shows."""
+
 
 def reference() -> str:
     """The page as Markdown."""
@@ -29,9 +38,11 @@ def reference() -> str:
 
 def _command(function: Callable[..., Any], example: str) -> str:
     rows = list(_rows(function))
+    name = function.__name__
     table = ["| | |", "| --- | --- |", *rows, ""] if rows else []
+    picture = [_PICTURES[name]] if name in _PICTURES else []
     return "\n".join(
-        [f"## streamer {function.__name__}", "", inspect.getdoc(function) or "", "", f"    {example}", "", *table]
+        [f"## streamer {name}", "", inspect.getdoc(function) or "", "", f"    {example}", "", *picture, *table]
     )
 
 

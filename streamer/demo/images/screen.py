@@ -87,7 +87,7 @@ class DigitsLiveScreen(DrawnScreen[DigitsLook]):
         return Panel(
             Group(*parts),
             title="[bold]streamer demo[/]  images -> model -> predictions",
-            subtitle=f"{self._where}, {left:.0f} s to go",
+            subtitle=f"{self._where.partition(', ')[0]}, {left:.0f} s to go",
             padding=(1, 2),
             width=min(self._console.width, 92),
         )
@@ -97,9 +97,9 @@ class DigitsLiveScreen(DrawnScreen[DigitsLook]):
 
         score = look.state
         table = Table.grid(padding=(0, 3))
-        table.add_column(style="dim")
+        table.add_column(style="dim", min_width=16)
         table.add_column(justify="right", style="bold", min_width=10)
-        table.add_column(style="cyan", no_wrap=True)
+        table.add_column(style="cyan", no_wrap=True, overflow="crop")
         table.add_row("predictions/s", f"{score.rate:,.0f}", curve(self._rates))
         table.add_row("latency p50", milliseconds(score.p50), curve(self._delays))
         table.add_row("latency p95, p99", milliseconds(score.p95), milliseconds(score.p99))

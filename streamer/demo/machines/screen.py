@@ -87,7 +87,7 @@ class SensorsLiveScreen(DrawnScreen[SensorsLook]):
         return Panel(
             Group(numbers, Text(), self._table(look), Text(), bar),
             title="[bold]streamer demo sensors[/]  vibration -> autoencoder -> alerts",
-            subtitle=f"{self._where}, {left:.0f} s to go",
+            subtitle=f"{self._where.partition(', ')[0]}, {left:.0f} s to go",
             padding=(0, 2),
             width=min(self._console.width, 96),
         )
