@@ -8,7 +8,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 # Where this is set, each worker and each program that a test starts would compile all that it imports anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install native demo test test-fast mosquitto chromium lint format types layers bench bench-peers bench-cameras bench-tracking docs docs-serve pictures soak protos lock clean
+.PHONY: help install native demo test test-fast mosquitto chromium prometheus lint format types layers bench bench-peers bench-cameras bench-tracking docs docs-serve pictures soak protos lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -34,7 +34,7 @@ native:  ## build the compiled hot path again, in place (half a minute), and say
 demo: $(STAMP)  ## run digits from topic to topic on a local broker, in under a minute once it is installed
 	$(BIN)/streamer demo
 
-test: lint mosquitto chromium  ## lint, types, layers and the whole test suite (about a quarter of an hour on two cores)
+test: lint mosquitto chromium prometheus  ## lint, types, layers and the whole test suite (about a quarter of an hour on two cores)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m 'not soak'
 
 test-fast: $(STAMP)  ## the tests that need no broker, start no programs and do not wait (a minute or two on two cores)
@@ -59,6 +59,22 @@ chromium:  ## install the browser that tests of pages start, where apt-get as ro
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null && exit; \
 	fi; \
 	echo "chromium is not installed, so tests of pages are skipped (in CI they fail): sudo apt-get install chromium" >&2
+
+# Debian's package is unpacked and not installed: installing it would start a server. Where both programs are there already, or
+# were unpacked before, nothing is done.
+PROMETHEUS := $(VENV)/prometheus
+NO_PROMETHEUS = promtool and prometheus are not on the PATH, so tests of alerts and of the Grafana board are skipped (in CI they \
+  fail): brew install prometheus, or put the programs of https://prometheus.io/download on the PATH
+prometheus:  ## unpack the Prometheus that the tests of alerts and of the Grafana board start, where apt-get is
+	@if test -x $(PROMETHEUS)/usr/bin/promtool || { command -v promtool && command -v prometheus; } >/dev/null; then exit; fi; \
+	if command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null; then \
+	  echo "getting prometheus ..."; \
+	  rm -rf $(PROMETHEUS) && mkdir -p $(PROMETHEUS) && cd $(PROMETHEUS) \
+	  && { apt-get -qq -o APT::Sandbox::User=root download prometheus 2>/dev/null \
+	       || { apt-get update -qq && apt-get -qq -o APT::Sandbox::User=root download prometheus; }; } \
+	  && dpkg-deb --extract prometheus_*.deb . && rm prometheus_*.deb && exit; \
+	fi; \
+	echo "$(NO_PROMETHEUS)" >&2
 
 lint: $(STAMP)  ## ruff, mypy --strict on the packages and their tests, and the layer contract
 	$(BIN)/ruff format --check .

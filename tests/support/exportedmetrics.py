@@ -16,6 +16,8 @@ from connectors.memory import MemorySessionSource
 from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.endpoint import MqttEndpointSourceConfig
 from connectors.mqtt.sinkconfig import MqttSinkConfig
+from connectors.outbox.config import OutboxConfig
+from connectors.outbox.sink import OutboxSink
 from connectors.view.config import ClipSinkConfig, VideoSinkConfig, ViewSinkConfig
 from pipelines.data.batch import Batch
 from pipelines.hotpath import HotPathReport
@@ -56,6 +58,7 @@ def exported_families() -> Sequence[Metric]:
         Measured("source endpoint", "mqtt_endpoint", MqttEndpointSourceConfig().build().metrics),
         Measured("source bus", "mqtt", MqttSourceConfig(topics=("in",), client_id="docs").build().metrics),
         Measured("sink bus", "mqtt", MqttSinkConfig(topic="out", client_id="docs").build().metrics),
+        Measured("sink stored", "mqtt", _outbox().metrics),
         Measured("source cameras", "camera", _cameras()),
         Measured("source bus", "sparkplug", SparkplugConfig().build().metrics),
     ]
@@ -69,6 +72,11 @@ def exported_samples() -> Mapping[str, set[str]]:
         for sample in family.samples:
             labels.setdefault(sample.name, set()).update(sample.labels)
     return labels
+
+
+def _outbox() -> OutboxSink:
+    """A sink with an outbox, which is not opened."""
+    return OutboxSink(MqttSinkConfig(topic="out", client_id="docs").build(), OutboxConfig(path=Path("out.outbox")))
 
 
 def _cameras() -> Callable[[], Sequence[Measure]]:
