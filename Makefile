@@ -76,6 +76,17 @@ prometheus:  ## unpack the Prometheus that the tests of alerts and of the Grafan
 	fi; \
 	echo "$(NO_PROMETHEUS)" >&2
 
+# A Go program: it is built where Go is, and kept for other checkouts.
+ACTIONLINT_VERSION := v1.7.12
+ACTIONLINT := $(HOME)/.cache/streamer-tests/actionlint-$(ACTIONLINT_VERSION)/actionlint
+.PHONY: actionlint
+test: actionlint
+actionlint:  ## build the linter of .github/workflows, which the tests use, where Go is (half a minute, once)
+	@test -x $(ACTIONLINT) && exit; \
+	if ! command -v go >/dev/null; then echo "Go is not installed, so .github/workflows is not linted" >&2; exit; fi; \
+	echo "building actionlint $(ACTIONLINT_VERSION) ..."; \
+	GOBIN=$(dir $(ACTIONLINT)) go install github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)
+
 lint: $(STAMP)  ## ruff, mypy --strict on the packages and their tests, and the layer contract
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

@@ -1,0 +1,84 @@
+"""The workflows of .github are valid, pinned and ask for no more than they need; what they call exists."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / ".github" / "workflows"
+WORKFLOWS = sorted(FOLDER.glob("*.yml"))
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def steps_of(workflow: Path) -> list[dict[str, Any]]:
+    jobs = yaml.safe_load(workflow.read_text(encoding="utf-8"))["jobs"]
+    return [step for job in jobs.values() for step in job.get("steps", ())]
+
+
+def find_actionlint() -> str:
+    """The program that `make actionlint` builds, or the one on the PATH."""
+    (version,) = re.findall(r"^ACTIONLINT_VERSION := (\S+)$", MAKEFILE, re.MULTILINE)
+    built = Path.home() / ".cache" / "streamer-tests" / f"actionlint-{version}" / "actionlint"
+    program = str(built) if built.exists() else shutil.which("actionlint")
+    if program is None:
+        missing = "actionlint is not built (make actionlint, which needs Go), and not on the PATH"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    return program
+
+
+def test_workflows_are_valid() -> None:
+    # Without programs that may be on one machine and not on another.
+    command = [find_actionlint(), "-shellcheck=", "-pyflakes=", *map(str, WORKFLOWS)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_workflows_have_no_known_weakness() -> None:
+    zizmor = Path(sysconfig.get_path("scripts")) / "zizmor"
+    command = [zizmor, "--offline", "--no-progress", "--no-online-audits", "--format", "plain", str(FOLDER)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_make_target_that_a_workflow_calls_exists() -> None:
+    targets = set(re.findall(r"^([a-z][a-z-]*):", MAKEFILE, re.MULTILINE))
+    called = {
+        word
+        for workflow in WORKFLOWS
+        for step in steps_of(workflow)
+        for arguments in re.findall(r"\bmake ([^\n;&|]+)", step.get("run", ""))
+        for word in arguments.split()
+        if not word.startswith("-") and "=" not in word
+    }
+    assert called
+    assert called <= targets
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_every_action_is_pinned_by_the_hash_of_a_commit_and_says_its_version(workflow: Path) -> None:
+    used = re.findall(r"\buses: (.+)$", workflow.read_text(encoding="utf-8"), re.MULTILINE)
+    for action in used:
+        assert action.startswith("./") or re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), (
+            action
+        )
+
+
+def test_tests_run_on_every_version_of_python_that_the_package_says_it_supports() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    matrix = yaml.safe_load((FOLDER / "tests.yml").read_text(encoding="utf-8"))["jobs"]["pythons"]["strategy"]["matrix"]
+    assert set(named) <= set(matrix["python"])
+    assert project["requires-python"] == f">={matrix['python'][0]}"
