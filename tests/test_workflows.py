@@ -47,7 +47,7 @@ def test_workflows_are_valid() -> None:
 
 def test_workflows_have_no_known_weakness() -> None:
     zizmor = Path(sysconfig.get_path("scripts")) / "zizmor"
-    command = [zizmor, "--offline", "--no-progress", "--no-online-audits", "--format", "plain", str(FOLDER)]
+    command = [str(zizmor), "--offline", "--no-progress", "--no-online-audits", "--format", "plain", str(FOLDER)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
 
