@@ -1,44 +1,52 @@
-# Every target creates .venv and installs what it needs; only Python 3.11+ and make have to be there.
+# Every target creates .venv and installs what it needs there; only Python 3.11+ and make have to be there.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+# Ends at once where nothing is to be done.
+INSTALL := $(PYTHON) requirements/install.py
 # More than there are cores: many tests wait for brokers.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 # Where this is set, each worker and each program that a test starts would compile all that it imports anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install native demo test test-fast mosquitto chromium prometheus lint format types layers bench bench-peers bench-cameras bench-tracking docs docs-serve pictures soak protos lock clean
+.PHONY: help install packages optimised native demo demo-sensors demo-cameras test test-fast mosquitto chromium prometheus lint style format types layers bench bench-peers bench-cameras bench-tracking docs docs-serve pictures soak protos lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-install: $(STAMP)  ## create .venv and install streamer with everything its tests need
+install:  ## create .venv with everything that tests need, and compile the hot path quickly if cargo is there
+	@$(INSTALL) dev --native quick
 
-# The compiled hot path is built with the rest where cargo is; a change of its sources builds it again.
-$(STAMP): pyproject.toml constraints.txt native/Cargo.toml native/build.rs $(wildcard native/src/*.rs native/src/*/*.rs native/src/*/*/*.rs)
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "streamer needs Python 3.11 or later: make PYTHON=python3.12 ...")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@rm -f native/*.so native/*.pyd  # of versions that kept the extension there
-	@echo "installing into $(VENV) (some minutes the first time, most of them for compiling native/ if cargo is there) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	@touch $@
+packages:
+	@$(INSTALL) dev
 
-# Only what changed is compiled. Broken Rust is an error here, where an installation goes on without it.
-native:  ## build the compiled hot path again, in place (half a minute), and say whether it can be used
-	cargo check --quiet --manifest-path native/Cargo.toml
-	@rm -f $(STAMP)
-	@$(MAKE) --no-print-directory install
+optimised:
+	@$(INSTALL) dev --native release
+
+native:  ## compile the hot path as wheels have it, in place (a minute or two), and say whether it can be used
+	@$(INSTALL) demo --native release --insist
 	@$(BIN)/python -c 'import sys; from pipelines.hotpath import why_not; sys.exit(why_not() or print("it can be used"))'
 
-demo: $(STAMP)  ## run digits from topic to topic on a local broker, in under a minute once it is installed
+demo:  ## run digits from topic to topic on a local broker: a minute the first time, then half a minute
+	@$(INSTALL) demo
 	$(BIN)/streamer demo
 
-test: lint mosquitto chromium prometheus  ## lint, types, layers and the whole test suite (about a quarter of an hour on two cores)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m 'not soak'
+demo-sensors:  ## the same for machines that publish their vibration on MQTT
+	@$(INSTALL) demo
+	$(BIN)/streamer demo sensors
 
-test-fast: $(STAMP)  ## the tests that need no broker, start no programs and do not wait (a minute or two on two cores)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m 'not kafka and not mqtt and not soak and not slow' --hypothesis-profile fast -q
+demo-cameras:  ## the same for faces on four cameras, on a page in the browser
+	@$(INSTALL) demo-cameras
+	$(BIN)/streamer demo cameras
+
+# Types are checked last: the first time that takes a minute in which nothing else would be seen.
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+test: install mosquitto chromium prometheus style  ## linters, the whole test suite and types (about a quarter of an hour on two cores)
+	$(PYTEST) -m 'not soak'
+	@$(MAKE) --no-print-directory types layers
+
+test-fast: install  ## the tests that need no broker, start no programs and do not wait (a minute or two on two cores)
+	$(PYTEST) -m 'not kafka and not mqtt and not soak and not slow' --hypothesis-profile fast -q
 
 # Nothing is installed where it is there already, nor where MQTT_BROKER names a broker. Tests use Debian's clients too.
 MISSING = mosquitto is not installed, so MQTT tests use a container or are skipped (in CI they fail): \
@@ -87,41 +95,47 @@ actionlint:  ## build the linter of .github/workflows, which the tests use, wher
 	echo "building actionlint $(ACTIONLINT_VERSION) ..."; \
 	GOBIN=$(dir $(ACTIONLINT)) go install github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)
 
-lint: $(STAMP)  ## ruff, mypy --strict on the packages and their tests, and the layer contract
+lint: style types layers  ## all that checks the code without running it
+
+style: packages  ## ruff: format and lint rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+types: packages  ## mypy --strict on the packages and their tests
 	$(BIN)/mypy
+
+layers: packages  ## each package imports only what it may
 	$(BIN)/lint-imports
 
-format: $(STAMP)  ## format and fix what ruff can fix
+format: packages  ## format and fix what ruff can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP)  ## CPU per message against a hand-written loop and a relay in C, on one broker, and of MQTT clients (ten minutes)
+bench: optimised  ## CPU per message against a hand-written loop and a relay in C, on one broker, and of MQTT clients (ten minutes)
 	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.mqtt.run
 
-bench-peers: $(STAMP)  ## the same with Bytewax, Quix Streams, FastStream, Faust and MQTT clients; writes the tables and the plot (fifteen minutes)
+bench-peers: optimised  ## the same with Bytewax, Quix Streams, FastStream, Faust and MQTT clients; writes the tables and the plot (fifteen minutes)
 	$(BIN)/python -m benchmarks.run --peers --write
 	$(BIN)/python -m benchmarks.mqtt.run --peers --write
 
-bench-cameras: $(STAMP)  ## what a picture of a camera costs, against loops written by hand and OpenCV; writes the table (ten minutes)
+bench-cameras: optimised  ## what a picture of a camera costs, against loops written by hand and OpenCV; writes the table (ten minutes)
 	$(BIN)/python -m benchmarks.cameras.run --peers --write
 
-bench-tracking: $(STAMP)  ## how well TRACK keeps the ids of objects, beside the package trackers; writes the table (two minutes)
+bench-tracking: optimised  ## how well TRACK keeps the ids of objects, beside the package trackers; writes the table (two minutes)
 	$(BIN)/python -m benchmarks.tracking.run --peers --write
 
-docs: $(STAMP)  ## build the documentation site into build/site; a link that leads nowhere is an error
+docs: packages  ## build the documentation site into build/site; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 
-docs-serve: $(STAMP)  ## show the documentation site on http://127.0.0.1:8000, and again when a page changes
+docs-serve: packages  ## show the documentation site on http://127.0.0.1:8000, and again when a page changes
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
 
-soak: $(STAMP)  ## the long tests, for hours: hundreds of kills, restarts, standstills and members that come and go; five million messages; with progress and a report
+soak: install  ## the long tests, for hours: hundreds of kills, restarts, standstills and members that come and go; five million messages; with progress and a report
 	$(BIN)/python -m pytest -m soak -s
 
-pictures: $(STAMP)  ## draw the documentation's pictures anew, from examples that run for it (some minutes)
+pictures: install  ## draw the documentation's pictures anew, from examples that run for it (some minutes)
 	$(BIN)/python docs/pictures.py
 	PYTHONPATH=docs $(BIN)/python -m drawn
 
@@ -131,19 +145,21 @@ protos:  ## regenerate the modules of protos/*.proto and their stubs
 	@.venv-protos/bin/python -m pip install --quiet --disable-pip-version-check 'grpcio-tools==1.78.0'
 	.venv-protos/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/data.proto protos/sparkplug.proto
 
-lock:  ## refresh constraints.txt and constraints-gpu.txt with the newest versions that work together
-	$(PYTHON) -m venv --clear .venv-lock
-	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check '.[dev]'
-	@{ echo '# Versions that are tested together; `make lock` refreshes them.'; \
-	   .venv-lock/bin/python -m pip list --format=freeze --exclude streamer-inference --exclude pip --exclude setuptools; } > constraints.txt
-	@{ echo '# Versions of onnxruntime for GPUs, and of the CUDA libraries that come with it; `make lock` refreshes them.'; \
-	   .venv-lock/bin/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed \
-	     --constraint constraints.txt --report - "onnxruntime-gpu[cuda,cudnn]==$$(sed -n 's/^onnxruntime==//p' constraints.txt)" \
-	   | .venv-lock/bin/python -c 'import json, sys; \
-	     named = [one["metadata"] for one in json.load(sys.stdin)["install"]]; \
-	     pins = sorted("{name}=={version}".format(**one) for one in named); \
-	     print(*[pin for pin in pins if pin.startswith(("nvidia-", "onnxruntime-gpu"))], sep="\n")'; } > constraints-gpu.txt
-	rm -rf .venv-lock
+# A lock file keeps the versions that it has; with UPGRADE=1 it gets the newest that work together. The other files take
+# theirs from that of developers, so that what is shipped is what is tested.
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate
+lock: packages  ## write requirements/*.txt and constraints*.txt anew from pyproject.toml; with UPGRADE=1 with the newest versions
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/uv.txt
+	$(COMPILE) $(if $(UPGRADE),--upgrade) --generate-hashes requirements/uv.in --output-file requirements/uv.txt
+	$(COMPILE) $(if $(UPGRADE),--upgrade) --generate-hashes --extra dev pyproject.toml requirements/build.in --output-file requirements/dev.txt
+	$(COMPILE) --generate-hashes --constraint requirements/dev.txt --extra demo pyproject.toml requirements/build.in --output-file requirements/demo.txt
+	$(COMPILE) --generate-hashes --constraint requirements/dev.txt --extra demo-cameras pyproject.toml requirements/build.in --output-file requirements/demo-cameras.txt
+	$(COMPILE) --generate-hashes --constraint requirements/dev.txt --extra kafka --extra onnx pyproject.toml --output-file requirements/server.txt
+	@{ echo '# Versions that are tested together, for installing any extra: pip install --constraint constraints.txt ...'; \
+	   sed -n 's/^\([a-z0-9._-]*==[^\]*[^ \]\) *\\*$$/\1/p' requirements/dev.txt; } > constraints.txt
+	@{ echo '# Versions of onnxruntime for GPUs, and of the CUDA libraries that come with it.'; \
+	   echo "onnxruntime-gpu[cuda,cudnn]==$$(sed -n 's/^onnxruntime==//p' constraints.txt | tail -1)" \
+	   | $(COMPILE) --constraint constraints.txt - | grep -E '^(nvidia-|onnxruntime-gpu)'; } > constraints-gpu.txt
 
 clean:  ## remove what the targets created
 	rm -rf .venv .venv-protos .venv-lock .bench-venvs build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis native/target native/fuzz/target native/*.so streamer_native/*.so
