@@ -4,9 +4,9 @@
     python3 requirements/install.py dev                     everything that tests and development need: dev.txt
     python3 requirements/install.py dev --native quick      the same, with the hot path compiled if cargo is there
 
-Packages are checked against the hashes of the lock file. They are installed by uv, which is on the PATH or is fetched by
-pip; where it cannot be had, by pip, which takes longer. What a call downloaded is kept, so that the next one goes on from
-there; a call that has nothing to do ends at once. It needs Python and its standard library only.
+Packages are checked against the hashes of the lock file. They are installed by uv, which is on the PATH or is fetched
+by pip; where it cannot be had, by pip, which takes longer. What a call downloaded is kept, so that the next one goes on
+from there; a call that has nothing to do ends at once. It needs Python and its standard library only.
 """
 
 # Old versions of Python read this file too, down to the check of the version: nothing here may be newer than 3.8.
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--insist", action="store_true", help="fail if the hot path cannot be compiled")
     wanted = parser.parse_args(arguments)
     try:
-        if sys.version_info < (3, 11):
+        if sys.version_info < (3, 11):  # noqa: UP036
             version = ".".join(map(str, sys.version_info[:2]))
             raise Failed(f"streamer needs Python 3.11 or later, and this is {version}: make PYTHON=python3.12 ...")
         install(wanted.lock)
@@ -175,7 +175,7 @@ def compile_hot_path(profile: str, *, insist: bool) -> None:
     wanted = "a quick build" if profile == "quick" else "an optimised build, a minute or two"
     say(f"compiling native/ where it changed ({wanted}) ...")
     environment = {**os.environ, "STREAMER_NATIVE": "native", "SETUPTOOLS_RUST_CARGO_PROFILE": profile}
-    command = [PYTHON, "setup.py", "--quiet", "build_rust", "--inplace", "--quiet"]
+    command = [PYTHON, "setup.py", "--quiet", "build_rust", "--inplace"]
     if subprocess.run(command, cwd=ROOT, env=environment).returncode == 0:
         COMPILED.write_text(profile)
     elif insist:
