@@ -95,6 +95,20 @@ actionlint:  ## build the linter of .github/workflows, which the tests use, wher
 	echo "building actionlint $(ACTIONLINT_VERSION) ..."; \
 	GOBIN=$(dir $(ACTIONLINT)) go install github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)
 
+# The Helm that tests render the chart with: that of PATH, else it is built once from Go's module proxy and kept outside of the
+# checkout. It is not optimised, as that would take longer to build than the tests use it.
+HELM_VERSION := v3.22.0
+HELM := $(HOME)/.cache/streamer-tests/helm-$(HELM_VERSION)/helm
+.PHONY: helm
+test: helm
+helm:  ## build Helm, with which the tests render the chart, where it is not installed and Go is (some minutes, once)
+	@if command -v helm >/dev/null || [ -x $(HELM) ]; then exit; fi; \
+	if ! command -v go >/dev/null; then \
+	  echo "neither helm nor Go is installed, so tests of the chart are skipped (in CI they fail): https://helm.sh/docs/intro/install" >&2; exit; \
+	fi; \
+	echo "building helm $(HELM_VERSION) ..."; \
+	CGO_ENABLED=0 GOBIN=$(dir $(HELM)) go install -gcflags='all=-N -l' -ldflags='-s -w' helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+
 lint: style types layers  ## all that checks the code without running it
 
 style: packages  ## ruff: format and lint rules

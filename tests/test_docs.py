@@ -39,7 +39,11 @@ from streamer.definition.scaffold import Kind, SourceKind, files_of
 from streamer.definition.schema import service_schema
 
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/README.md"), *ROOT.glob("benchmarks/*.md")]
+    [
+        *ROOT.glob("*.md"),
+        *(page for folder in ("docs", "examples", "deploy") for page in ROOT.glob(f"{folder}/**/*.md")),
+        *ROOT.glob("benchmarks/*.md"),
+    ]
 )
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
@@ -139,7 +143,7 @@ def test_an_example_in_yaml_is_valid_by_the_published_schema(block: Block, schem
     "file",
     [
         file
-        for file in sorted([*ROOT.glob("examples/*/*.yaml"), *ROOT.glob("deploy/**/*.yaml")])
+        for file in sorted([*ROOT.glob("examples/*/*.yaml"), *ROOT.glob("deploy/*.yaml")])
         # Those of the example plug-in need it.
         if "source" in (yaml.safe_load(file.read_text()) or {}) and file.parent.name != "plugin"
     ],
