@@ -143,8 +143,8 @@ docs: packages  ## build the documentation site into build/site; a link that lea
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 
-docs-serve: packages  ## show the documentation site on http://127.0.0.1:8000, and again when a page changes
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
+docs-serve: packages  ## show the documentation site on http://127.0.0.1:8000, and again when a page changes; without the Python API
+	DOCS_API=false NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
 
 soak: install  ## the long tests, for hours: hundreds of kills, restarts, standstills and members that come and go; five million messages; with progress and a report
 	$(BIN)/python -m pytest -m soak -s

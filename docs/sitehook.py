@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from linkedpages import ROOT, Relinked, outside
@@ -11,6 +12,8 @@ from mkdocs.structure.pages import Page
 from sitenav import expanded, paths_in
 
 _LINKS = Relinked()
+_IN_THE_REPOSITORY = re.compile(r"^<!-- in the repository -->\n.*?^<!-- end -->\n", re.DOTALL | re.MULTILINE)
+"""Paragraphs that the site does without."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -31,7 +34,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(text: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Say which page's links are to be turned."""
+    """Say which page's links are to be turned, and leave out what is only for readers of the repository."""
     if page.file.abs_src_path:
         _LINKS.file = Path(page.file.abs_src_path)
-    return text
+    return _IN_THE_REPOSITORY.sub("", text)

@@ -9,14 +9,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import markdown
 import pytest
-import yaml
 from linkedpages import DOCS, ROOT, outside
 from markdown_it import MarkdownIt
+from mkdocs.config import load_config
 from sitenav import expanded
 
 SOURCES = sorted(
@@ -78,7 +79,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=280,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -94,6 +95,29 @@ def pages(site: Path) -> Mapping[Path, Html]:
         read[file].feed(file.read_text(encoding="utf-8"))
     assert len(read) > len(SOURCES) * 0.9
     return read
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "package", ["pipelines", "streamer", "streamer.testing", "streamer.faust", "connectors.contract"]
+)
+def test_a_name_that_users_import_is_in_the_api_reference(package: str, pages: Mapping[Path, Html], site: Path) -> None:
+    anchors = {anchor for page, read in pages.items() if page.parent == site / "api" for anchor in read.anchors}
+    names = import_module(package).__all__
+    assert len(names) > 1
+    assert [name for name in names if f"{package}.{name}" not in anchors] == []
+
+
+@pytest.mark.slow
+def test_the_api_reference_shows_types_arguments_results_and_errors(site: Path) -> None:
+    text = " ".join(
+        re.sub(r"<[^>]+>|\xb6", "", (site / "api" / f"{page}.html").read_text(encoding="utf-8")).replace("&#39;", "'")
+        for page in ("streamer", "pipelines", "steps", "connectors")
+    )
+    assert {"Parameters:", "Returns:", "Raises:"} <= set(text.split())
+    assert "hot_path: Literal['auto', 'python', 'native']" in text
+    assert "max_batch: int | None" in text, "types are shown without what checks them"
+    assert ":::" not in text
 
 
 def _elsewhere(link: str) -> bool:
@@ -162,15 +186,8 @@ def test_a_page_has_the_same_blocks_as_in_the_repository(page: Path) -> None:
 
 
 def test_the_navigation_names_folders_with_tables_that_list_their_pages() -> None:
-    nav = yaml.load((ROOT / "mkdocs.yml").read_text(), Loader=_Loader)["nav"]
+    nav = load_config(str(ROOT / "mkdocs.yml"))["nav"]
     steps = [
         entry for section in expanded(nav) for entries in section.values() for entry in entries if "Steps" in entry
     ]
     assert {"Models", "Images"} <= {title for entry in steps[0]["Steps"][1:] for title in entry}
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads mkdocs.yml but for the Python names in it."""
-
-
-_Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: None)
