@@ -48,6 +48,7 @@ def exported_families() -> Sequence[Metric]:
     meters.run.transaction("committed", 0.1)
     meters.run.latency.add_one(0.1)
     meters.run.step(StepRun("0:ONNX", "OnnxRunner", 0.0, 0.1, 1, (), Batch({}, 0), {"DataError": 1}))
+    meters.step_metrics.of("0:CLASSIFIER_OUTPUT").labels("streamer_labels").add("3")
     meters.lag = lambda: {("topic", 0): 1}
     meters.hot_paths = lambda: [PartHotPath("source codec", HotPathReport("native"))]
     meters.connectors = lambda: [
