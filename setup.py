@@ -60,5 +60,7 @@ setup(
         *(f"streamer.demo.{name}" for name in EXAMPLES),
     ],
     rust_extensions=compiled_part(),
+    # The oldest Python whose stable interface the compiled part keeps to, as native/Cargo.toml says.
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
     cmdclass={"bdist_wheel": HonestWheel},
 )
