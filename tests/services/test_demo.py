@@ -39,6 +39,7 @@ def test_the_demo_classifies_every_image_it_sends_and_draws_the_sheet(kafka: Bro
     assert outcome["p50"] > 0
     assert outcome["topics"] == ["digits.images", "digits.predictions", "digits.dead"]
     assert "predicted, " in done.stderr
+    assert outcome["hot_path"] in ("native", "python")
     with Image.open(tmp_path / "digits.png") as picture:
         assert np.asarray(picture).std() > 10
 
@@ -52,6 +53,7 @@ def test_the_demo_ends_with_a_summary_and_what_to_try_next(tmp_path: Path) -> No
         "200 on digits.images",
         "200 on digits.predictions",
         "accuracy",
+        "hot path",
         "Try next",
         "streamer check",
         "digits.yaml",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from pipelines.hotpath import choose, why_not
 from streamer.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def _report_digits(outcome: images.DigitsOutcome, as_json: bool) -> int:
     from streamer.cli.terminal import output
 
     if as_json:
-        print(json.dumps(outcome.to_dict()))
+        print(json.dumps({**outcome.to_dict(), "hot_path": choose().report.path}))
     else:
         output().print(_digits_summary(outcome))
         output().print(_digits_next(outcome))
@@ -221,6 +222,7 @@ def _digits_summary(outcome: images.DigitsOutcome) -> RenderableType:
     late = f"p50 {milliseconds(score.p50)}, p95 {milliseconds(score.p95)}, p99 {milliseconds(score.p99)}{cold}"
     table.add_row("latency", late)
     table.add_row("batches", f"{outcome.batch_mean:.1f} images on average, median {outcome.batch_median:.0f}")
+    table.add_row("hot path", _hot_path())
     table.add_row("accuracy", f"{percent(score.accuracy)} of images that the model was not trained on")
     if outcome.sheet is not None:
         table.add_row("contact sheet", str(outcome.sheet))
@@ -247,7 +249,7 @@ def _report_sensors(outcome: machines.SensorsOutcome, as_json: bool) -> int:
     from streamer.cli.terminal import output
 
     if as_json:
-        print(json.dumps(outcome.to_dict()))
+        print(json.dumps({**outcome.to_dict(), "hot_path": choose().report.path}))
     else:
         output().print(_sensors_summary(outcome))
         output().print(_sensors_next(outcome))
@@ -268,6 +270,7 @@ def _sensors_summary(outcome: machines.SensorsOutcome) -> RenderableType:
     table.add_row("lost", f"{outcome.lost:,}, dead letters {outcome.dead:,} on dead/sensors")
     table.add_row("latency", f"p50 {milliseconds(count.p50)}, p99 {milliseconds(count.p99)}")
     table.add_row("batches", f"{outcome.batch_mean:.1f} windows on average")
+    table.add_row("hot path", _hot_path())
     table.add_row("alerts", f"{count.alerts:,} on alerts/MACHINE, {count.false_alerts:,} of them false")
     for finding in outcome.findings:
         delay = "not found" if finding.after is None else f"found {finding.after:.1f} s after it began"
@@ -287,6 +290,16 @@ def _sensors_next(outcome: machines.SensorsOutcome) -> Text:
     ]
     remark = "This was a development broker: for one that keeps its data, install mosquitto."
     return _next(lines, None if outcome.real else remark)
+
+
+def _hot_path() -> str:
+    path, reason = choose().report
+    if path == "native":
+        return "compiled"
+    if why_not() is None:
+        return f"plain Python, as {reason} says"
+    way = "; make native compiles it" if Path("Makefile").is_file() and Path("native").is_dir() else ""
+    return f"plain Python, which takes more CPU time than the compiled one{way}"
 
 
 def _service_file(name: str) -> Path:
