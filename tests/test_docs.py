@@ -71,7 +71,7 @@ def _blocks(*languages: str) -> list[Block]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The files that examples name: the digits example, a model, records, photos."""
+    """The files that examples name: the digits example, models, records, photos."""
     digits = ROOT / "examples" / "digits"
     shutil.copytree(digits, tmp_path / "examples" / "digits")
     shutil.copy(digits / "digits.onnx", tmp_path / "model.onnx")
@@ -81,6 +81,8 @@ def folder(tmp_path: Path) -> Path:
     images = np.load(digits / "digits.npz")["images"][:3]
     (tmp_path / "records.jsonl").write_text("".join(json.dumps({"image": one.tolist()}) + "\n" for one in images))
     (tmp_path / "photos").mkdir()
+    for name in ("faces.onnx", "face.jpg"):
+        (tmp_path / name).symlink_to(ROOT / "examples" / "cameras" / name)
     photo = Image(np.full((4, 6, 3), 128, np.uint8))
     (tmp_path / "photos" / "a.png").write_bytes(photo.get_as("png"))
     (tmp_path / "photo.jpg").write_bytes(photo.get_as("jpeg"))
