@@ -279,7 +279,12 @@ def _anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_a_metric_exists(page: Path) -> None:
-    names = {name for family in exported_families() for name in (family.name, f"{family.name}_total")}
+    endings = {"histogram": ("", "_sum", "_count", "_bucket")}
+    names = {
+        f"{family.name}{ending}"
+        for family in exported_families()
+        for ending in endings.get(family.type, ("", "_total"))
+    }
     assert (
         set(re.findall(r"\bstreamer_[a-z_]+\b", page.read_text())) - {"streamer_inference", "streamer_native"} <= names
     )
