@@ -9,7 +9,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 # Where this is set, each worker and each program that a test starts would compile all that it imports anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install packages optimised native demo demo-sensors demo-cameras test test-fast mosquitto chromium prometheus lint style format types layers bench bench-peers bench-cameras bench-tracking docs docs-serve pictures soak protos lock clean
+.PHONY: help install packages optimised native demo demo-sensors demo-cameras test test-fast mosquitto chromium prometheus lint style format types layers bench bench-peers bench-cameras bench-tracking docs docs-serve docs-publish pictures soak protos lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -145,6 +145,12 @@ docs: packages  ## build the documentation site into build/site; a link that lea
 
 docs-serve: packages  ## show the documentation site on http://127.0.0.1:8000, and again when a page changes; without the Python API
 	DOCS_API=false NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
+
+# mike calls mkdocs by its name.
+docs-publish: packages  ## commit the site to the local branch gh-pages as VERSION (VERSION=0.2) and `latest`; pushes nothing
+	@test -n "$(VERSION)" || { echo "which version? make docs-publish VERSION=0.2" >&2; exit 2; }
+	PATH="$(CURDIR)/$(BIN):$$PATH" NO_MKDOCS_2_WARNING=1 $(BIN)/mike deploy --update-aliases --alias-type redirect '$(VERSION)' latest
+	$(BIN)/mike set-default latest
 
 soak: install  ## the long tests, for hours: hundreds of kills, restarts, standstills and members that come and go; five million messages; with progress and a report
 	$(BIN)/python -m pytest -m soak -s

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from linkedpages import ROOT, Relinked, outside
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 from sitenav import expanded, paths_in
 
@@ -25,11 +25,13 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the files outside of docs/ that pages link to or that the navigation names."""
+    """Add the files outside of docs/ that pages link to or that the navigation names; it need not name all."""
+    in_nav = set(paths_in(config.nav))
     pages = [Path(file.abs_src_path) for file in files.documentation_pages() if file.abs_src_path]
-    named = [ROOT / path for path in paths_in(config.nav) if files.get_file_from_path(path) is None]
+    named = [ROOT / path for path in in_nav if files.get_file_from_path(path) is None]
     for path, source in outside(pages, named).items():
-        files.append(File.generated(config, path, abs_src_path=str(source)))
+        inclusion = InclusionLevel.INCLUDED if path in in_nav else InclusionLevel.NOT_IN_NAV
+        files.append(File.generated(config, path, abs_src_path=str(source), inclusion=inclusion))
     return files
 
 
