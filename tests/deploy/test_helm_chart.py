@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from helmchart import CHART, EXAMPLES, ROOT, Helm, HelmError, Mounted, Objects
+from helmchart import CHART, EXAMPLES, NEWEST, ROOT, Helm, HelmError, Mounted, Objects
 from kubernetesobjects import mistakes
 from onnx import TensorProto, helper, save
 
@@ -170,6 +171,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"terminationGracePeriodSeconds": 20},
         "terminationGracePeriodSeconds: 20: limits.drain of the service is 25s; 5 seconds more are needed",
     ),
+    "a grace period with no time to leave the group": (
+        {"terminationGracePeriodSeconds": 29},
+        "terminationGracePeriodSeconds: 29: limits.drain of the service is 25s; 5 seconds more are needed",
+    ),
     "a drain in minutes": (
         {"terminationGracePeriodSeconds": 60, "service": KAFKA + "limits: {drain: 2m}\n"},
         "terminationGracePeriodSeconds: 60: limits.drain of the service is 120s",
@@ -288,6 +293,11 @@ def test_the_pod_gets_the_time_that_its_service_needs_to_drain(
     assert objects.pod["terminationGracePeriodSeconds"] == grace
 
 
+def test_a_grace_period_that_is_just_long_enough_is_taken(helm: Helm, tmp_path: Path) -> None:
+    objects = helm.objects(values=with_values(terminationGracePeriodSeconds=30), folder=tmp_path)
+    assert objects.pod["terminationGracePeriodSeconds"] == 30
+
+
 @EXAMPLE
 def test_containers_have_no_rights_that_they_do_not_need(example: Path, helm: Helm) -> None:
     pod = helm.objects("--values", str(example)).pod
@@ -382,6 +392,44 @@ def test_probes_ask_the_port_that_the_service_listens_on(helm: Helm, tmp_path: P
         "readiness": {"path": "/ready", "port": "control"},
     }
     assert probes["startup"]["failureThreshold"] * probes["startup"]["periodSeconds"] >= 42
+
+
+def test_helm_says_how_to_look_at_what_it_has_installed(helm: Helm, tmp_path: Path) -> None:
+    # Helm shows the notes only when it installs into a cluster: they are rendered as a text of an object here.
+    copied = shutil.copytree(CHART, tmp_path / "streamer")
+    notes = copied / "templates/NOTES.txt"
+    text = '{{ define "notes" }}' + notes.read_text() + '{{ end }}kind: Notes\ntext: {{ include "notes" . | toJson }}\n'
+    (copied / "templates/notes.yaml").write_text(text)
+    notes.unlink()
+
+    def rendered(*values: str) -> str:
+        settings = [part for value in ("image.repository=a/b", *values) for part in ("--set", value)]
+        shown = helm.run("template", "fans", str(copied), "--namespace", "ml", "--kube-version", NEWEST, *settings)
+        (note,) = [item for item in yaml.safe_load_all(shown) if item and item["kind"] == "Notes"]
+        return str(note["text"])
+
+    unread = rendered("serviceFile=/srv/fans.yaml", "drain=50s", "workload=StatefulSet")
+    assert "kubectl --namespace ml rollout status statefulset/fans" in unread
+    assert "within 50 seconds, and is killed after 65." in unread
+    assert "The chart cannot read /srv/fans.yaml" in unread
+    read = rendered(f"service={KAFKA.replace(',', chr(92) + ',')}", "replicas=2")
+    assert "as a Deployment of 2 pods, in the namespace ml" in read
+    assert "cannot read" not in read
+
+
+def test_the_alerts_become_rules_of_the_prometheus_operator(helm: Helm) -> None:
+    alerts = ROOT / "deploy/prometheus/alerts.yaml"
+    example = str(CHART / "ci/kafka-values.yaml")
+    objects = helm.objects("--values", example, "--set-file", f"monitor.rules={alerts}")
+    rule = objects.of("PrometheusRule")
+    assert rule["spec"] == yaml.safe_load(alerts.read_text())
+    # The alerts name the job, which the label of the pods gives.
+    assert 'job="streamer"' in alerts.read_text()
+    labels = objects.of("Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert labels[objects.of("PodMonitor")["spec"]["jobLabel"]] == "streamer"
+    assert mistakes(rule) == []
+    with pytest.raises(HelmError, match=r"monitor\.rules: is not a file of rules, with `groups`"):
+        helm.text("--values", example, "--set", "monitor.rules=alerts.yaml")
 
 
 def test_every_value_is_in_the_schema(helm: Helm, tmp_path: Path) -> None:

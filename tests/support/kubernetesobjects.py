@@ -42,6 +42,16 @@ _ENDPOINTS = {
         authorization=_object(type=_TEXT, credentials=_KEY),
     ),
 }
+_RULE = _object(
+    ("expr",),
+    alert=_TEXT,
+    record=_TEXT,
+    expr=_TEXT,
+    **{"for": _TEXT, "keep_firing_for": _TEXT},
+    labels=_TEXTS,
+    annotations=_TEXTS,
+)
+_RULES = _object(("name", "rules"), name=_TEXT, interval=_TEXT, rules={"type": "array", "items": _RULE})
 _COUNT = {"type": "integer", "minimum": 0}
 _TRIGGER = _object(
     ("type", "metadata"), type=_TEXT, metadata=_TEXTS, authenticationRef=_object(("name",), name=_TEXT), name=_TEXT
@@ -75,12 +85,19 @@ _CUSTOM = {
     "PodMonitor": _whole(
         "PodMonitor",
         "monitoring.coreos.com/v1",
-        _object(("selector", "podMetricsEndpoints"), selector=_SELECTOR, podMetricsEndpoints=_ENDPOINTS),
+        _object(
+            ("selector", "podMetricsEndpoints"), jobLabel=_TEXT, selector=_SELECTOR, podMetricsEndpoints=_ENDPOINTS
+        ),
     ),
     "ServiceMonitor": _whole(
         "ServiceMonitor",
         "monitoring.coreos.com/v1",
-        _object(("selector", "endpoints"), selector=_SELECTOR, endpoints=_ENDPOINTS),
+        _object(("selector", "endpoints"), jobLabel=_TEXT, selector=_SELECTOR, endpoints=_ENDPOINTS),
+    ),
+    "PrometheusRule": _whole(
+        "PrometheusRule",
+        "monitoring.coreos.com/v1",
+        _object(("groups",), groups={"type": "array", "minItems": 1, "items": _RULES}),
     ),
     "ScaledObject": _whole(
         "ScaledObject",
