@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from drawn import camerapage, demoscreen
+from drawn import camerapage, deadletter, demoscreen, fansrun, fansscreen, sensorscores
+from streamer.devbroker import open_broker
 
 FOLDER: Final = Path(__file__).parents[1] / "pictures"
+
+
+def fans(folder: Path) -> list[Path]:
+    """Run the service of fans, and draw what a terminal showed and the life of its dead letter."""
+    with tempfile.TemporaryDirectory() as place, open_broker("the pictures") as broker:
+        run = fansrun.run(Path(place), broker.bootstrap)
+    return [*fansscreen.write(folder, run), *deadletter.write(folder, run)]
+
+
 PICTURES: Final[Mapping[str, Callable[[Path], list[Path]]]] = {
     "camera-page": camerapage.write,
     "demo": demoscreen.write,
+    "fans": fans,
+    "sensor-scores": sensorscores.write,
 }
 
 

@@ -44,9 +44,11 @@ class _Run(NamedTuple):
 
 
 def svg(lines: Sequence[str], columns: int, label: str) -> str:
-    """The lines on a terminal of that width; `label` says to whoever sees no pictures what is there."""
-    width, height = columns * WIDE + 2 * _EDGE, len(lines) * HIGH + 2 * _EDGE
-    shapes = [shape for row, line in enumerate(lines) for run in _runs(line) for shape in _shapes(run, row)]
+    """The lines on a terminal of that width, which goes on below where a line is longer; `label` says to whoever sees
+    no pictures what is there."""
+    rows = [part for line in lines for part in _folded(Text.from_ansi(line), columns)]
+    width, height = columns * WIDE + 2 * _EDGE, len(rows) * HIGH + 2 * _EDGE
+    shapes = [shape for row, text in enumerate(rows) for run in _runs(text) for shape in _shapes(run, row)]
     inside = "\n".join(shapes)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
@@ -66,10 +68,15 @@ def prompt(command: str) -> str:
     return f"\x1b[2m$\x1b[0m \x1b[1m{command}\x1b[0m"
 
 
-def _runs(line: str) -> Iterator[_Run]:
+def _folded(text: Text, columns: int) -> Sequence[Text]:
+    text.rstrip()
+    return list(text.divide(range(columns, len(text), columns)))
+
+
+def _runs(text: Text) -> Iterator[_Run]:
     console = Console(width=1000, color_system="truecolor", force_terminal=True)
     column = 0
-    for segment in Text.from_ansi(line).render(console, end=""):
+    for segment in text.render(console, end=""):
         if segment.text:
             yield _Run(column, segment.text, segment.style or Style.null())
         column += cell_len(segment.text)

@@ -22,6 +22,10 @@ This page is written from the commands' own help: `python -m streamer.cli.refere
 """
 
 _PICTURES = {
+    "check": """\
+![A terminal: streamer check lists the parts of the service fans, each ok; streamer send sends three records; streamer
+tap shows two results, and the dead letter of the record in which a value was missing.](pictures/check-and-tap.svg)
+""",
     "demo": """\
 ![A terminal in which streamer demo runs: predictions a second, latencies and batch sizes as they change, the newest
 images with the digits that the model sees in them, and at the end what was sent, predicted and
