@@ -68,6 +68,17 @@ chromium:  ## install the browser that tests of pages start, where apt-get as ro
 	fi; \
 	echo "chromium is not installed, so tests of pages are skipped (in CI they fail): sudo apt-get install chromium" >&2
 
+# The library that `docker compose` reads its files with; its own command prints what it has read. It needs no Docker.
+COMPOSE_GO_VERSION := v2.9.0
+COMPOSE_GO := $(HOME)/.cache/streamer-tests/compose-go-$(COMPOSE_GO_VERSION)/cmd
+.PHONY: compose-go
+test: compose-go
+compose-go:  ## build what tests check docker-compose.yml with, where Go is (a minute, once)
+	@test -x $(COMPOSE_GO) && exit; \
+	if ! command -v go >/dev/null; then echo "Go is not installed, so docker-compose.yml is not checked by Compose's own library (in CI that test fails): https://go.dev/dl" >&2; exit; fi; \
+	echo "building compose-go $(COMPOSE_GO_VERSION) ..."; \
+	GOBIN=$(dir $(COMPOSE_GO)) go install github.com/compose-spec/compose-go/v2/cmd@$(COMPOSE_GO_VERSION)
+
 # Debian's package is unpacked and not installed: installing it would start a server. Where both programs are there already, or
 # were unpacked before, nothing is done.
 PROMETHEUS := $(VENV)/prometheus

@@ -36,7 +36,7 @@ def test_images_are_pinned_and_those_that_tests_run_on(services: dict[str, Any])
     bases = re.findall(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     pulled = [service["image"] for service in services.values() if "build" not in service]
     for image in [*pulled, *bases]:
-        assert re.search(r":\d+\.\d+", image), image
+        assert re.search(r":v?\d+\.\d+", image), image
 
 
 def test_kafka_has_the_settings_of_the_local_broker(services: dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ def test_kafka_can_be_reached_from_the_host_and_from_containers(services: dict[s
 
 
 def test_every_service_that_stays_up_has_a_health_check_and_a_restart(services: dict[str, Any]) -> None:
-    for name in ("kafka", "mosquitto", "digits", "sensors"):
+    for name in ("kafka", "mosquitto", "digits", "sensors", "prometheus", "grafana"):
         assert services[name]["healthcheck"]["test"][0] == "CMD"
         assert services[name]["restart"] == "unless-stopped"
 
@@ -82,6 +82,8 @@ def test_ports_are_open_on_this_machine_only(services: dict[str, Any]) -> None:
     ports = [port for service in services.values() for port in service.get("ports", ())]
     assert sorted(ports) == [
         "127.0.0.1:1883:1883",
+        "127.0.0.1:3000:3000",
+        "127.0.0.1:9090:9090",
         "127.0.0.1:9092:9092",
         "127.0.0.1:9464:9464",
         "127.0.0.1:9465:9464",
@@ -125,7 +127,9 @@ def used(services: dict[str, Any], name: str) -> set[str]:
 
 def test_each_way_to_start_starts_what_its_service_uses_and_nothing_else(services: dict[str, Any]) -> None:
     always = {name for name, service in services.items() if "profiles" not in service}
-    assert always == used(services, "digits") == {"digits", "topics", "kafka"}
+    assert used(services, "digits") == {"digits", "topics", "kafka"}
+    assert always == used(services, "digits") | used(services, "grafana")
+    assert used(services, "grafana") == {"grafana", "prometheus"}
     assert used(services, "digits-gpu") == {"digits-gpu", "topics", "kafka"}
     assert used(services, "sensors") | used(services, "machines") == {"sensors", "machines", "mosquitto"}
     for name, service in services.items():
