@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from drawn import camerapage, deadletter, demoscreen, fansrun, fansscreen, sensorscores
+from drawn import batchtimeline, camerapage, deadletter, demoscreen, fansrun, fansscreen, sensorscores
 from streamer.devbroker import open_broker
 
 FOLDER: Final = Path(__file__).parents[1] / "pictures"
@@ -21,10 +21,17 @@ def fans(folder: Path) -> list[Path]:
     return [*fansscreen.write(folder, run), *deadletter.write(folder, run)]
 
 
+def batch_timeline(folder: Path) -> list[Path]:
+    """Run the digits service, and draw the times of its batches."""
+    with open_broker("the pictures") as broker:
+        return batchtimeline.write(folder, broker.bootstrap)
+
+
 PICTURES: Final[Mapping[str, Callable[[Path], list[Path]]]] = {
     "camera-page": camerapage.write,
     "demo": demoscreen.write,
     "fans": fans,
+    "batch-timeline": batch_timeline,
     "sensor-scores": sensorscores.write,
 }
 
