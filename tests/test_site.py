@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -15,6 +16,8 @@ from urllib.parse import unquote, urlsplit
 
 import markdown
 import pytest
+from drawn.browser import browser, chromium
+from drawn.browser import page as opened_page
 from linkedpages import DOCS, ROOT, outside
 from markdown_it import MarkdownIt
 from mkdocs.config import load_config
@@ -27,6 +30,15 @@ SOURCES = sorted(
 
 LOADED = {"script": "src", "img": "src", "source": "src", "iframe": "src", "video": "src", "audio": "src"}
 """Elements whose attribute names a file that a browser loads without being asked."""
+
+PHONED = (
+    "index.html",
+    "service-file.html",
+    "steps/track.html",
+    "connectors/kafka.html",
+    "delivery.html",
+    "api/data.html",
+)
 
 
 @dataclass
@@ -118,6 +130,34 @@ def test_the_api_reference_shows_types_arguments_results_and_errors(site: Path) 
     assert "hot_path: Literal['auto', 'python', 'native']" in text
     assert "max_batch: int | None" in text, "types are shown without what checks them"
     assert ":::" not in text
+
+
+@pytest.mark.slow
+def test_no_page_scrolls_sideways_on_a_phone_and_none_asks_another_host(site: Path) -> None:
+    """Tables and code that are too wide scroll by themselves."""
+    if chromium() is None:
+        missing = "chromium is not on the PATH: `make chromium` installs it where apt-get can"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
+    requests: list[str] = []
+    with browser() as opened, opened_page(opened, 390, 844) as phone:
+        phone.on("request", lambda request: requests.append(request.url))
+        for name in PHONED:
+            phone.goto((site / name).as_uri())
+            assert phone.evaluate("document.documentElement.scrollWidth") <= 390, name
+    assert len(requests) > len(PHONED)
+    assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+@pytest.mark.slow
+def test_the_search_knows_every_part_of_the_site(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    places = {entry["location"] for entry in index["docs"]}
+    assert {
+        "steps/onnx.html",
+        "service-file/sink.html",
+        "examples/digits/index.html",
+        "api/data.html#pipelines.Batch",
+    } <= {*places}
 
 
 def _elsewhere(link: str) -> bool:
