@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from pipelines.hotpath import choose, why_not
 from streamer.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -196,6 +195,7 @@ def _report_cameras(outcome: films.CamerasOutcome, as_json: bool) -> int:
 def _report_digits(outcome: images.DigitsOutcome, as_json: bool) -> int:
     import json
 
+    from pipelines.hotpath import choose
     from streamer.cli.terminal import output
 
     if as_json:
@@ -246,6 +246,7 @@ def _digits_next(outcome: images.DigitsOutcome) -> Text:
 def _report_sensors(outcome: machines.SensorsOutcome, as_json: bool) -> int:
     import json
 
+    from pipelines.hotpath import choose
     from streamer.cli.terminal import output
 
     if as_json:
@@ -293,6 +294,8 @@ def _sensors_next(outcome: machines.SensorsOutcome) -> Text:
 
 
 def _hot_path() -> str:
+    from pipelines.hotpath import choose, why_not
+
     path, reason = choose().report
     if path == "native":
         return "compiled"
