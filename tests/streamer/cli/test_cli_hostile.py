@@ -60,6 +60,14 @@ def test_a_file_that_is_checked_steers_no_terminal(cli: Any, tmp_path: Path, opt
     assert harmless(cli("check", tmp_path / f"none{EVIL}", *options)).code == 2
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_the_page_of_doctor_steers_no_terminal(cli: Any, tmp_path: Path, options: tuple[str, ...]) -> None:
+    ended = harmless(cli("doctor", written(tmp_path, name=f"s{EVIL.replace('/', '')}"), *options))
+    assert ended.code == 2
+    assert ".onnx" in ended.out
+    assert harmless(cli("doctor", tmp_path / f"none{EVIL}", *options)).code == 2
+
+
 def test_json_says_exactly_what_is_in_the_file(cli: Any, tmp_path: Path) -> None:
     (report,) = json.loads(cli("check", written(tmp_path, name=f"s{EVIL}"), "--json").out)["services"]
     assert f"source from{EVIL}" in [one["part"] for one in report["findings"]]
