@@ -176,6 +176,16 @@ protos:  ## regenerate the modules of protos/*.proto and their stubs
 	@.venv-protos/bin/python -m pip install --quiet --disable-pip-version-check 'grpcio-tools==1.78.0'
 	.venv-protos/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/data.proto protos/sparkplug.proto
 
+# Programs that build and check releases are in an environment of their own.
+.PHONY: wheel
+.venv-release/.installed: requirements/release.txt
+	@test -x .venv-release/bin/python || $(PYTHON) -m venv .venv-release
+	@echo "installing what builds releases into .venv-release (half a minute) ..."
+	@.venv-release/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/release.txt
+	@touch $@
+wheel: .venv-release/.installed  ## build this machine's wheel, the pure one and the sdist into dist/; run a service with each wheel
+	.venv-release/bin/python release/wheels.py
+
 # A lock file keeps the versions that it has; with UPGRADE=1 it gets the newest that work together. The other files take
 # theirs from that of developers, so that what is shipped is what is tested.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate
@@ -186,6 +196,7 @@ lock: packages  ## write requirements/*.txt and constraints*.txt anew from pypro
 	$(COMPILE) --generate-hashes --constraint requirements/dev.txt --extra demo pyproject.toml requirements/build.in --output-file requirements/demo.txt
 	$(COMPILE) --generate-hashes --constraint requirements/dev.txt --extra demo-cameras pyproject.toml requirements/build.in --output-file requirements/demo-cameras.txt
 	$(COMPILE) --generate-hashes --constraint requirements/dev.txt --extra kafka --extra onnx pyproject.toml --output-file requirements/server.txt
+	$(COMPILE) $(if $(UPGRADE),--upgrade) --generate-hashes --constraint requirements/dev.txt requirements/release.in --output-file requirements/release.txt
 	@{ echo '# Versions that are tested together, for installing any extra: pip install --constraint constraints.txt ...'; \
 	   sed -n 's/^\([a-z0-9._-]*==[^\]*[^ \]\) *\\*$$/\1/p' requirements/dev.txt; } > constraints.txt
 	@{ echo '# Versions of onnxruntime for GPUs, and of the CUDA libraries that come with it.'; \
@@ -193,4 +204,4 @@ lock: packages  ## write requirements/*.txt and constraints*.txt anew from pypro
 	   | $(COMPILE) --constraint constraints.txt - | grep -E '^(nvidia-|onnxruntime-gpu)'; } > constraints-gpu.txt
 
 clean:  ## remove what the targets created
-	rm -rf .venv .venv-protos .venv-lock .bench-venvs build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis native/target native/fuzz/target native/*.so streamer_native/*.so
+	rm -rf .venv .venv-release .venv-protos .venv-lock .bench-venvs build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis native/target native/fuzz/target native/*.so streamer_native/*.so
