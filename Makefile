@@ -177,6 +177,7 @@ protos:  ## regenerate the modules of protos/*.proto and their stubs
 	.venv-protos/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/data.proto protos/sparkplug.proto
 
 # Programs that build and check releases are in an environment of their own.
+OUT := dist
 .PHONY: wheel
 .venv-release/.installed: requirements/release.txt
 	@test -x .venv-release/bin/python || $(PYTHON) -m venv .venv-release
@@ -184,7 +185,7 @@ protos:  ## regenerate the modules of protos/*.proto and their stubs
 	@.venv-release/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/release.txt
 	@touch $@
 wheel: .venv-release/.installed  ## build this machine's wheel, the pure one and the sdist into dist/; run a service with each wheel
-	.venv-release/bin/python release/wheels.py
+	.venv-release/bin/python release/wheels.py --out $(OUT)
 
 # A lock file keeps the versions that it has; with UPGRADE=1 it gets the newest that work together. The other files take
 # theirs from that of developers, so that what is shipped is what is tested.

@@ -1,8 +1,9 @@
-"""Check and run a small service with the streamer that this interpreter has installed.
+"""Check and run a small service with the wheel that this interpreter has installed.
 
-`python tryout.py --hot-path compiled` reads 50 pictures of digits from a file, runs a model on them and reads the results
-back. It needs streamer-inference with the extra `onnx`, and no file but itself. With `--without-model` the service has no
-model, for platforms for which onnxruntime has no wheel. Exits with 1, and one sentence, if anything is not as expected.
+`python tryout.py --hot-path compiled` reads 50 pictures of digits from a file, runs a model on them and reads the
+results back. It needs streamer-inference with the extra `onnx`, and no file but itself. With `--without-model` the
+service has no model, for platforms for which onnxruntime has no wheel. Exits with 1, and one sentence, if anything is
+not as expected.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ sink: {type: file, path: results.jsonl, format: jsonl}
 """
 MODEL = """
   - {"@type": ONNX, modelUri: digits.onnx}
-  - {"@type": CLASSIFIER_OUTPUT, inputName: probabilities, returnIndex: false, labels: ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]}"""
+  - {"@type": CLASSIFIER_OUTPUT, inputName: probabilities, returnIndex: false, labels: LABELS}"""
 
 
 def main() -> None:
@@ -45,7 +46,8 @@ def main() -> None:
 
 def _serve(folder: Path, *, with_model: bool) -> None:
     labels = _write_records(folder)
-    (folder / "service.yaml").write_text(SERVICE.replace("PIPELINE", MODEL if with_model else "[]"), encoding="utf-8")
+    pipeline = MODEL.replace("LABELS", json.dumps(list("0123456789"))) if with_model else "[]"
+    (folder / "service.yaml").write_text(SERVICE.replace("PIPELINE", pipeline), encoding="utf-8")
     if with_model:
         with as_file(files("streamer.demo.digits") / "digits.onnx") as model:
             (folder / "digits.onnx").write_bytes(model.read_bytes())

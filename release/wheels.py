@@ -1,11 +1,11 @@
 """Build the sdist, the wheel of this machine and the pure one into dist/, and try each of the wheels: `make wheel`.
 
-Both wheels are built from the unpacked sdist, outside the checkout, so that what the sdist lacks is noticed. Each is then
-installed with its dependencies into an environment of its own, where `tryout.py` runs a service.
+Both wheels are built from the unpacked sdist, outside the checkout, so that what the sdist lacks is noticed. Each is
+then installed with its dependencies into an environment of its own, where `tryout.py` runs a service.
 
-On Linux the compiled part is linked by zig for an old glibc (2.17), so that the wheel runs on every distribution that is
-in use and not just on those that are as new as this machine. The wheel gets the tag that auditwheel finds for it, and the
-build fails if the wheel would need more than manylinux_2_28.
+On Linux the compiled part is linked by zig for an old glibc (2.17), so that the wheel runs on every distribution that
+is in use and not just on those that are as new as this machine. The wheel gets the tag that auditwheel finds for it,
+and the build fails if the wheel would need more than manylinux_2_28.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Progress:
 
 
 def main() -> None:
-    """Build everything into the folder `--out`, which is emptied before; exits with 1 and the reason if a step fails."""
+    """Build all into the folder `--out`, which is emptied before; exits with 1 and the reason if a step fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="the folder for the results; default: dist")
     out = parser.parse_args().out.resolve()
@@ -115,8 +115,8 @@ def build_wheel(source: Path, out: Path, variables: dict[str, str]) -> Path:
 def compiling(folder: Path) -> dict[str, str]:
     """Variables for cargo: objects are kept for the next time, and on Linux with glibc the linker is zig.
 
-    The compiler itself does not know glibc's versions: the linker chooses them, by the libraries that it is given. Zig has
-    those of every version.
+    The compiler itself does not know glibc's versions: the linker chooses them, by the libraries that it is given. Zig
+    has those of every version.
     """
     kept = {"CARGO_TARGET_DIR": str(ROOT / "native" / "target" / "wheels")}
     if platform.libc_ver()[0] != "glibc":
@@ -179,7 +179,7 @@ def try_out(wheel: Path, folder: Path, hot_path: str) -> str:
     run([sys.executable, "-m", "uv", "venv", "--python", sys.executable, str(folder)])
     wanted = [f"streamer-inference[onnx] @ {wheel.as_uri()}", "--constraint", str(ROOT / "constraints.txt")]
     run([sys.executable, "-m", "uv", "pip", "install", "--python", str(python), *wanted])
-    script = shutil.copy(ROOT / "release" / "tryout.py", folder)
+    script = str(shutil.copy(ROOT / "release" / "tryout.py", folder))
     # In the way of a user, who has none of our variables.
     return run([str(python), script, "--hot-path", hot_path], {"STREAMER_NATIVE": ""}, at=folder).strip()
 

@@ -1,8 +1,9 @@
-"""What a user gets who installs the wheel."""
+"""What a user gets who installs a wheel, compiled or pure, or builds one from the sdist."""
 
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import wheels
 
 pytestmark = pytest.mark.slow
 
@@ -19,9 +21,9 @@ PACKAGES = ("streamer_native", "protos", "pipelines", "connectors", "streamer")
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # From a copy of what git has, so that nothing lying about gets in and nothing is left behind.
-    source = tmp_path_factory.mktemp("source")
+    source = tmp_path_factory.mktemp("checkout")
     files = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -34,7 +36,13 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
             target = source / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes((ROOT / name).read_bytes())
-    return source
+    return wheels.build_sdist(source, tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="module")
+def source(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked sdist: wheels are built from it, as by who has no checkout."""
+    return wheels.unpack(sdist, tmp_path_factory.mktemp("unpacked"))
 
 
 def built(source: Path, out: Path, **surroundings: str) -> tuple[Path, str]:
@@ -53,6 +61,11 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = str(ROOT / "native" / "target")
     out = tmp_path_factory.mktemp("wheel")
     return built(source, out, CARGO_TARGET_DIR=target, SETUPTOOLS_RUST_CARGO_PROFILE="quick")[0]
+
+
+@pytest.fixture(scope="module")
+def pure(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(source, tmp_path_factory.mktemp("pure"), STREAMER_NATIVE="python")[0]
 
 
 def test_the_wheel_holds_every_package_and_nothing_else(wheel: Path) -> None:
@@ -109,21 +122,58 @@ def check_plain(wheel: Path) -> None:
     assert "streamer_native/__init__.py" in names
 
 
-def test_the_wheel_imports_from_an_environment_that_has_only_its_dependencies(wheel: Path, tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
-    (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+def test_pip_takes_the_compiled_wheel_here_and_the_pure_one_on_another_machine(
+    wheel: Path, pure: Path, tmp_path: Path
+) -> None:
+    needs_toolchain()
+    for file in (wheel, pure):
+        shutil.copy(file, tmp_path)
+    wheels.check_choice(tmp_path, wheel, pure)
+
+
+def test_a_service_runs_from_the_compiled_wheel_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    needs_toolchain()
+    assert "hot path: compiled" in try_out(wheel, tmp_path, "compiled")
+
+
+def test_a_service_runs_from_the_pure_wheel_outside_the_checkout(pure: Path, tmp_path: Path) -> None:
+    check_plain(pure)
+    assert "hot path: plain Python, it was not built" in try_out(pure, tmp_path, "python")
+
+
+def try_out(wheel: Path, folder: Path, hot_path: str) -> str:
+    """What `release/tryout.py` says in an environment that has the wheel and the packages that it depends on."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
+    (site,) = (folder / "venv").glob("lib/python*/site-packages")
     zipfile.ZipFile(wheel).extractall(site)
     # A path that comes by a .pth file has its own .pth files ignored: the editable install stays out of sight.
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    program = (
-        f"import {', '.join(PACKAGES)}, streamer.cli; "
-        f"print(all('venv' in module.__file__ for module in ({', '.join(PACKAGES)})))"
-    )
-    ran = subprocess.run(
-        [str(tmp_path / "venv" / "bin" / "python"), "-c", program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.stdout.strip() == "True", ran.stderr
+    python = folder / "venv" / "bin" / "python"
+    script = str(ROOT / "release" / "tryout.py")
+    return wheels.run([str(python), script, "--hot-path", hot_path], {"STREAMER_NATIVE": ""}, at=folder)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="auditwheel is for Linux")
+def test_a_wheel_that_few_distributions_can_load_is_refused(wheel: Path, tmp_path: Path) -> None:
+    """This machine's own linker takes the symbols of its own glibc, which `make wheel` avoids."""
+    needs_toolchain()
+    if int(platform.libc_ver()[1].split(".")[1]) < 34:
+        pytest.skip("what is linked here fits every glibc that is in use")
+    with pytest.raises(SystemExit, match=r"needs a newer glibc than 2\.28"):
+        wheels.with_honest_tag(wheel, tmp_path)
+
+
+# It compiles everything by the profile of releases, and gets a linker of 100 MB.
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_make_wheel_builds_a_wheel_for_glibc_2_28_or_older(tmp_path: Path) -> None:
+    needs_toolchain()
+    subprocess.run(["make", "wheel", f"OUT={tmp_path}"], cwd=ROOT, check=True, timeout=3500)
+    needed = [glibc for file in tmp_path.glob("*.whl") if (glibc := wheels.oldest_glibc(file)) is not None]
+    assert len(needed) == 1
+    assert needed[0] <= 28
+
+
+def needs_toolchain() -> None:
+    if shutil.which("cargo") is None:
+        pytest.skip("no Rust toolchain (cargo) on the PATH")
