@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tomllib
 from pathlib import Path
@@ -82,3 +83,24 @@ def test_tests_run_on_every_version_of_python_that_the_package_says_it_supports(
     matrix = yaml.safe_load((FOLDER / "tests.yml").read_text(encoding="utf-8"))["jobs"]["pythons"]["strategy"]["matrix"]
     assert set(named) <= set(matrix["python"])
     assert project["requires-python"] == f">={matrix['python'][0]}"
+
+
+@pytest.mark.parametrize("system", ["linux", "macos", "windows"])
+def test_one_wheel_is_built_for_each_kind_of_machine(system: str) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "cibuildwheel",
+        "--print-build-identifiers",
+        "--platform",
+        system,
+        "--archs",
+        "all",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    built = done.stdout.split()
+    assert built
+    assert all(name.startswith("cp311-") for name in built)
+    machines = {"linux": 4, "macos": 2, "windows": 1}[system]
+    common = [name for name in built if re.search(r"(linux_(x86_64|aarch64)|macosx_(x86_64|arm64)|win_amd64)$", name)]
+    assert len(common) == machines
