@@ -9,7 +9,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 # Where this is set, each worker and each program that a test starts would compile all that it imports anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install packages optimised native demo demo-sensors demo-cameras test test-fast mosquitto chromium prometheus lint style format types layers bench bench-peers bench-cameras bench-tracking docs docs-serve docs-publish pictures soak protos lock clean
+.PHONY: help install packages optimised native demo demo-sensors demo-cameras test test-fast programs lint style format types layers bench bench-peers bench-cameras bench-tracking docs docs-serve docs-publish pictures soak protos lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -41,84 +41,27 @@ demo-cameras:  ## the same for faces on four cameras, on a page in the browser
 
 # Types are checked last: the first time that takes a minute in which nothing else would be seen.
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
-test: install mosquitto chromium prometheus style  ## linters, the whole test suite and types (about a quarter of an hour on two cores)
+test: install programs style  ## linters, the whole test suite and types (about a quarter of an hour on two cores)
 	$(PYTEST) -m 'not soak'
 	@$(MAKE) --no-print-directory types layers
 
 test-fast: install  ## the tests that need no broker, start no programs and do not wait (a minute or two on two cores)
 	$(PYTEST) -m 'not kafka and not mqtt and not soak and not slow' --hypothesis-profile fast -q
 
-# Nothing is installed where it is there already, nor where MQTT_BROKER names a broker. Tests use Debian's clients too.
-MISSING = mosquitto is not installed, so MQTT tests use a container or are skipped (in CI they fail): \
-  sudo apt-get install mosquitto mosquitto-clients, or brew install mosquitto, or set MQTT_BROKER=host:port
-mosquitto:  ## install the MQTT broker that the tests start, where apt-get as root can do it
-	@if [ -n "$$MQTT_BROKER" ] || PATH="$$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin" command -v mosquitto >/dev/null; then exit; fi; \
+# What tests start that no package of Python brings. Nothing is installed where it is there already, nor a broker where
+# MQTT_BROKER names one. Other programs are got by the tests that need them (tests/support/programs.py).
+MISSING = not installed: tests of mosquitto use a container or are skipped, those of pages are skipped (in CI they fail): \
+  sudo apt-get install mosquitto mosquitto-clients chromium, or brew install mosquitto chromium, or set MQTT_BROKER=host:port
+programs:  ## install mosquitto and Chromium, which tests start, where apt-get as root can do it
+	@packages=; \
+	test -n "$$MQTT_BROKER" || PATH="$$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin" command -v mosquitto >/dev/null || packages="mosquitto mosquitto-clients"; \
+	command -v chromium >/dev/null || packages="$$packages chromium"; \
+	test -n "$$packages" || exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "installing mosquitto ..."; \
-	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends mosquitto mosquitto-clients >/dev/null && exit; \
+	  echo "installing $$packages ..."; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$packages >/dev/null && exit; \
 	fi; \
-	echo "$(MISSING)" >&2
-
-# Pages are looked at in it by tests, and photographed for the documentation.
-chromium:  ## install the browser that tests of pages start, where apt-get as root can do it
-	@if command -v chromium >/dev/null; then exit; fi; \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "installing chromium ..."; \
-	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null && exit; \
-	fi; \
-	echo "chromium is not installed, so tests of pages are skipped (in CI they fail): sudo apt-get install chromium" >&2
-
-# The library that `docker compose` reads its files with; its own command prints what it has read. It needs no Docker.
-COMPOSE_GO_VERSION := v2.9.0
-COMPOSE_GO := $(HOME)/.cache/streamer-tests/compose-go-$(COMPOSE_GO_VERSION)/cmd
-.PHONY: compose-go
-test: compose-go
-compose-go:  ## build what tests check docker-compose.yml with, where Go is (a minute, once)
-	@test -x $(COMPOSE_GO) && exit; \
-	if ! command -v go >/dev/null; then echo "Go is not installed, so docker-compose.yml is not checked by Compose's own library (in CI that test fails): https://go.dev/dl" >&2; exit; fi; \
-	echo "building compose-go $(COMPOSE_GO_VERSION) ..."; \
-	GOBIN=$(dir $(COMPOSE_GO)) go install github.com/compose-spec/compose-go/v2/cmd@$(COMPOSE_GO_VERSION)
-
-# Debian's package is unpacked and not installed: installing it would start a server. Where both programs are there already, or
-# were unpacked before, nothing is done.
-PROMETHEUS := $(VENV)/prometheus
-NO_PROMETHEUS = promtool and prometheus are not on the PATH, so tests of alerts and of the Grafana board are skipped (in CI they \
-  fail): brew install prometheus, or put the programs of https://prometheus.io/download on the PATH
-prometheus:  ## unpack the Prometheus that the tests of alerts and of the Grafana board start, where apt-get is
-	@if test -x $(PROMETHEUS)/usr/bin/promtool || { command -v promtool && command -v prometheus; } >/dev/null; then exit; fi; \
-	if command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null; then \
-	  echo "getting prometheus ..."; \
-	  rm -rf $(PROMETHEUS) && mkdir -p $(PROMETHEUS) && cd $(PROMETHEUS) \
-	  && { apt-get -qq -o APT::Sandbox::User=root download prometheus 2>/dev/null \
-	       || { apt-get update -qq && apt-get -qq -o APT::Sandbox::User=root download prometheus; }; } \
-	  && dpkg-deb --extract prometheus_*.deb . && rm prometheus_*.deb && exit; \
-	fi; \
-	echo "$(NO_PROMETHEUS)" >&2
-
-# A Go program: it is built where Go is, and kept for other checkouts.
-ACTIONLINT_VERSION := v1.7.12
-ACTIONLINT := $(HOME)/.cache/streamer-tests/actionlint-$(ACTIONLINT_VERSION)/actionlint
-.PHONY: actionlint
-test: actionlint
-actionlint:  ## build the linter of .github/workflows, which the tests use, where Go is (half a minute, once)
-	@test -x $(ACTIONLINT) && exit; \
-	if ! command -v go >/dev/null; then echo "Go is not installed, so .github/workflows is not linted" >&2; exit; fi; \
-	echo "building actionlint $(ACTIONLINT_VERSION) ..."; \
-	GOBIN=$(dir $(ACTIONLINT)) go install github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)
-
-# The Helm that tests render the chart with: that of PATH, else it is built once from Go's module proxy and kept outside of the
-# checkout. It is not optimised, as that would take longer to build than the tests use it.
-HELM_VERSION := v3.22.0
-HELM := $(HOME)/.cache/streamer-tests/helm-$(HELM_VERSION)/helm
-.PHONY: helm
-test: helm
-helm:  ## build Helm, with which the tests render the chart, where it is not installed and Go is (some minutes, once)
-	@if command -v helm >/dev/null || [ -x $(HELM) ]; then exit; fi; \
-	if ! command -v go >/dev/null; then \
-	  echo "neither helm nor Go is installed, so tests of the chart are skipped (in CI they fail): https://helm.sh/docs/intro/install" >&2; exit; \
-	fi; \
-	echo "building helm $(HELM_VERSION) ..."; \
-	CGO_ENABLED=0 GOBIN=$(dir $(HELM)) go install -gcflags='all=-N -l' -ldflags='-s -w' helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+	echo "$$packages: $(MISSING)" >&2
 
 lint: style types layers  ## all that checks the code without running it
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import hypothesis
 import pytest
+from drawn import browser
 from faultymqtt import FaultyMqtt, Window
 from mqttbrokers import MqttUnderTest, StartMosquitto, StartMqtt
 from stamina.instrumentation import get_on_retry_hooks, set_on_retry_hooks
@@ -206,6 +207,18 @@ def off_the_clock() -> Iterator[None]:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, left)
+
+
+@pytest.fixture(scope="module")
+def chromium_browser() -> Iterator[Any]:
+    """Playwright's browser; only one can be open in a process. Without Chromium the test is skipped; in CI it fails."""
+    if browser.chromium() is None:
+        missing = "chromium is not on the PATH: `make programs` installs it where apt-get can"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    with browser.browser() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

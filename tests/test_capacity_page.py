@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import re
-import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -19,7 +18,6 @@ import streamer
 from connectors.memory import Message, memory_topic
 
 PAGE = ROOT / "docs" / "capacity.md"
-CHROMIUM = shutil.which("chromium")
 
 
 def _file(name: str) -> dict[str, Any]:
@@ -31,20 +29,15 @@ def _file(name: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def calculator() -> Iterator[Any]:
+def calculator(chromium_browser: Any) -> Iterator[Any]:
     """The form of the page in a browser, with its script."""
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium on this machine")
     (form,) = re.findall(r"^<form .*?^</form>$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.set_default_timeout(60_000)
-        page.set_content(form)
-        page.add_script_tag(path=ROOT / "docs" / "capacity.js")
-        yield page
-        browser.close()
+    page = chromium_browser.new_page()
+    page.set_default_timeout(60_000)
+    page.set_content(form)
+    page.add_script_tag(path=ROOT / "docs" / "capacity.js")
+    yield page
+    page.close()
 
 
 def _shown(calculator: Any, **fields: object) -> dict[str, str]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from programs import program
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / ".github" / "workflows"
@@ -26,22 +25,9 @@ def steps_of(workflow: Path) -> list[dict[str, Any]]:
     return [step for job in jobs.values() for step in job.get("steps", ())]
 
 
-def find_actionlint() -> str:
-    """The program that `make actionlint` builds, or the one on the PATH."""
-    (version,) = re.findall(r"^ACTIONLINT_VERSION := (\S+)$", MAKEFILE, re.MULTILINE)
-    built = Path.home() / ".cache" / "streamer-tests" / f"actionlint-{version}" / "actionlint"
-    program = str(built) if built.exists() else shutil.which("actionlint")
-    if program is None:
-        missing = "actionlint is not built (make actionlint, which needs Go), and not on the PATH"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
-    return program
-
-
 def test_workflows_are_valid() -> None:
     # Without programs that may be on one machine and not on another.
-    command = [find_actionlint(), "-shellcheck=", "-pyflakes=", *map(str, WORKFLOWS)]
+    command = [program("actionlint"), "-shellcheck=", "-pyflakes=", *map(str, WORKFLOWS)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from exportedmetrics import exported_samples
-from prometheusprograms import prometheus_program
+from programs import program
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "prometheus"
@@ -25,7 +25,7 @@ _METRIC = re.compile(r"\bup\b|(?:streamer|process|python)_[a-z_.+]+")
 
 
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [prometheus_program("promtool"), *map(str, arguments)]
+    command = [program("promtool"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 

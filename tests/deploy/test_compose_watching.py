@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from grafanaboard import BOARD, board
-from prometheusprograms import prometheus_program
+from programs import program
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yml"
@@ -51,7 +49,7 @@ def test_prometheus_asks_each_service_at_the_port_on_which_it_listens(services: 
 
 @pytest.mark.slow
 def test_promtool_accepts_the_configuration_with_its_alerts() -> None:
-    command = [prometheus_program("promtool"), "check", "config", str(ROOT / "deploy/prometheus/prometheus.yaml")]
+    command = [program("promtool"), "check", "config", str(ROOT / "deploy/prometheus/prometheus.yaml")]
     checked = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "1 rule files found" in checked.stdout
@@ -109,7 +107,7 @@ def test_volumes_and_services_that_are_named_exist(services: dict[str, Any]) -> 
 @pytest.mark.slow
 def test_compose_accepts_the_file_and_refuses_one_with_a_mistake(tmp_path: Path) -> None:
     """By the library that `docker compose` reads files with: keys, values, durations, ports."""
-    checker = _compose_go()
+    checker = program("compose-go")
     accepted = subprocess.run([checker, COMPOSE], capture_output=True, text=True, timeout=60)
     assert accepted.returncode == 0, accepted.stderr
     assert yaml.safe_load(accepted.stdout)["services"]["grafana"]["depends_on"]["prometheus"]["required"]
@@ -123,15 +121,3 @@ def test_compose_accepts_the_file_and_refuses_one_with_a_mistake(tmp_path: Path)
         file.write_text(COMPOSE.read_text().replace(right, wrong))
         refused = subprocess.run([checker, file], capture_output=True, text=True, timeout=60)
         assert refused.returncode != 0, wrong
-
-
-def _compose_go() -> str:
-    (version,) = re.findall(r"^COMPOSE_GO_VERSION := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    built = Path.home() / ".cache" / "streamer-tests" / f"compose-go-{version}" / "cmd"
-    program = shutil.which(built)
-    if program is not None:
-        return program
-    reason = "compose-go is not built: make compose-go (needs Go)"
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)

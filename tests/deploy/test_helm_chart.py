@@ -17,7 +17,8 @@ from connectors.kafka.config import KafkaSourceConfig
 from streamer.cli.app import invoke
 from streamer.definition.loading import load_all
 
-pytestmark = pytest.mark.slow
+# Helm may have to be built first.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 EXAMPLE = pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.stem.removesuffix("-values"))
 

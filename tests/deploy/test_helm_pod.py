@@ -25,7 +25,8 @@ from waiting import until
 
 from streamer.devbroker import Broker
 
-pytestmark = pytest.mark.slow
+# Helm may have to be built first.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 COUNT = 2000
 

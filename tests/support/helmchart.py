@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +15,6 @@ CHART = ROOT / "deploy" / "helm" / "streamer"
 NEWEST = "1.37.0"
 """The Kubernetes that is rendered for: what Helm assumes without a cluster depends on how it was built."""
 EXAMPLES = sorted(CHART.glob("ci/*-values.yaml"))
-
-
-def find_helm() -> str | None:
-    """The Helm of PATH, else the one that `make helm` has built; `None` without both."""
-    built = sorted((Path.home() / ".cache" / "streamer-tests").glob("helm-v*/helm"))
-    return shutil.which("helm") or (str(built[-1]) if built else None)
 
 
 class HelmError(Exception):

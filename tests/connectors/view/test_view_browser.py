@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -13,23 +12,10 @@ import pytest
 from connectors.memory import MemoryLiveSource
 from tests.connectors.view.conftest import deliver, result
 
-CHROMIUM = shutil.which("chromium")
-playwright = pytest.importorskip("playwright.sync_api")
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
 
 @pytest.fixture
-def page(browser: Any) -> Iterator[Any]:
-    opened = browser.new_page()
+def page(chromium_browser: Any) -> Iterator[Any]:
+    opened = chromium_browser.new_page()
     opened.set_default_timeout(60_000)
     yield opened
     opened.close()

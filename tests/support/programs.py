@@ -1,0 +1,145 @@
+"""Programs that only tests need: those of the PATH, else got when the first test asks for one, and kept for later.
+
+What is got lies in the user's cache, in `streamer-tests/`. Where a program cannot be had, the test is
+skipped and says why; in CI, where the environment variable CI is set, it fails.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import platformdirs
+import pytest
+
+PATIENCE: Final = 800.0
+"""Seconds that getting a program may take, on a machine that runs other tests meanwhile."""
+
+
+class CannotBeHad(Exception):
+    """A program is not there, and what would get it is missing too or has failed; the text says which."""
+
+
+class Origin(Protocol):
+    """Where a program comes from."""
+
+    @property
+    def folder(self) -> str:
+        """Name of the folder in the cache; another version has another one."""
+
+    @property
+    def path(self) -> str:
+        """The program's path in this folder."""
+
+    def get(self, folder: Path) -> None:
+        """Put the program into the empty `folder`. Raises `CannotBeHad`."""
+
+
+@dataclass(frozen=True)
+class GoProgram:
+    """A program that is built from Go's module proxy."""
+
+    package: str
+    version: str
+    flags: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> str:
+        return f"{self.package.replace('/', '-')}-{self.version}"
+
+    @property
+    def path(self) -> str:
+        return self.package.rpartition("/")[2]
+
+    def get(self, folder: Path) -> None:
+        """Build it, without C, which not every machine has a compiler for."""
+        environment = {**os.environ, "GOBIN": str(folder), "CGO_ENABLED": "0"}
+        run("go", "install", *self.flags, f"{self.package}@{self.version}", environment=environment)
+
+
+@dataclass(frozen=True)
+class DebianProgram:
+    """A program of a Debian package that is unpacked and not installed, as installing it would start a server."""
+
+    package: str
+    path: str
+
+    @property
+    def folder(self) -> str:
+        return f"debian-{self.package}"
+
+    def get(self, folder: Path) -> None:
+        """Download the package by apt-get and unpack it."""
+        download = ("apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", self.package)
+        try:
+            run(*download, folder=folder)
+        except CannotBeHad:
+            # Where lists of packages are old or were never read.
+            run("apt-get", "update", "-qq")
+            run(*download, folder=folder)
+        (archive,) = folder.glob("*.deb")
+        run("dpkg-deb", "--extract", str(archive), str(folder))
+        archive.unlink()
+
+
+PROGRAMS: Final[dict[str, Origin]] = {
+    "actionlint": GoProgram("github.com/rhysd/actionlint/cmd/actionlint", "v1.7.12"),
+    # The library that `docker compose` reads its files with; its own command prints what it has read.
+    "compose-go": GoProgram("github.com/compose-spec/compose-go/v2/cmd", "v2.9.0"),
+    # Not optimised, as that would take longer than the tests use it.
+    "helm": GoProgram("helm.sh/helm/v3/cmd/helm", "v3.22.0", ("-gcflags=all=-N -l", "-ldflags=-s -w")),
+    "prometheus": DebianProgram("prometheus", "usr/bin/prometheus"),
+    "promtool": DebianProgram("prometheus", "usr/bin/promtool"),
+}
+
+
+def program(name: str) -> str:
+    """The path of a program of `PROGRAMS`, which is got if it is not on the PATH.
+
+    If it cannot be had, the test is skipped, or in CI fails.
+    """
+    try:
+        return shutil.which(name) or str(_kept(PROGRAMS[name]))
+    except CannotBeHad as error:
+        reason = f"{name} is not on the PATH, and cannot be had: {error}"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+def _kept(origin: Origin) -> Path:
+    cache = platformdirs.user_cache_path("streamer-tests")
+    cache.mkdir(parents=True, exist_ok=True)
+    folder = cache / origin.folder
+    # Tests run in several processes.
+    with (cache / f"{origin.folder}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / origin.path).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            origin.get(folder)
+    return folder / origin.path
+
+
+def run(*words: str, folder: Path | None = None, environment: dict[str, str] | None = None) -> None:
+    """Run a command to its end. Raises `CannotBeHad` if it is not there, fails, or takes longer than `PATIENCE`."""
+    try:
+        _run(words, folder, environment)
+    except FileNotFoundError as error:
+        raise CannotBeHad(f"there is no {words[0]} on the PATH") from error
+    except subprocess.TimeoutExpired as error:
+        raise CannotBeHad(f"{' '.join(words)} took longer than {PATIENCE:.0f} s") from error
+
+
+def _run(words: Sequence[str], folder: Path | None, environment: dict[str, str] | None) -> None:
+    done = subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    if done.returncode != 0:
+        raise CannotBeHad(f"{' '.join(words)} failed: {done.stderr.strip()[-500:]}")
