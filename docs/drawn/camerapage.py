@@ -41,6 +41,8 @@ class Photograph(NamedTuple):
     """The text below the picture of each camera, by its name."""
     wide: int
     """The width of what the page holds: larger than the window, if something sticks out of it."""
+    columns: int
+    """How many cameras stand beside one another."""
 
 
 def write(folder: Path) -> list[Path]:
@@ -86,4 +88,5 @@ def photograph(opened: Any, address: str, width: int, scheme: Scheme = "light") 
             "figure", "all => all.map(one => [one.querySelector('strong').textContent, one.innerText])"
         )
         wide = shown.evaluate("document.documentElement.scrollWidth")
-        return Photograph(shown.screenshot(full_page=True), dict(captions), wide)
+        columns = shown.eval_on_selector_all("figure", "all => new Set(all.map(one => one.offsetLeft)).size")
+        return Photograph(shown.screenshot(full_page=True), dict(captions), wide, columns)
