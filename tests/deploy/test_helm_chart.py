@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import yaml
 from helmchart import CHART, EXAMPLES, NEWEST, ROOT, Helm, HelmError, Mounted, Objects
 from kubernetesobjects import mistakes
 from onnx import TensorProto, helper, save
+from pageblocks import blocks_of
 
 from connectors.kafka.config import KafkaSourceConfig
 from streamer.cli.app import invoke
@@ -463,3 +465,21 @@ def test_the_manifest_for_people_without_helm_is_what_the_chart_renders(helm: He
         for label in ("app.kubernetes.io/managed-by", "helm.sh/chart"):
             del item["metadata"]["labels"][label]
     assert written == rendered
+
+
+def test_the_command_of_the_page_installs_the_service_of_the_readme(helm: Helm, tmp_path: Path) -> None:
+    (block,) = [block for block in blocks_of(ROOT / "docs/kubernetes.md") if "helm install fans" in block.text]
+    command = block.text.replace("\\\n", " ").split("helm install fans", 1)[1].splitlines()[0]
+    readme = next(
+        block for block in blocks_of(ROOT / "README.md") if block.mark == "file" and "fans.onnx" in block.text
+    )
+    service = tmp_path / "fans.yaml"
+    service.write_text(readme.text.replace("modelUri: fans.onnx", "modelUri: /models/fans.onnx"))
+    assert "/models/" in service.read_text()
+    chart, *flags = shlex.split(command.replace("service=fans.yaml", f"service={service}"))
+    assert ROOT / chart == CHART
+    objects = helm.objects(*flags)
+    assert objects.of("ConfigMap")["data"]["fans.yaml"].strip() == service.read_text().strip()
+    assert {"name": "models", "configMap": {"name": "fans-models"}} in objects.pod["volumes"]
+    assert objects.container["image"] == "registry.example.com/streamer:0.2.0"
+    assert [wrong for item in objects for wrong in mistakes(item)] == []
