@@ -304,7 +304,9 @@ def test_an_extra_exists(page: Path) -> None:
 
 
 def test_the_extras_that_the_readme_installs_are_enough_for_its_services(folder: Path) -> None:
-    (installed,) = re.findall(r"^pip install '\.\[([a-z,]+)\]'", (ROOT / "README.md").read_text(), re.MULTILINE)
+    (installed,) = re.findall(
+        r"^pip install --constraint constraints.txt '\.\[([a-z,]+)\]'", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
     services = [block for block in _blocks("yaml") if block.page == "README.md" and block.mark in ("", "file")]
     assert len(services) > 3
     for block in services:
