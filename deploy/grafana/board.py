@@ -107,8 +107,8 @@ def _now() -> Iterator[Panel]:
         "cps",
     )
     yield _number(
-        "Latency, 99th percentile",
-        "From the timestamp of a record to the confirmed result.",
+        "Latency, 99 %",
+        "From the timestamp of a record to the confirmed result: 99 of 100 records are faster.",
         f"histogram_quantile(0.99, sum by (le) (rate(streamer_latency_seconds_bucket{{{CHOSEN}}}{RATE})))",
         "s",
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from drawn import batchtimeline, camerapage, deadletter, demoscreen, fansrun, fansscreen, sensorscores
+from drawn import batchtimeline, boardpicture, camerapage, deadletter, demoscreen, fansrun, fansscreen, sensorscores
 from streamer.devbroker import open_broker
 
 FOLDER: Final = Path(__file__).parents[1] / "pictures"
@@ -32,6 +32,7 @@ PICTURES: Final[Mapping[str, Callable[[Path], list[Path]]]] = {
     "demo": demoscreen.write,
     "fans": fans,
     "batch-timeline": batch_timeline,
+    "grafana-board": boardpicture.write,
     "sensor-scores": sensorscores.write,
 }
 
