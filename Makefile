@@ -121,7 +121,7 @@ protos:  ## regenerate the modules of protos/*.proto and their stubs
 
 # Programs that build and check releases are in an environment of their own.
 OUT := dist
-.PHONY: wheel
+.PHONY: wheel sbom release-check
 .venv-release/.installed: requirements/release.txt
 	@test -x .venv-release/bin/python || $(PYTHON) -m venv .venv-release
 	@echo "installing what builds releases into .venv-release (half a minute) ..."
@@ -129,6 +129,10 @@ OUT := dist
 	@touch $@
 wheel: .venv-release/.installed  ## build this machine's wheel, the pure one and the sdist into dist/; run a service with each wheel
 	.venv-release/bin/python release/wheels.py --out $(OUT)
+sbom: .venv-release/.installed  ## write dist/sbom.cdx.json: the packages and crates of a server, by CycloneDX
+	.venv-release/bin/python release/sbom.py $(OUT)/sbom.cdx.json
+release-check:  ## check that the version, CHANGELOG.md and the tag in the variable TAG agree
+	@$(PYTHON) release/agree.py $$TAG
 
 # A lock file keeps the versions that it has; with UPGRADE=1 it gets the newest that work together. The other files take
 # theirs from that of developers, so that what is shipped is what is tested.
