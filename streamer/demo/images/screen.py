@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 SAMPLE = 0.5
 """Seconds between two points of the curves."""
 POINTS = 36
+WIDEST = 92
+"""Columns of the panel on a terminal that has more."""
+BESIDE = 38
+"""Columns of the panel that a curve cannot have: its frame, and what stands before the curve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +93,20 @@ class DigitsLiveScreen(DrawnScreen[DigitsLook]):
             title="[bold]streamer demo[/]  images -> model -> predictions",
             subtitle=f"{self._where.partition(', ')[0]}, {left:.0f} s to go",
             padding=(1, 2),
-            width=min(self._console.width, 92),
+            width=min(self._console.width, WIDEST),
         )
 
     def _numbers(self, look: DigitsLook) -> RenderableType:
         from rich.table import Table
 
         score = look.state
+        points = max(min(self._console.width, WIDEST) - BESIDE, 1)
         table = Table.grid(padding=(0, 3))
-        table.add_column(style="dim", min_width=16)
+        table.add_column(style="dim")
         table.add_column(justify="right", style="bold", min_width=10)
-        table.add_column(style="cyan", no_wrap=True, overflow="crop")
-        table.add_row("predictions/s", f"{score.rate:,.0f}", curve(self._rates))
-        table.add_row("latency p50", milliseconds(score.p50), curve(self._delays))
+        table.add_column(style="cyan", no_wrap=True)
+        table.add_row("predictions/s", f"{score.rate:,.0f}", curve(list(self._rates)[-points:]))
+        table.add_row("latency p50", milliseconds(score.p50), curve(list(self._delays)[-points:]))
         table.add_row("latency p95, p99", milliseconds(score.p95), milliseconds(score.p99))
         table.add_row("batch size", f"{look.batch_median:,.0f}", f"median, {look.batch_mean:.1f} on average")
         table.add_row("images sent", f"{score.sent:,}", f"{score.answered:,} predicted")
@@ -112,7 +117,7 @@ class DigitsLiveScreen(DrawnScreen[DigitsLook]):
         from rich.table import Table
         from rich.text import Text
 
-        fitting = max((min(self._console.width, 92) - 6) // 10, 1)
+        fitting = max((min(self._console.width, WIDEST) - 6) // 10, 1)
         table = Table.grid(padding=(0, 2, 0, 0))
         shown = latest[-fitting:]
         table.add_row(*(blocks(self._images[number]) for number, _, _ in shown))

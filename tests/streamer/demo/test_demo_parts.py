@@ -126,6 +126,20 @@ def test_the_live_view_fits_the_terminal_and_shows_what_is_counted(digits: Digit
     assert "▀" in text
 
 
+def test_long_curves_leave_room_for_their_labels(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.console import Console
+
+    monkeypatch.setattr("streamer.demo.images.screen.SAMPLE", 0.0)
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=66, height=40, color_system=None)
+    with DigitsLiveScreen(terminal, digits.images, "a broker, gone when it stops") as screen:
+        for tenths in range(60):
+            screen.show(look(digits, tenths / 10))
+    last = terminal.file.getvalue().rpartition("╭")[2]  # type: ignore[attr-defined]
+    assert "predictions/s" in last
+    assert "latency p95, p99" in last
+    assert " a broker, 9 s to go " in last
+
+
 def test_without_a_terminal_there_is_a_line_every_two_seconds(digits: Digits) -> None:
     from rich.console import Console
 
