@@ -136,7 +136,7 @@ def test_the_api_reference_shows_types_arguments_results_and_errors(site: Path) 
 def test_no_page_scrolls_sideways_on_a_phone_and_none_asks_another_host(site: Path) -> None:
     """Tables and code that are too wide scroll by themselves."""
     if chromium() is None:
-        missing = "chromium is not on the PATH: `make chromium` installs it where apt-get can"
+        missing = "chromium is not on the PATH: `make programs` installs it where apt-get can"
         (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
     requests: list[str] = []
     with browser() as opened, opened_page(opened, 390, 844) as phone:
