@@ -183,7 +183,8 @@ def drawing(batches: Sequence[Batch]) -> str:
     height = bottom + 52 + 20 * len(STAGES)
     inside = "\n".join([*_axis(batches, bottom), *_bars(batches), *_legend(batches, bottom + 54)])
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
+        f'viewBox="0 0 {_WIDTH} {height}" role="img" '
         f'aria-label="{escape(label(batches))}">\n<style>{_STYLE}</style>\n'
         f'<rect class="paper" width="{_WIDTH}" height="{height}"/>\n{inside}\n</svg>\n'
     )

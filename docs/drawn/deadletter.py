@@ -116,7 +116,8 @@ def drawing(stations: Sequence[Card]) -> str:
             top += _ARROW
     height_all = top + _EDGE
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height_all:.0f}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height_all:.0f}" '
+        f'viewBox="0 0 {_WIDTH} {height_all:.0f}" role="img" '
         f'aria-label="{escape(LABEL)}">\n<style>{_STYLE}</style>\n'
         f'<rect class="paper" width="{_WIDTH}" height="{height_all:.0f}"/>\n' + "\n".join(parts) + "\n</svg>\n"
     )

@@ -106,7 +106,8 @@ def drawing(course: Course) -> str:
     height = bottom + 44 + _ROW * len(course.faults) + 8
     inside = "\n".join([*_axes(course, bottom), *_sound(course), *_faulty(course, bottom)])
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
+        f'viewBox="0 0 {_WIDTH} {height}" role="img" '
         f'aria-label="{escape(LABEL)}">\n<style>{_STYLE}</style>\n'
         f'<rect class="paper" width="{_WIDTH}" height="{height}"/>\n{inside}\n</svg>\n'
     )

@@ -51,7 +51,8 @@ def svg(lines: Sequence[str], columns: int, label: str) -> str:
     shapes = [shape for row, text in enumerate(rows) for run in _runs(text) for shape in _shapes(run, row)]
     inside = "\n".join(shapes)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
         f'aria-label="{escape(label)}">\n<style>{_STYLE}</style>\n'
         f'<rect x="0.5" y="0.5" width="{width - 1:.0f}" height="{height - 1:.0f}" rx="8" fill="{_hex(_BACK)}" '
         f'stroke="#3d444d"/>\n{inside}\n</svg>\n'
