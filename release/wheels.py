@@ -50,14 +50,15 @@ class Progress:
 
 
 def main() -> None:
-    """Build all into the folder `--out`, which is emptied before; exits with 1 and the reason if a step fails."""
+    """Build all into the folder `--out`, instead of what a former call left there; exits with 1 if a step fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="the folder for the results; default: dist")
     out = parser.parse_args().out.resolve()
     if shutil.which("cargo") is None:
         sys.exit("the wheel of this machine has a compiled part: install Rust 1.85 or later (https://rustup.rs)")
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)
+    for former in out.glob("streamer_inference-*"):
+        former.unlink()
     progress = Progress(6)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -92,7 +93,7 @@ def sized(file: Path) -> str:
 def build_sdist(source: Path, out: Path) -> Path:
     """Build the sdist of a checkout, or of another unpacked sdist, into the folder `out`."""
     run([sys.executable, "-m", "build", "--sdist", "--outdir", str(out), str(source)])
-    (sdist,) = out.glob("*.tar.gz")
+    (sdist,) = out.glob("streamer_inference-*.tar.gz")
     return sdist
 
 
