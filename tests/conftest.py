@@ -189,9 +189,10 @@ _TURNS = {Path(__file__).parent / name: turn for turn, name in enumerate(_LONGES
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _TURNS.get(item.path, len(_TURNS)))
-    slow = [Path(__file__).parent / name for name in _SLOW]
+    # Not as paths: comparing those takes seconds for so many tests, in each worker.
+    slow = tuple(str(Path(__file__).parent / name) for name in _SLOW)
     for item in items:
-        if any(item.path.is_relative_to(place) for place in slow):
+        if str(item.path).startswith(slow):
             item.add_marker(pytest.mark.slow)
         if _REAL & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
