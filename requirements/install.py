@@ -70,7 +70,9 @@ def install(lock: str) -> None:
         Failed: Packages cannot be had, or there is no room for them.
     """
     # What the developers' environment has includes what the demos need, in the same versions.
-    if any(stamp_of(name).exists() and stamp_of(name).read_text() == state_of(name) for name in {lock, "dev"}):
+    if works() and any(
+        stamp_of(name).exists() and stamp_of(name).read_text() == state_of(name) for name in {lock, "dev"}
+    ):
         return
     room = shutil.disk_usage(ROOT).free / 1e9
     if room < NEEDED[lock]:
@@ -98,17 +100,33 @@ def state_of(lock: str) -> str:
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
 
 
+def works() -> bool:
+    """Whether .venv has a Python that runs, and is where it was created: its programs name that place."""
+    described = VENV / "pyvenv.cfg"
+    if not (PYTHON.exists() and described.exists()):
+        return False
+    if subprocess.run([PYTHON, "-c", ""], capture_output=True).returncode != 0:
+        return False
+    created = [line for line in described.read_text().splitlines() if line.startswith("command = ")]
+    return not created or created[0].endswith(str(VENV))
+
+
 def create_environment() -> None:
-    """Create .venv, also instead of one that does not work any more, such as one of a Python that is gone."""
-    if PYTHON.exists() and subprocess.run([PYTHON, "-m", "pip", "--version"], capture_output=True).returncode == 0:
+    """Create .venv, also instead of one that does not work any more: half made, moved, or of a Python that is gone.
+
+    Raises:
+        Failed: It cannot be created.
+    """
+    if works() and subprocess.run([PYTHON, "-m", "pip", "--version"], capture_output=True).returncode == 0:
         return
     say(f"creating {VENV.name} ...")
+    if not os.access(ROOT, os.W_OK):
+        raise Failed(f"{ROOT} cannot be written to: call this in a checkout of yours")
     made = subprocess.run([sys.executable, "-m", "venv", "--clear", VENV], capture_output=True, text=True)
     if made.returncode != 0:
-        raise Failed(
-            f"{last_line(made)}\n.venv cannot be created. On Debian and Ubuntu its package is missing: "
-            "sudo apt-get install python3-venv"
-        )
+        said = made.stdout + made.stderr
+        hint = " On Debian and Ubuntu: sudo apt-get install python3-venv" if "ensurepip" in said else ""
+        raise Failed(f".venv cannot be created: {last_line(made)}.{hint}")
 
 
 def fetch(arguments: list[str], **surroundings: str) -> None:
@@ -125,7 +143,7 @@ def fetch(arguments: list[str], **surroundings: str) -> None:
         if subprocess.run([uv, "pip", "install", "--python", PYTHON, *arguments], env=environment).returncode == 0:
             return
         say("uv could not do it (above); trying pip, which takes longer ...")
-    pip = [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "on", *arguments]
+    pip = [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--retries", "2", *arguments]
     if subprocess.run(pip, env=environment).returncode == 0:
         return
     if shutil.disk_usage(ROOT).free < 5e8:
@@ -141,8 +159,8 @@ def uv_program() -> str | None:
     program = shutil.which("uv", path=os.pathsep.join([str(BIN), os.environ.get("PATH", "")]))
     if program is not None and subprocess.run([program, "--version"], capture_output=True).returncode == 0:
         return program
-    words = ["install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--only-binary", ":all:"]
-    pip = [PYTHON, "-m", "pip", *words, "--requirement", HERE / "uv.txt"]
+    words = ["install", "--quiet", "--disable-pip-version-check", "--retries", "2", "--require-hashes"]
+    pip = [PYTHON, "-m", "pip", *words, "--only-binary", ":all:", "--requirement", HERE / "uv.txt"]
     done = subprocess.run(pip, capture_output=True, text=True)
     if done.returncode != 0:
         say(f"uv cannot be had ({last_line(done)}); pip does its work, which takes longer ...")

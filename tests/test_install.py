@@ -106,7 +106,7 @@ def run(folder: Path, *words: str, **surroundings: str) -> subprocess.CompletedP
 
 @pytest.mark.slow
 def test_the_demo_installs_after_a_try_without_network_and_then_has_nothing_left_to_do(tmp_path: Path) -> None:
-    folder = checkout(tmp_path)
+    folder = checkout(tmp_path / "checkout")
     nowhere = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple", "PIP_INDEX_URL": "http://127.0.0.1:9/simple"}
     away = run(
         folder,
@@ -139,6 +139,23 @@ def test_the_demo_installs_after_a_try_without_network_and_then_has_nothing_left
     again = run(folder, "demo")
     assert (again.returncode, again.stderr) == (0, "")
 
+    # As after an update of the system's Python, and as where the folder got another name.
+    for python in (folder / ".venv" / "bin").glob("python*"):
+        python.unlink()
+    assert run(folder, "demo").returncode == 0
+    moved = folder.rename(folder.with_name("moved"))
+    assert run(moved, "demo").returncode == 0
+    assert (
+        version
+        in subprocess.run(
+            [moved / ".venv" / "bin" / "streamer", "--version"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    )
+
 
 def test_without_a_toolchain_it_says_how_it_goes_on(
     install: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -169,6 +186,17 @@ def test_where_there_is_no_room_nothing_is_begun(
     assert install.main(["demo"]) == 1
     assert "GB of disk are free here, and 1000000000.0 GB are needed" in capsys.readouterr().err
     assert not (tmp_path / ".venv").exists()
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(
+    install: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Root may write everywhere.
+    monkeypatch.setattr(install, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(install, "PYTHON", tmp_path / ".venv" / "bin" / "python")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert install.main(["demo"]) == 1
+    assert f"{ROOT} cannot be written to" in capsys.readouterr().err
 
 
 def test_an_old_python_gets_a_sentence(
