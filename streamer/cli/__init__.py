@@ -18,6 +18,10 @@ def main() -> None:
     error = hiding()
     if error is not None:
         sys.exit(f"error: {error}")
+    from pipelines.telemetry import disable_telemetry
+
+    # Here and not at a model's step only, because functions of users may import onnxruntime too.
+    disable_telemetry()
     from streamer.cli.app import invoke
 
     sys.exit(invoke(sys.argv[1:]))

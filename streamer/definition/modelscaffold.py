@@ -14,6 +14,7 @@ from pipelines.data.data import Data
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.plugins.requirements import Package
 from pipelines.runners.models.onnxmodel import why_not_loaded
+from pipelines.telemetry import import_onnxruntime
 
 MODEL_STEP: Final = "model"
 """The name of the step that runs the model."""
@@ -75,8 +76,7 @@ def _inputs(model: Path) -> list[_Input]:
     if not model.is_file():
         raise DefinitionError(f"{model}: no such file")
     Package("onnxruntime", extra="onnx").check("a service around an ONNX model")
-    import onnxruntime
-
+    onnxruntime = import_onnxruntime()
     try:
         session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     except Exception as error:

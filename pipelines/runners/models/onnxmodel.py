@@ -16,6 +16,7 @@ from pipelines.plugins.modelfiles import is_remote, model_path, shortened
 from pipelines.runners.models.model import Array, Port
 from pipelines.runners.runner import OpenContext
 from pipelines.steps.models.onnx import Onnx, SessionOptions
+from pipelines.telemetry import import_onnxruntime
 
 Provider: TypeAlias = tuple[str, dict[str, Any]]
 
@@ -153,7 +154,7 @@ def why_not_loaded(error: Exception, path: Path) -> str:
 
 def _session(path: Path, step: Onnx) -> Any:
     try:
-        import onnxruntime
+        onnxruntime = import_onnxruntime()
     except ImportError as error:
         raise MissingPackageError("onnxruntime", "onnx", "the step ONNX") from error
     providers = _providers(step.providers, onnxruntime, path)
@@ -171,9 +172,7 @@ def _session(path: Path, step: Onnx) -> Any:
 
 
 def _quiet_run() -> Any:
-    import onnxruntime
-
-    options = onnxruntime.RunOptions()
+    options = import_onnxruntime().RunOptions()
     # The error of a record goes where its step's errors go; onnxruntime would also write it to stderr, at each attempt.
     options.log_severity_level = 4
     return options

@@ -10,6 +10,7 @@ from pipelines.runners.models.onnxmodel import OnnxModel
 from pipelines.runners.runner import OpenContext
 from pipelines.steps.models.onnx import Onnx
 from pipelines.steps.models.tensorrt import Dimensions, TensorRt
+from pipelines.telemetry import import_onnxruntime
 
 PROVIDER = "TensorrtExecutionProvider"
 
@@ -69,7 +70,7 @@ def provider_options(step: TensorRt) -> dict[str, Any]:
 
 def _available() -> list[str]:
     try:
-        import onnxruntime
+        onnxruntime = import_onnxruntime()
     except ImportError as error:
         raise MissingPackageError("onnxruntime", "onnx", "the step TENSORRT") from error
     providers: list[str] = onnxruntime.get_available_providers()

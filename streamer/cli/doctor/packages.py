@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Final
 
 from pipelines.errors import DISTRIBUTION
+from pipelines.telemetry import import_onnxruntime
 from streamer.cli.doctor.extras import missing
 from streamer.cli.doctor.line import Line
 from streamer.definition.plugins import listed, problems
@@ -53,7 +54,7 @@ def _onnx() -> Iterator[Line]:
         return
     if len(installed) > 1:
         yield _hide_each_other(installed)
-    module = _imported("onnxruntime")
+    module = _imported("onnxruntime", import_onnxruntime)
     if isinstance(module, Line):
         yield module
     else:
@@ -110,9 +111,9 @@ def _plugins() -> Line:
     return Line("plug-ins", "ok", ", ".join(names) or "none are installed")
 
 
-def _imported(name: str) -> ModuleType | Line:
+def _imported(name: str, import_it: Callable[[], ModuleType] | None = None) -> ModuleType | Line:
     try:
-        return import_module(name)
+        return import_module(name) if import_it is None else import_it()
     except Exception as error:  # noqa: BLE001 - a library that is broken may raise anything
         text = f"{name} is installed and cannot be imported: {type(error).__name__}: {error}"
         return Line(name, "wrong", text, "install it again; a lacking library of the system is named in the error")
