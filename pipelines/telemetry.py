@@ -1,4 +1,4 @@
-"""Keeps onnxruntime from sending data about its use to its makers, which its packages do unless they are asked not to."""
+"""Keeps onnxruntime from sending data about its use to its makers, which its packages do by default."""
 
 from __future__ import annotations
 
