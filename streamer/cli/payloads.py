@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,9 @@ CODECS_OF_FORMS: Final = {**CODECS, "konduit-jsonl": "konduit-json"}
 
 ROOM: Final = 4 << 20
 """The most bytes of one part, unless a single record is larger."""
+
+
+_PLACE_IN_LINE: Final = re.compile(r": line 1 column (\d+) \(char \d+\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +130,14 @@ def _records(file: Path, kind: str, codec: Codec, naming: _Naming, at_most: int)
     reads = codec_of(CODECS_OF_FORMS[kind])
     source = FileSource(file, kind.removeprefix("konduit-"), unfinished="read", name=str(file))
     source.open()
+    first = True
     try:
         while len(records := _polled(source, file, at_most)):
             decoded = reads.decode(records, None)
             for row, error in decoded.failed.items():
-                raise _wrong(file, records, row, error, _over_lines(records.values[row]))
+                hint = _over_lines(records.values[row]) or _next(kind, None if first else records)
+                raise _wrong(file, records, row, error, hint)
+            first = False
             yield _encoded(codec, decoded.batch, naming, None, file, records.byte_count, records)
     finally:
         source.close()
@@ -199,6 +206,19 @@ def _over_lines(line: object) -> str:
     return "; each line has to be a whole record, so write each in one line, or send the file as one with --format raw"
 
 
+def _next(kind: str, unsent: Records | None) -> str:
+    """What to do about a wrong line; empty for files that are not made of lines.
+
+    `unsent`: the part of the file that the line is in, if parts before it were sent.
+    """
+    if not kind.endswith("jsonl"):
+        return ""
+    rest = "this file again" if unsent is None else f"this file from line {int(unsent.positions[0]) + 1} on"
+    return f"; correct that line and send {rest}"
+
+
 def _wrong(file: Path, records: Records | None, row: int, error: Exception, hint: str = "") -> typer.BadParameter:
     place = "" if records is None else f":{int(records.positions[row]) + 1}"
-    return typer.BadParameter(f"{file}{place}: {' '.join(str(error).split())}{hint}")
+    # Python's json counts lines within the record, which is one line; beside the line of the file that is confusing.
+    reason = _PLACE_IN_LINE.sub(r" at column \1", " ".join(str(error).split()))
+    return typer.BadParameter(f"{file}{place}: {reason}{hint}")

@@ -109,7 +109,7 @@ def send(
             _confirm(sink)
         except typer.BadParameter as error:
             if not sent:
-                raise
+                raise typer.BadParameter(f"{error.message}; nothing was sent") from error
             _confirm(sink)
             raise typer.BadParameter(f"{error.message}; {counted(sent, 'record')} sent before that") from error
         finally:

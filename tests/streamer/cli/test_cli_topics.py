@@ -141,7 +141,9 @@ def test_a_line_that_is_no_record_is_named_by_file_and_line(
     file.write_text('{"x": 1}\n\n{"x": \n')
     ended = cli("send", topics(), file, *on)
     assert ended.code == 2
-    assert f"{file}:3: " in ended.err
+    assert f"{file}:3: the payload is no JSON: Expecting value at column " in ended.err
+    assert "; correct that line and send this file again; nothing was sent\n" in ended.err
+    assert "--codec" not in ended.err
     assert len(ended.err.splitlines()) <= 3
 
 
@@ -154,7 +156,7 @@ def test_how_many_records_were_sent_before_a_line_that_is_no_record_is_told(
     ended = cli("send", topic, tmp_path / "a.jsonl", "--codec", "json", *on)
     assert ended.code == 2
     assert "a.jsonl:1501: " in ended.err
-    assert "; 1,000 records sent before that" in ended.err
+    assert "; correct that line and send this file from line 1001 on; 1,000 records sent before that" in ended.err
     assert len(tapped(cli, topic, "--codec", "json", *on)) == 1000
 
 
@@ -167,7 +169,7 @@ def test_a_json_document_over_several_lines_is_told_how_to_be_sent(
     assert ended.code == 2
     assert "each line has to be a whole record" in ended.err
     assert "--format raw" in ended.err
-    assert "sent before" not in ended.err
+    assert "; nothing was sent\n" in ended.err
 
 
 @pytest.mark.parametrize(
