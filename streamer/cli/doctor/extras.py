@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, distribution, version
-from typing import Final
+from typing import Final, NamedTuple
 
 from pipelines.errors import DISTRIBUTION
 
@@ -16,8 +16,19 @@ _BELOW: Final = re.compile(r"""python_version\s*<\s*["'](\d+)\.(\d+)["']""")
 """The markers of our own metadata; others count as true."""
 
 
-def missing() -> dict[str, list[str]]:
-    """For the core, with the key "", and for each extra: the distributions that are not installed.
+DEVELOPERS: Final = frozenset({"dev", "docs"})
+"""Extras for working on streamer itself, which nobody needs who uses it."""
+
+
+class Extra(NamedTuple):
+    """What an extra of streamer needs, by the names of distributions, each once and sorted."""
+
+    installed: list[str]
+    missing: list[str]
+
+
+def extras() -> dict[str, Extra]:
+    """The extras for users by name, and what streamer always needs, with the key "".
 
     Empty if streamer itself is not installed.
     """
@@ -26,7 +37,12 @@ def missing() -> dict[str, list[str]]:
     except PackageNotFoundError:
         return {}
     needs = _needs(requirements)
-    return {extra: sorted(name for name in _all(extra, needs) if not _installed(name)) for extra in needs}
+    return {extra: _split(set(_all(extra, needs))) for extra in needs if extra not in DEVELOPERS}
+
+
+def _split(names: Iterable[str]) -> Extra:
+    there = {name: _installed(name) for name in sorted(names)}
+    return Extra([name for name in there if there[name]], [name for name in there if not there[name]])
 
 
 def _needs(requirements: Iterable[str]) -> dict[str, set[tuple[str, str]]]:

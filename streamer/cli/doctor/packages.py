@@ -11,7 +11,7 @@ from typing import Final
 
 from pipelines.errors import DISTRIBUTION
 from pipelines.telemetry import import_onnxruntime
-from streamer.cli.doctor.extras import missing
+from streamer.cli.doctor.extras import Extra, extras
 from streamer.cli.doctor.line import Line
 from streamer.definition.plugins import listed, problems
 
@@ -25,6 +25,10 @@ _OPENCV: Final = (
 """Distributions that all install the module `cv2`."""
 
 
+_FEW: Final = 2
+"""The most missing packages of an extra that are named."""
+
+
 def packages() -> list[Line]:
     """Libraries with their versions, extras and plug-ins."""
     return [*_core(), *_kafka(), *_onnx(), *_opencv(), *_av(), *_extras(), _plugins()]
@@ -32,7 +36,8 @@ def packages() -> list[Line]:
 
 def _core() -> list[Line]:
     lines = [Line("core", "ok", ", ".join(f"{name} {version_of(name) or 'missing'}" for name in _CORE))]
-    if lacking := missing().get(""):
+    core = extras().get("")
+    if core is not None and (lacking := core.missing):
         advice = f"pip install {DISTRIBUTION}, in the way that it was installed, brings them"
         lines.append(Line("core", "wrong", f"not installed: {', '.join(lacking)}", advice))
     return lines
@@ -89,12 +94,17 @@ def _hide_each_other(installed: list[str]) -> Line:
 
 
 def _extras() -> Iterator[Line]:
-    lacking = {extra: names for extra, names in missing().items() if extra}
-    complete = [extra for extra, names in lacking.items() if not names]
-    yield Line("extras", "ok", ", ".join(sorted(complete)) or "none is installed")
-    rest = [f"{extra} ({', '.join(names)})" for extra, names in sorted(lacking.items()) if names]
+    named = {name: extra for name, extra in sorted(extras().items()) if name}
+    yield Line("extras", "ok", ", ".join(name for name in named if not named[name].missing) or "none is installed")
+    rest = [name + _lacks(named[name]) for name in named if named[name].missing]
     if rest:
         yield Line("not installed", "ok", ", ".join(rest))
+
+
+def _lacks(extra: Extra) -> str:
+    """Which packages are missing, where an extra is almost there: otherwise its name says enough."""
+    few = extra.installed and len(extra.missing) <= _FEW
+    return f" (all but {' and '.join(extra.missing)})" if few else ""
 
 
 def _plugins() -> Line:
