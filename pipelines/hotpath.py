@@ -45,6 +45,14 @@ NO_COMPILED_FORM: Final = HotPathReport("python", "it has no compiled form")
 """The report of a connector or codec that exists in plain Python only."""
 
 
+NOT_BUILT: Final = "it was not built"
+"""The reason where there is no extension, in few words, as it is shown for each part of a service."""
+_WHY_NOT_BUILT: Final = (
+    f"{NOT_BUILT}, as streamer was installed as pure Python: without a Rust toolchain (cargo) on the PATH, or with "
+    f"{VARIABLE}=python; to have it, install streamer again with cargo and without that variable"
+)
+
+
 class Choice(NamedTuple):
     """The hot path of a part."""
 
@@ -81,22 +89,29 @@ def choose() -> Choice:
     if isinstance(extension, ModuleType):
         return Choice(extension, HotPathReport("native"), wish == "native")
     if wish == "native":
-        raise HotPathError(f"the compiled hot path cannot be used: {extension}")
+        raise HotPathError(f"the compiled hot path cannot be used: {explained(extension)}")
     return Choice(None, HotPathReport("python", extension))
 
 
 def why_not() -> str | None:
-    """Why the extension cannot be used at all; `None` if it can."""
+    """Why the extension cannot be used at all, and what to do about that; `None` if it can."""
     extension = _extension()
-    return extension if isinstance(extension, str) else None
+    return explained(extension) if isinstance(extension, str) else None
+
+
+def explained(reason: str) -> str:
+    """The reason of a `HotPathReport`; `NOT_BUILT` with its causes, and what to do about them."""
+    return _WHY_NOT_BUILT if reason == NOT_BUILT else reason
 
 
 @cache
 def _extension() -> ModuleType | str:
     try:
         extension = importlib.import_module("streamer_native._native")
+    except ModuleNotFoundError:
+        return NOT_BUILT
     except ImportError as error:
-        return f"it was not built ({error}); install again where a Rust toolchain (cargo) is on the PATH"
+        return f"it cannot be loaded ({error}): install streamer again on this machine"
     version = getattr(extension, "VERSION", "?")
     if version != EXPECTED:
         return f"it is of version {version}, this code needs {EXPECTED}: build it again"

@@ -16,11 +16,13 @@ from typing import Any
 from connectors.http.server import url_of
 from connectors.records import Lane
 from pipelines.errors import StreamerError
+from pipelines.hotpath import explained
 from streamer.agent.assembly import Assembly, build
 from streamer.agent.batchruns import IDLE_LEAVE_WAIT, LEAVE_WAIT
 from streamer.agent.runloop import RunLoop
 from streamer.agent.summary import Summary
 from streamer.definition.circles import circle
+from streamer.definition.hotpaths import by_report
 from streamer.definition.service import Service
 from streamer.observe.endpoint import Endpoint
 from streamer.observe.logs import logger
@@ -214,8 +216,9 @@ class Agent:
                 self._log.warning("the service reads what it writes", sink=config.label, reason=back)
 
     def _log_hot_paths(self) -> None:
-        for part, (path, reason) in self._assembly.hot_paths():
-            self._log.info("hot path", part=part, path=path, **({"reason": reason} if reason else {}))
+        for (path, reason), parts in by_report(self._assembly.hot_paths()).items():
+            why = {"reason": explained(reason)} if reason else {}
+            self._log.info("hot path", path=path, parts=", ".join(parts), **why)
 
     def _close(self) -> None:
         try:

@@ -80,11 +80,11 @@ def _print_version(wanted: bool) -> None:
     from importlib.metadata import version
 
     from pipelines.errors import DISTRIBUTION
-    from pipelines.hotpath import choose
+    from pipelines.hotpath import choose, explained
 
     path, reason = choose().report
     print(f"{DISTRIBUTION} {version(DISTRIBUTION)}")
-    print("hot path: compiled" if path == "native" else f"hot path: plain Python, {reason}")
+    print("hot path: compiled" if path == "native" else f"hot path: plain Python, {explained(reason)}")
     raise typer.Exit
 
 

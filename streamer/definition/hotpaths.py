@@ -18,13 +18,20 @@ class PartHotPath(NamedTuple):
 
 def in_words(parts: Iterable[PartHotPath]) -> str:
     """The parts' hot paths in one line: `native`, or the parts that take it, and why the others do not."""
-    native = [part.part for part in parts if part.report.path == "native"]
-    plain: dict[str, list[str]] = {}
-    for part, report in parts:
-        if report.path == "python":
-            plain.setdefault(report.reason, []).append(part)
-    if not plain:
-        return "native"
-    texts = [f"native: {', '.join(native)}"] if native else []
-    texts += [f"python: {', '.join(names)} ({reason})" for reason, names in plain.items()]
-    return "; ".join(texts)
+    alike = by_report(parts)
+    if len(alike) == 1:
+        (report,) = alike
+        return f"{report.path}{_why(report)}"
+    return "; ".join(f"{report.path}: {', '.join(names)}{_why(report)}" for report, names in alike.items())
+
+
+def by_report(parts: Iterable[PartHotPath]) -> dict[HotPathReport, list[str]]:
+    """The parts that take the same hot path for the same reason; those that take the compiled one first."""
+    alike: dict[HotPathReport, list[str]] = {}
+    for part, report in sorted(parts, key=lambda part: part.report.path != "native"):
+        alike.setdefault(report, []).append(part)
+    return alike
+
+
+def _why(report: HotPathReport) -> str:
+    return f" ({report.reason})" if report.reason else ""

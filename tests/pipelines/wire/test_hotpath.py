@@ -45,9 +45,34 @@ def test_an_extension_that_was_not_built_is_an_error_only_where_native_is_asked_
     monkeypatch.delenv(hotpath.VARIABLE, raising=False)
     monkeypatch.setattr(hotpath, "_extension", lambda: "it was not built")
     assert hotpath.choose() == (None, ("python", "it was not built"), False)
-    assert hotpath.why_not() == "it was not built"
-    with hotpath.choosing("native"), pytest.raises(HotPathError, match="was not built"):
+    assert (hotpath.why_not() or "").startswith("it was not built, as streamer was installed as pure Python: ")
+    with (
+        hotpath.choosing("native"),
+        pytest.raises(HotPathError, match=r"was not built.*or with STREAMER_NATIVE=python"),
+    ):
         hotpath.choose()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(None, "it was not built, as "), (b"no library", "it cannot be loaded (")],
+    ids=["pure Python", "of another machine"],
+)
+def test_an_extension_that_is_not_there_and_one_that_does_not_load_are_told_apart(
+    content: bytes | None, reason: str, tmp_path: Path
+) -> None:
+    root = Path(hotpath.__file__).parent.parent
+    (tmp_path / "streamer_native").mkdir()
+    shutil.copy(root / "streamer_native" / "__init__.py", tmp_path / "streamer_native")
+    if content is not None:
+        (tmp_path / "streamer_native" / "_native.abi3.so").write_bytes(content)
+    # Without the finder of an editable installation, which knows where this checkout's extension is.
+    editable = "import sys; sys.meta_path = [finder for finder in sys.meta_path if '__editable__' not in str(finder)]"
+    command = [sys.executable, "-c", f"{editable}; from pipelines.hotpath import why_not; print(why_not())"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(root)))}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith(reason), done.stdout + done.stderr
 
 
 @pytest.mark.slow
