@@ -1,6 +1,6 @@
 """Brokers for development and tests: a real Apache Kafka on this machine, which needs only Python installed."""
 
-from streamer.devbroker.choose import Broker, open_broker
+from streamer.devbroker.choose import Broker, Substitute, open_broker
 from streamer.devbroker.errors import BrokerError
 from streamer.devbroker.jars import KAFKA_VERSION, KafkaJars
 from streamer.devbroker.local import LocalKafka
@@ -17,6 +17,7 @@ __all__ = [
     "LocalKafka",
     "LocalRegistry",
     "MockKafka",
+    "Substitute",
     "create_topics",
     "open_broker",
 ]

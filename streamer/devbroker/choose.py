@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from connectors.kafka.client.brokers import VARIABLE as VARIABLE
-from pipelines.errors import MissingPackageError
+from pipelines.errors import DISTRIBUTION, MissingPackageError
 from streamer.devbroker.container import IMAGE, kafka_container
 from streamer.devbroker.errors import BrokerError
 from streamer.devbroker.jars import Progress
@@ -23,12 +23,24 @@ _ANSWER_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
+class Substitute:
+    """Why there is a mock cluster instead of a real Kafka."""
+
+    reason: str
+    """Why there is neither a container nor Kafka from its jars, in a few words each."""
+    remedy: str
+    """What the user can do to get a real Kafka, as a command: "call again with a network"."""
+
+
+@dataclass(frozen=True)
 class Broker:
     """A broker that answers: its address (`bootstrap`), its kind and a description."""
 
     bootstrap: str
     kind: Kind
     description: str
+    substitute: Substitute | None = None
+    """Of a mock: why it is no real Kafka."""
 
 
 @contextmanager
@@ -37,7 +49,8 @@ def open_broker(purpose: str, allow_mock: bool = False, progress: Progress | Non
 
     Tried in this order: `KAFKA_BOOTSTRAP_SERVERS` (when it is set nothing else is tried, and it is never stopped), a
     container if the Docker engine answers within 2 s, Apache Kafka's jars, and with `allow_mock` librdkafka's mock
-    cluster, whose `description` says that it is not a real Kafka. `progress` is called before work that takes long.
+    cluster, whose `description` says that it is not a real Kafka, and its `substitute` why. `progress` is called before
+    work that takes long.
 
     Raises `MissingPackageError` (extra `broker`) when only missing packages are in the way, else `BrokerError`,
     with a line for each way tried and why it failed.
@@ -47,8 +60,6 @@ def open_broker(purpose: str, allow_mock: bool = False, progress: Progress | Non
         yield _named(named, purpose)
         return
     ways: dict[Kind, Callable[[Progress | None], AbstractContextManager[Broker]]] = {"docker": _docker, "jars": _jars}
-    if allow_mock:
-        ways["mock"] = _mock
     failures: dict[Kind, Exception] = {}
     with ExitStack() as stack:
         for kind, way in ways.items():
@@ -59,6 +70,14 @@ def open_broker(purpose: str, allow_mock: bool = False, progress: Progress | Non
                 continue
             yield broker
             return
+        if allow_mock:
+            try:
+                broker = stack.enter_context(_mock(progress, _substitute(failures)))
+            except (BrokerError, MissingPackageError) as error:
+                failures["mock"] = error
+            else:
+                yield broker
+                return
     raise _nothing(purpose, failures)
 
 
@@ -91,11 +110,26 @@ def _jars(progress: Progress | None) -> Iterator[Broker]:
 
 
 @contextmanager
-def _mock(progress: Progress | None) -> Iterator[Broker]:
+def _mock(progress: Progress | None, substitute: Substitute) -> Iterator[Broker]:
     with MockKafka() as kafka:
         if progress is not None:
-            progress(f"no real Kafka to be had: {kafka.describe()}")
-        yield Broker(kafka.bootstrap, "mock", kafka.describe())
+            progress(f"no real Kafka to be had ({substitute.reason}): {kafka.describe()}")
+        yield Broker(kafka.bootstrap, "mock", kafka.describe(), substitute)
+
+
+def _substitute(failures: Mapping[Kind, Exception]) -> Substitute:
+    docker, jars = failures["docker"], failures["jars"]
+    if isinstance(jars, MissingPackageError):
+        remedy = f"pip install '{DISTRIBUTION}[broker]'"
+    else:
+        remedy = (jars.remedy if isinstance(jars, BrokerError) else "") or "run streamer broker, which shows its log"
+    return Substitute(f"no container: {_reason(docker)}; no jars of Kafka: {_reason(jars)}", remedy)
+
+
+def _reason(failure: Exception) -> str:
+    if isinstance(failure, MissingPackageError):
+        return f"the package {failure.name} is not installed"
+    return failure.reason if isinstance(failure, BrokerError) else str(failure)
 
 
 def _nothing(purpose: str, failures: Mapping[Kind, Exception]) -> BrokerError | MissingPackageError:

