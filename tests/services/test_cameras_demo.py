@@ -61,3 +61,19 @@ def test_options_of_another_example_are_refused(arguments: list[str], said: str)
     done = subprocess.run([*COMMAND[:-1], *arguments], capture_output=True, text=True, timeout=100)
     assert done.returncode == 2
     assert said in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_where_no_videos_can_be_written_it_runs_without_them_and_says_so(tmp_path: Path) -> None:
+    # A file in place of the folder: a folder that is not writable stops everyone but root.
+    (tmp_path / "cameras").touch()
+    done = subprocess.run([*COMMAND, "--seconds", "1"], cwd=tmp_path, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stderr
+    assert f"no videos: {tmp_path / 'cameras'} cannot be written to (" in done.stdout
+
+
+def test_videos_that_were_asked_for_and_cannot_be_written_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "clips").touch()
+    command = [*COMMAND, "--video", str(tmp_path / "clips")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 1
+    assert "name another folder with --video" in done.stderr

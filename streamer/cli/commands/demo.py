@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import streamer.demo.films.play as films
     import streamer.demo.images.play as images
     import streamer.demo.machines.play as machines
-    from streamer.devbroker import Broker
+    from streamer.demo.stop import Stop
+    from streamer.devbroker import Broker, Substitute
     from streamer.devbroker.mqtt import MqttBroker
 
 Example = Literal["digits", "sensors", "cameras"]
@@ -57,17 +58,21 @@ def demo(
     """Run an example: start a broker, send records, run a model on them, show the results. It ends by itself.
 
     digits: images on Kafka. The broker is the one of KAFKA_BOOTSTRAP_SERVERS, else a container, else Apache Kafka's
-    jars (downloaded once, 43 MB), else a simulated one in this process.
+    jars (downloaded once, 43 MB), else a simulated one in this process; the summary says why. Without Pillow, or in a
+    folder that cannot be written to, there is no sheet of the images.
 
     sensors: vibration of machines on MQTT; some of them develop faults, and an autoencoder finds them. The broker is
     the one of MQTT_BROKER, else mosquitto if it is installed, else amqtt in this process, else mosquitto in a
     container.
 
     cameras: faces on four cameras (simulated by films) are found, tracked and blurred; a page in the browser shows
-    them live. It needs no broker.
+    them live. It needs no broker. In a folder that cannot be written to it leaves no videos.
+
+    Ctrl-C ends an example before its time, with the summary if there is one yet; once more ends it at once.
     """
     from streamer.cli.signals import draining
     from streamer.cli.terminal import notes
+    from streamer.demo.stop import Stop, announced
     from streamer.observe.logs import configure
 
     if example != "digits" and (sheet is not None or no_sheet):
@@ -78,10 +83,19 @@ def demo(
         raise typer.BadParameter("--rate is for digits and sensors; the cameras have theirs")
     configure("error", as_json=False)
     console = notes()
-    stop = threading.Event()
-    with draining(stop.set), console.status("starting ...") as status:
+    stop = Stop()
+    with suppress(KeyboardInterrupt), console.status("starting ...") as status, ExitStack() as signals:
+
+        def stopping() -> None:
+            status.update("stopping ...")
+            console.print("stopping ... (once more to end at once)")
+
+        signals.enter_context(announced(stop, stopping))
+        signals.enter_context(draining(stop.set))
 
         def progress(text: str) -> None:
+            if stop.is_set():
+                return
             status.update(f"{text} ...")
             if not console.is_terminal:
                 console.print(f"{text} ...")
@@ -91,21 +105,25 @@ def demo(
             return 0 if sensors is None else _report_sensors(sensors, as_json)
         if example == "cameras":
             clips = None if no_video else video or VIDEOS
-            seen = _cameras(seconds or 30.0, clips, progress, console, status.update, stop)
+            seen = _cameras(seconds or 30.0, clips, video is not None, progress, console, status.update, stop)
             return 0 if seen is None else _report_cameras(seen, as_json)
         drawn = None if no_sheet else sheet or SHEET
-        outcome = _digits(seconds or 15.0, rate or 2000.0, drawn, progress, console, status.stop, stop)
-        return 0 if outcome is None else _report_digits(outcome, as_json)
+        outcome = _digits(
+            seconds or 15.0, rate or 2000.0, drawn, sheet is not None, progress, console, status.stop, stop
+        )
+        return 0 if outcome is None else _report_digits(outcome, sheet is not None, as_json)
+    return 0
 
 
 def _digits(
     seconds: float,
     rate: float,
     sheet: Path | None,
+    insist: bool,
     progress: Progress,
     console: Console,
     begun: Callable[[], None],
-    stop: threading.Event,
+    stop: Stop,
 ) -> images.DigitsOutcome | None:
     from streamer.demo.images.example import digits
     from streamer.demo.images.play import play
@@ -117,7 +135,7 @@ def _digits(
             return DigitsPlainScreen(console)
         return DigitsLiveScreen(console, digits().images, broker.description)
 
-    return play(seconds=seconds, rate=rate, sheet=sheet, progress=progress, screen=screen, stop=stop)
+    return play(seconds=seconds, rate=rate, sheet=sheet, insist=insist, progress=progress, screen=screen, stop=stop)
 
 
 def _sensors(
@@ -126,7 +144,7 @@ def _sensors(
     progress: Progress,
     console: Console,
     begun: Callable[[], None],
-    stop: threading.Event,
+    stop: Stop,
 ) -> machines.SensorsOutcome | None:
     from streamer.demo.machines.play import play
     from streamer.demo.machines.screen import SensorsLiveScreen, SensorsPlainScreen
@@ -141,10 +159,11 @@ def _sensors(
 def _cameras(
     seconds: float,
     video: Path | None,
+    insist: bool,
     progress: Progress,
     console: Console,
     update: Callable[[str], None],
-    stop: threading.Event,
+    stop: Stop,
 ) -> films.CamerasOutcome | None:
     from streamer.demo.films.play import play
 
@@ -160,7 +179,7 @@ def _cameras(
             now = "   ".join(f"{name} {seen.faces}" for name, seen in cameras.items())
             update(f"{page}   faces in view: {now}")
 
-    return play(seconds=seconds, video=video, progress=progress, begun=begun, tell=tell, stop=stop)
+    return play(seconds=seconds, video=video, insist=insist, progress=progress, begun=begun, tell=tell, stop=stop)
 
 
 def _report_cameras(outcome: films.CamerasOutcome, as_json: bool) -> int:
@@ -182,17 +201,21 @@ def _report_cameras(outcome: films.CamerasOutcome, as_json: bool) -> int:
     output().print(table)
     for clip in outcome.videos:
         output().print(f"  {clip}", style="dim")
-    service = _service_file("cameras")
+    if outcome.no_videos:
+        output().print(f"  no videos: {outcome.no_videos}", style="yellow", soft_wrap=True, markup=False)
+    from streamer.cli.invocation import program
+
+    streamer, service = program(), _service_file("cameras")
     lines = [
         f"  {service}    the service: write URLs of your cameras into it",
-        "  streamer new yard --source camera    a service of your own",
-        "  streamer demo sensors    machines on MQTT",
+        f"  {streamer} new yard --source camera    a service of your own",
+        f"  {streamer} demo sensors    machines on MQTT",
     ]
     output().print(_next(lines, None))
     return 0
 
 
-def _report_digits(outcome: images.DigitsOutcome, as_json: bool) -> int:
+def _report_digits(outcome: images.DigitsOutcome, insist: bool, as_json: bool) -> int:
     import json
 
     from pipelines.hotpath import choose
@@ -203,11 +226,14 @@ def _report_digits(outcome: images.DigitsOutcome, as_json: bool) -> int:
     else:
         output().print(_digits_summary(outcome))
         output().print(_digits_next(outcome))
+    if insist and outcome.no_sheet:
+        return 1
     return 0 if outcome.score.answered == outcome.score.sent else 1
 
 
 def _digits_summary(outcome: images.DigitsOutcome) -> RenderableType:
     from rich.table import Table
+    from rich.text import Text
 
     from streamer.demo.drawing import milliseconds, percent
 
@@ -226,21 +252,31 @@ def _digits_summary(outcome: images.DigitsOutcome) -> RenderableType:
     table.add_row("accuracy", f"{percent(score.accuracy)} of images that the model was not trained on")
     if outcome.sheet is not None:
         table.add_row("contact sheet", str(outcome.sheet))
+    elif outcome.no_sheet:
+        table.add_row("contact sheet", Text(f"none: {outcome.no_sheet}", "yellow"))
     return table
 
 
 def _digits_next(outcome: images.DigitsOutcome) -> Text:
-    service = _service_file("digits")
+    from streamer.cli.invocation import program
+
+    streamer, service = program(), _service_file("digits")
     lines = [
-        f"  streamer check {service}    the parts of the service",
-        "  streamer broker    this Kafka, until Ctrl-C; in other terminals:",
-        f"  streamer run {service}    the service",
-        "  streamer tap digits.predictions    its predictions",
-        "  streamer demo    again, through them",
-        "  streamer demo sensors    machines on MQTT",
+        f"  {streamer} check {service}    the parts of the service",
+        f"  {streamer} broker    this Kafka, until Ctrl-C; in other terminals:",
+        f"  {streamer} run {service}    the service",
+        f"  {streamer} tap digits.predictions    its predictions",
+        f"  {streamer} demo    again, through them",
+        f"  {streamer} demo sensors    machines on MQTT",
     ]
-    mock = "This was a mock, not Kafka: for the real thing, pip install 'streamer-inference[demo]'."
-    return _next(lines, None if outcome.real else mock)
+    return _next(lines, None if outcome.substitute is None else _mock(outcome.substitute))
+
+
+def _mock(substitute: Substitute) -> str:
+    return (
+        f"This was a mock, not Kafka. {substitute.reason[:1].upper()}{substitute.reason[1:]}.\n"
+        f"For the real thing, {substitute.remedy}, or set KAFKA_BOOTSTRAP_SERVERS to a broker that runs already."
+    )
 
 
 def _report_sensors(outcome: machines.SensorsOutcome, as_json: bool) -> int:
@@ -280,13 +316,15 @@ def _sensors_summary(outcome: machines.SensorsOutcome) -> RenderableType:
 
 
 def _sensors_next(outcome: machines.SensorsOutcome) -> Text:
-    service = _service_file("sensors")
+    from streamer.cli.invocation import program, python
+
+    streamer, service = program(), _service_file("sensors")
     lines = [
-        f"  streamer check {service}    the parts of the service",
-        f"  streamer test {service}    its results for sample records",
-        "  streamer broker --mqtt    an MQTT broker, until Ctrl-C; in other terminals:",
-        f"  streamer run {service}    the service",
-        "  python -m streamer.demo.machines    the machines",
+        f"  {streamer} check {service}    the parts of the service",
+        f"  {streamer} test {service}    its results for sample records",
+        f"  {streamer} broker --mqtt    an MQTT broker, until Ctrl-C; in other terminals:",
+        f"  {streamer} run {service}    the service",
+        f"  {python()} -m streamer.demo.machines    the machines",
         "  mosquitto_sub -v -t 'alerts/#'    the alerts (from the package mosquitto-clients)",
     ]
     remark = "This was a development broker: for one that keeps its data, install mosquitto."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ from pathlib import Path
 from pipelines.errors import StreamerError
 from streamer.demo.films.example import NEEDS, films, service
 from streamer.demo.running import check, started
+from streamer.demo.stop import Stop
 
 PATIENCE = 60.0
 """Seconds until the first picture must have been run."""
@@ -39,6 +39,8 @@ class CamerasOutcome:
     cameras: dict[str, CameraTally]
     videos: list[Path]
     """Files of the videos in which faces have boxes and are blurred."""
+    no_videos: str = ""
+    """Why no videos could be written; empty if they were, or were not wanted."""
 
     @property
     def pictures(self) -> int:
@@ -48,29 +50,36 @@ class CamerasOutcome:
     def to_dict(self) -> dict[str, object]:
         """The fields as plain values, for JSON."""
         cameras = {name: {"pictures": seen.pictures, "tracks": len(seen.tracks)} for name, seen in self.cameras.items()}
-        return {"seconds": self.seconds, "cameras": cameras, "videos": [str(video) for video in self.videos]}
+        videos = [str(video) for video in self.videos]
+        return {"seconds": self.seconds, "cameras": cameras, "videos": videos, "no_videos": self.no_videos}
 
 
 def play(
     *,
     seconds: float,
     video: Path | None,
+    insist: bool,
     progress: Callable[[str], None],
     begun: Callable[[str], None],
     tell: Callable[[dict[str, CameraTally]], None],
-    stop: threading.Event,
+    stop: Stop,
 ) -> CamerasOutcome | None:
     """Run the service on films for `seconds`, or until `stop` is set; `None` if it is set before the service began.
 
     `progress` is called before work that takes long, `begun` with the address of the page, `tell` every second with the
-    state of the cameras. Videos go to the folder `video`, if one is given. Raises `StreamerError` if the service fails.
+    state of the cameras. Videos go to the folder `video`, if one is given. Raises `StreamerError` if the service fails,
+    or if the user insists on videos and that folder cannot be written to; else the outcome says why there are none.
     """
     NEEDS.check("streamer demo cameras")
+    obstacle = "" if video is None else _obstacle(video)
+    if obstacle and insist:
+        raise StreamerError(obstacle)
+    if obstacle:
+        video = None
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamer-demo-")))
-        cameras = films(place, progress)
-        if stop.is_set():
-            return None
+        with stop.at_once():
+            cameras = films(place, progress)
         progress("starting the service")
         faces, listen = place / "faces.jsonl", f"127.0.0.1:{_free_port()}"
         before = set() if video is None else set(video.glob("*.mp4"))
@@ -82,6 +91,8 @@ def play(
                 check(agent)
                 if time.monotonic() > deadline:
                     raise StreamerError(f"no picture was run within {PATIENCE:.0f} s ({agent.ready() or 'it runs'})")
+            if stop.is_set():
+                return None
             begun(f"http://{listen}")
             began = time.monotonic()
             while (left := began + seconds - time.monotonic()) > 0 and not stop.wait(min(1.0, left)):
@@ -92,7 +103,17 @@ def play(
         check(agent)
         tail.read()
         videos = [] if video is None else sorted(set(video.glob("*.mp4")) - before)
-        return CamerasOutcome(ran, tail.cameras, videos)
+        return CamerasOutcome(ran, tail.cameras, videos, obstacle)
+
+
+def _obstacle(folder: Path) -> str:
+    """Why no files can be written in this folder, which is made if it is not there; empty if they can."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return f"{folder.absolute()} cannot be written to ({error.strerror}); name another folder with --video"
 
 
 class _Tail:

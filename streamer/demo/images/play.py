@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any, Literal
 
 from connectors.codecs.registry import codec_of
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
+from pipelines.errors import StreamerError
 from pipelines.plugins.requirements import Package, all_of
 from streamer.agent.agent import Agent
 from streamer.demo.images import example
@@ -24,7 +24,8 @@ from streamer.demo.images.sheet import contact_sheet
 from streamer.demo.images.viewer import PredictionViewer
 from streamer.demo.running import batches, check, mean, started, wait_for_the_first
 from streamer.demo.screen import Screen
-from streamer.devbroker import Broker, create_topics, open_broker
+from streamer.demo.stop import Stop
+from streamer.devbroker import Broker, Substitute, create_topics, open_broker
 
 PARTITIONS = 4
 """Partitions of topics that the demo creates."""
@@ -61,6 +62,10 @@ class DigitsOutcome:
     batch_median: float
     dead: int
     sheet: Path | None
+    no_sheet: str = ""
+    """Why the contact sheet could not be drawn; empty if it was, or was not wanted."""
+    substitute: Substitute | None = None
+    """Why the broker is a mock."""
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values, for JSON."""
@@ -76,28 +81,31 @@ def play(
     seconds: float,
     rate: float,
     sheet: Path | None,
+    insist: bool,
     progress: Progress,
     screen: Callable[[Broker], Screen[DigitsLook]],
-    stop: threading.Event,
+    stop: Stop,
 ) -> DigitsOutcome | None:
     """Run the demo: about `seconds` of `rate` images a second, less if `stop` is set; `None` if there is no result.
 
     `progress` is called before each preparation, `screen` makes the view once the broker is there, `sheet` is the file
-    of the contact sheet (`None`: no sheet). Raises `StreamerError` if a part is missing or fails.
+    of the contact sheet (`None`: no sheet). Unless the user insists on a sheet, the demo runs without Pillow, too.
+    Raises `StreamerError` if a part is missing or fails, except for the sheet: the outcome says why there is none.
     """
     # Checked before anything is started, though the sheet is drawn last.
-    (NEEDS if sheet is None else all_of(NEEDS, Package("PIL", "demo"))).check("streamer demo")
+    (all_of(NEEDS, Package("PIL", "demo")) if insist else NEEDS).check("streamer demo")
     run = uuid.uuid4().hex[:8]
     data = example.digits()
     with ExitStack() as stack:
         progress("looking for a broker")
-        broker = stack.enter_context(open_broker("the demo", allow_mock=True, progress=progress))
-        progress("starting the service")
-        service = example.service(broker.bootstrap)
-        images, predictions, dead = example.topics_of(service)
-        # A user's broker has its default for the number of replicas of a topic.
-        replication = -1 if broker.kind == "environment" else 1
-        create_topics(broker.bootstrap, {images: PARTITIONS, predictions: PARTITIONS, dead: 1}, replication)
+        with stop.at_once():
+            broker = stack.enter_context(open_broker("the demo", allow_mock=True, progress=progress))
+            progress("starting the service")
+            service = example.service(broker.bootstrap)
+            images, predictions, dead = example.topics_of(service)
+            # A user's broker has its default for the number of replicas of a topic.
+            replication = -1 if broker.kind == "environment" else 1
+            create_topics(broker.bootstrap, {images: PARTITIONS, predictions: PARTITIONS, dead: 1}, replication)
         score = Score(data.labels, round(seconds * rate) + 1)
         agent = started(service, stack)
         viewer = _viewer(broker, predictions, score, run)
@@ -117,10 +125,13 @@ def play(
         check(agent)
         gathered = batches(agent)
         warm_up = WARM_UP if seconds >= 2 * WARM_UP else 0.0
-        written = None
+        written, failed = None, ""
         if sheet is not None:
             progress("drawing the contact sheet")
-            written = contact_sheet(data, score.by_image(), sheet)
+            try:
+                written = contact_sheet(data, score.by_image(), sheet)
+            except StreamerError as error:
+                failed = str(error)
         return DigitsOutcome(
             broker=broker.description,
             real=broker.kind != "mock",
@@ -131,6 +142,8 @@ def play(
             batch_median=gathered.quantile(0.5),
             dead=summary.dead,
             sheet=written,
+            no_sheet=failed,
+            substitute=broker.substitute,
         )
 
 
@@ -168,7 +181,7 @@ def _watch(
     score: Score,
     seconds: float,
     view: Screen[DigitsLook],
-    stop: threading.Event,
+    stop: Stop,
 ) -> None:
     began = time.monotonic()
     deadline = float("inf")

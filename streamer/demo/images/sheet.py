@@ -68,7 +68,8 @@ def contact_sheet(digits: Digits, predictions: npt.NDArray[np.int8], path: Path)
     try:
         picture.save(path, format="PNG")
     except OSError as error:
-        raise StreamerError(f"the contact sheet cannot be written: {error}; name another place with --sheet") from error
+        why = error.strerror or error
+        raise StreamerError(f"{path.absolute()} cannot be written ({why}); name another place with --sheet") from error
     return path
 
 

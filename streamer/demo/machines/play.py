@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from streamer.demo.machines.screen import SensorsLook
 from streamer.demo.machines.viewer import ScoreViewer
 from streamer.demo.running import batches, check, mean, started, wait_for_the_first
 from streamer.demo.screen import Screen
+from streamer.demo.stop import Stop
 from streamer.devbroker.mqtt import MqttBroker, open_mqtt_broker
 
 REFRESH = 0.2
@@ -66,7 +66,7 @@ def play(
     rate: float | None,
     progress: Progress,
     screen: Callable[[MqttBroker], Screen[SensorsLook]],
-    stop: threading.Event,
+    stop: Stop,
 ) -> SensorsOutcome | None:
     """Run the demo for about `seconds`, less if `stop` is set; `None` if there is no result.
 
@@ -83,7 +83,8 @@ def play(
     board = Board(hall.places, faults, total)
     with ExitStack() as stack:
         progress("looking for a broker")
-        broker = stack.enter_context(open_mqtt_broker("the demo", progress, allow_development=True))
+        with stop.at_once():
+            broker = stack.enter_context(open_mqtt_broker("the demo", progress, allow_development=True))
         progress("starting the service")
         agent = started(example.service(broker.address, run), stack)
         viewer = ScoreViewer(broker.url, f"demo-{run}-viewer", board)
@@ -136,7 +137,7 @@ def _watch(
     board: Board,
     seconds: float,
     view: Screen[SensorsLook],
-    stop: threading.Event,
+    stop: Stop,
 ) -> None:
     began = time.monotonic()
     deadline = float("inf")
