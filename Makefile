@@ -8,6 +8,8 @@ INSTALL := $(PYTHON) requirements/install.py
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 # Where this is set, each worker and each program that a test starts would compile all that it imports anew.
 export PYTHONDONTWRITEBYTECODE :=
+# Tests and benchmarks import onnxruntime themselves, and it would tell its makers so (docs/models.md).
+export ORT_DISABLE_TELEMETRY ?= 1
 
 .PHONY: help install packages optimised native demo demo-sensors demo-cameras test test-fast programs lint style format types layers bench bench-peers bench-cameras bench-tracking docs docs-serve docs-publish pictures soak protos lock clean
 
