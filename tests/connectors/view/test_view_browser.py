@@ -117,11 +117,11 @@ def test_a_camera_that_shows_nothing_any_more_is_marked_and_the_page_says_when_t
     page.wait_for_selector("#state[data-state=away]")
 
 
-def test_with_a_token_the_page_shows_pictures_to_who_knows_it(viewing: Any, browser: Any) -> None:
+def test_with_a_token_the_page_shows_pictures_to_who_knows_it(viewing: Any, chromium_browser: Any) -> None:
     sink = viewing(token="a-long-token")
     deliver(sink, result("gate", 30))
     for hash_, selector in (("", "#state[data-state=away]"), ("#token=a-long-token", "canvas[data-drawn]")):
-        page = browser.new_page()
+        page = chromium_browser.new_page()
         page.goto(f"http://localhost:{sink.address[1]}/{hash_}")
         page.wait_for_selector(selector, timeout=60_000)
         if not hash_:
