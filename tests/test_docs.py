@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -219,10 +220,30 @@ def _command_lines() -> list[tuple[str, str]]:
     """Commands in `sh` blocks and in indented lines, with where they stand."""
     found = []
     for page, name in zip(PAGES, NAMES, strict=True):
-        lines = [line for block in blocks_of(page) if block.language == "sh" for line in block.text.splitlines()]
+        lines = [line for block in blocks_of(page) if block.language == "sh" for line in _whole_lines(block.text)]
         lines += re.findall(r"^    ((?:[A-Z_]+=\S+ )?streamer [a-z].*)$", page.read_text(), re.MULTILINE)
         found += [(name, line) for line in lines if re.search(r"\bstreamer [a-z]", line)]
     return found
+
+
+def _whole_lines(text: str) -> Iterator[str]:
+    """Commands, of which those that go on in the next line, after a backslash or in quotation marks, are one."""
+    begun = ""
+    for line in text.replace("\\\n", " ").splitlines():
+        begun += line
+        try:
+            shlex.split(begun, comments=True)
+        except ValueError:
+            begun += "\n"
+        else:
+            yield begun
+            begun = ""
+    assert not begun, f"no end: {begun}"
+
+
+def test_every_block_of_commands_is_marked_as_such() -> None:
+    unknown = [str(block) for block in _blocks("bash", "shell", "console", "zsh")]
+    assert unknown == [], "```sh is checked"
 
 
 @pytest.mark.parametrize(("page", "line"), _command_lines())
