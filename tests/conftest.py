@@ -154,6 +154,9 @@ def pytest_configure_node(node: Any) -> None:
 # A worker takes a file as a whole. Those that take twenty seconds and more come before all others, the longest first,
 # so that no worker is left with one of them at the end.
 _LONGEST = (
+    # They build programs, while others wait for brokers.
+    "deploy/test_helm_chart.py",
+    "test_native_crate.py",
     "connectors/kafka/test_kafka_contract.py",
     "faults/test_exactly_once.py",
     "connectors/kafka/test_kafka_transaction_contract.py",
@@ -171,6 +174,15 @@ _LONGEST = (
     "test_docs.py",
     "streamer/devbroker/test_broker.py",
     "test_wheel.py",
+    "test_site.py",
+    "test_install.py",
+    "deploy/test_live_board.py",
+    "deploy/test_helm_pod.py",
+    "drawn/test_camera_page.py",
+    "drawn/test_fans.py",
+    "drawn/test_demo_screen.py",
+    "streamer/cli/test_cli_doctor.py",
+    "services/test_cameras_demo.py",
     "connectors/kafka/test_kafka_source.py",
     "streamer/agent/test_agent_drain.py",
     "streamer/cli/test_cli_run.py",
@@ -183,6 +195,9 @@ _LONGEST = (
     "services/test_demo.py",
     "services/test_sensors_demo.py",
     "pipelines/wire/test_protobuf_versions.py",
+    "test_notebook.py",
+    "test_release.py",
+    "test_capacity_page.py",
 )
 _TURNS = {Path(__file__).parent / name: turn for turn, name in enumerate(_LONGEST)}
 

@@ -16,7 +16,6 @@ from onnx import TensorProto, helper, save
 from pageblocks import blocks_of
 
 from connectors.kafka.config import KafkaSourceConfig
-from streamer.cli.app import invoke
 from streamer.definition.loading import load_all
 
 # Helm may have to be built first.
@@ -123,7 +122,7 @@ def test_an_unknown_field_of_an_object_would_be_seen(helm: Helm, tmp_path: Path)
 
 @EXAMPLE
 def test_the_service_file_of_an_example_is_right_where_the_container_has_it(
-    example: Path, helm: Helm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    example: Path, helm: Helm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Any
 ) -> None:
     pod = Mounted(helm.objects("--values", str(example)), tmp_path)
     for name in ("fans.onnx", "fraud/model.onnx", "inspect.onnx"):
@@ -135,9 +134,8 @@ def test_the_service_file_of_an_example_is_right_where_the_container_has_it(
         monkeypatch.setenv(name, value)
     # This machine has no GPU.
     monkeypatch.setenv("ONNX_PROVIDER", "cpu")
-    code = invoke(["check", pod.arguments[2]])
-    shown = capsys.readouterr()
-    assert code == 0, shown
+    shown = cli("check", pod.arguments[2])
+    assert shown.code == 0, shown
     assert "metrics and health on http://0.0.0.0:9464" in shown.out
     (service,) = load_all(pod.arguments[2])
     if example.stem == "mqtt-values":
