@@ -14,6 +14,7 @@ from pipelines.data.columns import Column, DenseColumn, ObjectColumn, Rows
 from pipelines.data.data import LENT, Data, RecordContext, check_key, is_reserved, owned
 from pipelines.data.rowrange import RowNumbers, RowRange, as_array, as_range, row_range
 from pipelines.data.sparsecolumn import SparseColumn, columns_of, concat, divide
+from pipelines.data.views import Views, or_none
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import MOST_KEYS, DataError, KeyNotInBatchError, ValueNotFoundError, WrongTypeError, nearest
 
@@ -37,6 +38,9 @@ class Batch:
     agent they grow without end, so that a row can outlive its batch. Consecutive numbers are a `RowRange` as well:
     `row_range`.
 
+    `views` says of each row which part of its picture its arrays show, as far as that is known: it is never written, no
+    value of the record, and equal batches may differ in it.
+
     A key that no `Data` can have, `@type` for example, may be that of an undecoded column: of a record in plain JSON,
     to be written as it came. `row`, `to_list` and `row_values` leave it out.
 
@@ -47,7 +51,7 @@ class Batch:
     `Data` can have, and `DataError` for a column of another length.
     """
 
-    __slots__ = ("_columns", "_rows", "metadata", "origin", "row_range", "self_numbered", "size", "splits")
+    __slots__ = ("_columns", "_rows", "metadata", "origin", "row_range", "self_numbered", "size", "splits", "views")
 
     row_range: RowRange | None
     """`rows`, if they are consecutive and each row came from one record; else `None`."""
@@ -64,6 +68,7 @@ class Batch:
         splits: Rows | None = None,
         metadata: Sequence[Data | None] | None = None,
         origin: Origin | None = None,
+        views: Views | None = None,
     ) -> None:
         _check_columns(columns, size)
         self._columns = dict(columns)
@@ -79,6 +84,7 @@ class Batch:
             raise DataError(f"the batch has {size} rows, its row numbers do not")
         self.metadata = metadata
         self.origin = origin
+        self.views = views
 
     @classmethod
     def of(cls, datas: Iterable[Data], first: int | None = None) -> Batch:
@@ -207,6 +213,7 @@ class Batch:
             made.self_numbered = False
             made.size = len(part)
             made.metadata = None if self.metadata is None else self.metadata[part.start : part.stop]
+            made.views = None if self.views is None else self.views[part.start : part.stop]
             yield made
 
     def copied(self) -> Batch:
@@ -220,7 +227,8 @@ class Batch:
         """`columns` as a batch whose row i came from the row of this one at position `index[i]`."""
         numbers, splits = self.numbers(index)
         listed = None if self.metadata is None else [self.metadata[row] for row in index.tolist()]
-        return Batch(columns, len(index), rows=numbers, splits=splits, metadata=listed, origin=self.origin)
+        views = None if self.views is None else or_none([self.views[row] for row in index.tolist()])
+        return Batch(columns, len(index), rows=numbers, splits=splits, metadata=listed, origin=self.origin, views=views)
 
     def with_columns(self, columns: Mapping[str, Column]) -> Batch:
         """This batch with these columns added or replaced; a replaced one keeps its place."""
@@ -239,12 +247,18 @@ class Batch:
 
     def numbered(self, rows: RowNumbers, origin: Origin | None) -> Batch:
         """The same rows under other row numbers."""
-        return Batch(self._columns, self.size, rows=rows, metadata=self.metadata, origin=origin)
+        return Batch(self._columns, self.size, rows=rows, metadata=self.metadata, origin=origin, views=self.views)
 
     def with_origin(self, origin: Origin | None) -> Batch:
         """The same rows, with `origin` for their records."""
         made = self._having(self._columns)
         made.origin = origin
+        return made
+
+    def with_views(self, views: Views | None) -> Batch:
+        """The same rows, with these views of their arrays; `None` where none is known any more."""
+        made = self._having(self._columns)
+        made.views = or_none(views)
         return made
 
     @staticmethod
@@ -263,6 +277,9 @@ class Batch:
             splits=_joined_splits(batches),
             metadata=metadata,
             origin=_joined_origin(batches),
+            views=or_none([view for batch in batches for view in (batch.views or [None] * batch.size)])
+            if any(batch.views is not None for batch in batches)
+            else None,
         )
 
     def groups(self, keys: Sequence[str]) -> Iterator[tuple[Rows, Batch]]:
@@ -392,6 +409,7 @@ class Batch:
         made.splits = self.splits
         made.metadata = self.metadata
         made.origin = self.origin
+        made.views = self.views
         return made
 
 

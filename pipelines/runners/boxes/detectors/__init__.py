@@ -1,0 +1,1 @@
+"""Detectors: what the outputs of a model mean, and the boxes in them."""
