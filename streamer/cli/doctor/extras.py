@@ -41,7 +41,7 @@ def extras() -> dict[str, Extra]:
 
 
 def _split(names: Iterable[str]) -> Extra:
-    there = {name: _installed(name) for name in sorted(names)}
+    there = {name: version_of(name) is not None for name in sorted(names)}
     return Extra([name for name in there if there[name]], [name for name in there if not there[name]])
 
 
@@ -69,9 +69,9 @@ def _all(extra: str, needs: dict[str, set[tuple[str, str]]], seen: frozenset[str
             yield from _all(inner, needs, seen | {extra})
 
 
-def _installed(name: str) -> bool:
+def version_of(name: str) -> str | None:
+    """The version of an installed distribution; `None` if it is not installed."""
     try:
-        version(name)
+        return version(name)
     except PackageNotFoundError:
-        return False
-    return True
+        return None

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from connectors.models.cache import cache_folder
-from streamer.cli.doctor.cgroup import CgroupLimits, cgroup_limits
 from streamer.cli.doctor.clock import clock
 from streamer.cli.doctor.line import Line
+from streamer.observe.limits import CgroupLimits, cgroup_limits, machine_memory
 
 _GIB: Final = 1 << 30
 _FEW_FILES: Final = 1024
@@ -57,11 +57,7 @@ def _physical() -> tuple[int | None, int | None]:
         sizes = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
         return sizes["MemTotal"], sizes.get("MemAvailable")
     except (OSError, ValueError, KeyError, IndexError):
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), None
-    except (AttributeError, OSError, ValueError):
-        return None, None
+        return machine_memory(), None
 
 
 def open_file_limit() -> tuple[int, int] | None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Final
 
 from pipelines.errors import DISTRIBUTION
 from pipelines.telemetry import import_onnxruntime
-from streamer.cli.doctor.extras import Extra, extras
+from streamer.cli.doctor.extras import Extra, extras, version_of
 from streamer.cli.doctor.line import Line
 from streamer.definition.plugins import listed, problems
 
@@ -127,11 +126,3 @@ def _imported(name: str, import_it: Callable[[], ModuleType] | None = None) -> M
     except Exception as error:  # noqa: BLE001 - a library that is broken may raise anything
         text = f"{name} is installed and cannot be imported: {type(error).__name__}: {error}"
         return Line(name, "wrong", text, "install it again; a lacking library of the system is named in the error")
-
-
-def version_of(name: str) -> str | None:
-    """The version of an installed distribution; `None` if it is not installed."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

@@ -21,7 +21,6 @@ from packaging.requirements import Requirement
 from connectors.kafka.client import answers
 from pipelines.errors import DISTRIBUTION
 from streamer.cli.doctor.asking import asked
-from streamer.cli.doctor.cgroup import CgroupLimits, cgroup_limits
 from streamer.cli.doctor.extras import Extra
 from streamer.cli.doctor.line import Line
 from streamer.cli.doctor.packages import packages
@@ -278,54 +277,6 @@ def test_a_limit_of_open_files_below_what_the_service_needs_is_wrong(start: Any,
     assert "ulimit -n 6160" in line["advice"]
     (line,) = [line for line in sections[2]["lines"] if line["part"] == "open files"]
     assert line["state"] == "warning"
-
-
-def written(root: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-
-
-def test_the_limits_of_a_container_are_the_smallest_of_its_groups(tmp_path: Path) -> None:
-    written(
-        tmp_path,
-        {
-            "two/cpu.max": "max 100000\n",
-            "two/memory.max": "max\n",
-            "two/kube/cpu.max": "150000 100000\n",
-            "two/kube/memory.max": "2147483648\n",
-            "two/kube/pod/memory.max": "4294967296\n",
-            "groups": "0::/kube/pod\n",
-        },
-    )
-    assert cgroup_limits(tmp_path / "two", tmp_path / "groups") == CgroupLimits(1.5, 2 << 30)
-
-
-def test_the_limits_of_version_1_are_read_too_where_the_path_is_that_of_the_host(tmp_path: Path) -> None:
-    written(
-        tmp_path,
-        {
-            "old/cpu,cpuacct/cpu.cfs_quota_us": "50000\n",
-            "old/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
-            "old/memory/memory.limit_in_bytes": "536870912\n",
-            "groups": "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n",
-        },
-    )
-    assert cgroup_limits(tmp_path / "old", tmp_path / "groups") == CgroupLimits(0.5, 512 << 20)
-
-
-def test_without_limits_there_are_none(tmp_path: Path) -> None:
-    written(
-        tmp_path,
-        {
-            "old/cpu/cpu.cfs_quota_us": "-1\n",
-            "old/cpu/cpu.cfs_period_us": "100000\n",
-            "old/memory/memory.limit_in_bytes": "9223372036854771712\n",
-            "groups": "5:memory:/\n4:cpu:/\n0::/\n",
-        },
-    )
-    assert cgroup_limits(tmp_path / "old", tmp_path / "groups") == CgroupLimits(None, None)
-    assert cgroup_limits(tmp_path / "nothing", tmp_path / "nothing") == CgroupLimits(None, None)
 
 
 def core_only(site: Path) -> None:

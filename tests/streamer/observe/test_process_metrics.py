@@ -9,7 +9,6 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import faust
@@ -24,7 +23,6 @@ from streamer.definition.loading import loads
 from streamer.observe import process
 from streamer.observe.endpoint import Endpoint
 from streamer.observe.metrics import ServiceMeters
-from streamer.observe.process import memory_limit
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="process_* are read from Linux' /proc")
 
@@ -161,29 +159,3 @@ def test_inside_faust_a_service_shows_its_process_too(monkeypatch: pytest.Monkey
     families = asyncio.run(shown())
     assert value(families, "streamer_ready", service="plain") == 1
     assert len(families["python_info"].samples) == 1
-
-
-@pytest.mark.parametrize(
-    ("member", "files", "limit"),
-    [
-        ("0::/\n", {"memory.max": "1000\n"}, 1000),
-        ("0::/a/b\n", {"a/memory.max": "3000\n", "a/b/memory.max": "max\n"}, 3000),
-        ("0::/a/b\n", {"a/memory.max": "3000\n", "a/b/memory.max": "2000\n"}, 2000),
-        # The path of the host, seen from inside a container.
-        ("0::/kubepods/pod7\n", {"memory.max": "500\n"}, 500),
-        ("4:cpu:/\n7:memory:/a\n", {"memory/a/memory.limit_in_bytes": "700\n"}, 700),
-        ("0::/\n", {}, None),
-        ("", {}, None),
-    ],
-)
-def test_the_memory_limit_is_the_lowest_of_all_groups(
-    tmp_path: Path, member: str, files: dict[str, str], limit: int | None
-) -> None:
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    membership = tmp_path / "membership"
-    membership.write_text(member)
-    machine = memory_limit(tmp_path, tmp_path / "absent")
-    assert machine == pytest.approx(psutil.virtual_memory().total, rel=0.01)
-    assert memory_limit(tmp_path, membership) == (machine if limit is None else limit)

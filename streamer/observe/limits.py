@@ -1,11 +1,13 @@
-"""The limits that the container or the systemd unit of this process sets, by Linux's control groups.
+"""What this process may use: the machine's memory, and the limits that its container or systemd unit sets.
 
-The files are described in the kernel's "Control Group v2" (`cpu.max`, `memory.max`) and, for version 1, in "CFS
-Bandwidth Control" and "Memory Resource Controller". A group's limits are those of all groups above it, too.
+The latter are those of Linux's control groups. The files are described in the kernel's
+"Control Group v2" (`cpu.max`, `memory.max`) and, for version 1, in "CFS Bandwidth Control" and "Memory Resource
+Controller". A group's limits are those of all groups above it, too.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,14 @@ from typing import Final
 
 _UNLIMITED: Final = 1 << 60
 """Version 1 writes a number beyond all memory where there is no limit."""
+
+
+def machine_memory() -> int | None:
+    """Bytes of the machine's memory; `None` where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)
