@@ -20,6 +20,9 @@ OWN: Final = "streamer_"
 
 LABELS: Final = "streamer_labels"
 """Name of the metric in which classifying steps count their labels."""
+FILLED: Final = "streamer_model_filled"
+"""Name of the metric in which models of a fixed batch count the samples that their calls are filled up with."""
+_SERVICES: Final = frozenset({LABELS, FILLED})
 
 Kind = TypeVar("Kind", bound=Meter)
 
@@ -98,8 +101,9 @@ class Metrics(Mapping[str, StepMetrics]):
 
         Of a metric that several steps have the first help text counts.
         """
-        # The service's own is there from the start.
+        # The service's own are there from the start.
         yield Reading(LABELS, "Samples that a step gave this label.", "counter", ("step", "label"), ())
+        yield Reading(FILLED, "Samples that calls of a model were filled up with.", "counter", ("step",), ())
         meters = self.all()
         texts = {meter.name: meter.text for _, meter in reversed(meters) if meter.text}
         for step, meter in meters:
@@ -178,6 +182,6 @@ def _checked(given: str) -> str:
     name = given.replace(".", "_").replace("-", "_")
     if _NAME.fullmatch(name) is None:
         raise DefinitionError(f'invalid metric name "{given}"; use letters, digits and _, not a digit first')
-    if name.startswith(OWN) and name != LABELS:
+    if name.startswith(OWN) and name not in _SERVICES:
         raise DefinitionError(f'the metric "{given}" has a name of the service\'s own; begin it with another word')
     return name

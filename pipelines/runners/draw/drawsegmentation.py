@@ -30,7 +30,7 @@ class DrawSegmentationRunner(RowRunner):
     """A picture of the classes, alone or over an image; nothing else of the record, as in Konduit Serving.
 
     Raises `DefinitionError` when it is opened with an invalid colour. Fails a row whose array is not integers
-    `[1, H, W]`, or has a class number below 0.
+    `[1, H, W]` (with `ARGMAX` numbers `[1, C, H, W]`), or has a class number below 0.
     """
 
     keeps_rows: ClassVar[bool] = True
@@ -45,7 +45,8 @@ class DrawSegmentationRunner(RowRunner):
     def run(self, data: Data) -> Data:
         step = self._step
         key = step.segment_array
-        classes = _classes(only_array_of(dict(data)) if key is None else data.get_ndarray(key), key)
+        array = only_array_of(dict(data)) if key is None else data.get_ndarray(key)
+        classes = _classes(array if step.activation == "NONE" else _highest(array, key), key)
         colors = self._table(int(classes.max(initial=0)) + 1)
         background = classes == (-1 if step.background_class is None else step.background_class)
         if step.image is None:
@@ -84,9 +85,26 @@ class DrawSegmentationRunner(RowRunner):
         return self._colors
 
 
+def _highest(array: npt.NDArray[Any], key: str | None) -> npt.NDArray[np.int64]:
+    """The class with the highest score at each pixel, the first of equal ones: `(H, W)`."""
+    if array.dtype.kind not in "iuf" and array.dtype.name != "bfloat16":
+        raise WrongTypeError(f"{array_named(key)} is {array.dtype.name}; scores, numbers, are needed for ARGMAX")
+    if array.ndim == 4 and len(array) == 1:
+        array = array[0]
+    if array.ndim != 3 or 0 in array.shape:
+        raise WrongTypeError(f"{array_named(key)} has the shape {list(array.shape)}; [1, C, H, W] is needed for ARGMAX")
+    if array.dtype.kind not in "iu" and np.isnan(array).any():
+        raise DataError(f"{array_named(key)} has scores that are not a number")
+    highest: npt.NDArray[np.int64] = array.argmax(axis=0)
+    return highest
+
+
 def _classes(array: npt.NDArray[Any], key: str | None) -> npt.NDArray[np.int64]:
     if array.dtype.kind not in "iu":
-        raise WrongTypeError(f"{array_named(key)} is {array.dtype.name}; class numbers, integers, are needed")
+        raise WrongTypeError(
+            f"{array_named(key)} is {array.dtype.name}; class numbers, integers, are needed, or for scores of classes "
+            "[1, C, H, W] activation: ARGMAX"
+        )
     if array.ndim == 3 and len(array) == 1:
         array = array[0]
     if array.ndim != 2 or 0 in array.shape:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Sequence
-from typing import Any, ClassVar, TypeAlias
+from dataclasses import replace
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +27,9 @@ Indexes: TypeAlias = npt.NDArray[np.intp]
 
 ALL_PROBABILITIES = "allProbabilities"
 FEW_CLASSES = 128
+_SLACK: Final = 0.01
+"""Probabilities may be out of range by so much: float16 and quantised models round."""
+_log = logging.getLogger(__name__)
 
 
 class ClassifierOutputRunner(Runner):
@@ -44,6 +49,8 @@ class ClassifierOutputRunner(Runner):
         self._step = step
         self._counts = context.metrics.labels(LABELS, "Samples that were classified so.")
         self._single = (lambda value: [value]) if (step.top_n or 0) > 1 else None
+        self._name = context.step or step.type_name
+        self._doubted = False
 
     @property
     def reads(self) -> frozenset[str] | None:
@@ -69,7 +76,9 @@ class ClassifierOutputRunner(Runner):
         classified: list[tuple[Indexes, Sequence[str]]] = []
 
         def classify(part: Matrix) -> dict[str, Column]:
+            part = self._activated(part)
             index = part.samples.argmax(axis=1)
+            self._doubt(part, index)
             classified.append((index, self._step.labels or _numbers(part.samples.shape[1])))
             return self._classified(part, index)
 
@@ -78,6 +87,32 @@ class ClassifierOutputRunner(Runner):
         for index, labels in classified:
             self._count(index, labels)
         return result
+
+    def _activated(self, part: Matrix) -> Matrix:
+        if self._step.activation == "NONE":
+            return part
+        # Integers are logits of a quantised model.
+        samples = part.samples.astype(np.result_type(part.samples.dtype, np.float32), copy=False)
+        # Infinite where a number overflows, which is what the limit of the formula takes.
+        with np.errstate(over="ignore"):
+            if self._step.activation == "SIGMOID":
+                return replace(part, samples=1 / (1 + np.exp(-samples)))
+            powers = np.exp(samples - samples.max(axis=1, keepdims=True))
+        return replace(part, samples=powers / powers.sum(axis=1, keepdims=True))
+
+    def _doubt(self, part: Matrix, index: Indexes) -> None:
+        """Warn, once, of a highest number that is no probability: it comes out as one."""
+        if self._doubted or not (self._step.return_prob or self._step.all_probabilities):
+            return
+        highest = part.samples[np.arange(len(part.samples)), index]
+        outside = ~((highest >= -_SLACK) & (highest <= 1 + _SLACK))
+        if outside.any():
+            self._doubted = True
+            _log.warning(
+                "%s: %.6g is no probability of a class: if the model gives logits, set activation: SOFTMAX",
+                self._name,
+                highest[outside][0],
+            )
 
     def _count(self, index: Indexes, labels: Sequence[str]) -> None:
         times = np.bincount(index)

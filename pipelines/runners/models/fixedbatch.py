@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from pipelines.observe.meters import Counter
+from pipelines.observe.metrics import FILLED, StepMetrics
 from pipelines.runners.models.model import Array, Model, Port
 
 _log = logging.getLogger(__name__)
@@ -26,6 +28,11 @@ class FixedBatch:
         self._model = model
         self.inputs = [_opened(port) for port in model.inputs]
         self.outputs = [_opened(port) for port in model.outputs]
+        self._filled: Counter | None = None
+
+    def count_in(self, metrics: StepMetrics) -> None:
+        """From now on, count the samples that calls are filled up with in the metrics of the model's step."""
+        self._filled = metrics.counter(FILLED, "Samples that calls of a model of a fixed batch were filled up with.")
 
     @property
     def path(self) -> Path:
@@ -37,6 +44,8 @@ class FixedBatch:
         total = len(arrays[0])
         # No samples are one call too: outputs have types and shapes.
         starts = range(0, total, self.count) if total else (0,)
+        if self._filled is not None:
+            self._filled.add(len(starts) * self.count - total)
         parts = [
             self._model.run([_filled_up(array[start : start + self.count], self.count) for array in arrays])
             for start in starts

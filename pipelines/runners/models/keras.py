@@ -41,6 +41,7 @@ class KerasRunner(ModelRunner):
             warm_up=int(step.warm_up),
             max_batch=step.max_batch,
             cast_inputs=step.cast_inputs,
+            metrics=context.metrics,
         )
 
 

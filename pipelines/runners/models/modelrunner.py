@@ -14,6 +14,7 @@ from pipelines.data.columns import Column, DenseColumn, ObjectColumn, RaggedColu
 from pipelines.data.data import check_key
 from pipelines.data.result import Result
 from pipelines.errors import DataError, ReservedKeyError
+from pipelines.observe.metrics import StepMetrics
 from pipelines.runners.forms import ArrayForm, Forms
 from pipelines.runners.models.fixedbatch import FixedBatch, of_any_count
 from pipelines.runners.models.model import Array, Model, Port
@@ -59,6 +60,7 @@ class ModelRunner(Runner):
         warm_up: int = 0,
         max_batch: int | None = None,
         cast_inputs: bool = False,
+        metrics: StepMetrics | None = None,
     ) -> None:
         self.model = model
         self._called = of_any_count(model)
@@ -76,6 +78,9 @@ class ModelRunner(Runner):
             if self._batched:
                 self._try_batch(inner)
             self._warm_up(warm_up, inner)
+        # Now, so that trials do not count.
+        if metrics is not None and isinstance(self._called, FixedBatch):
+            self._called.count_in(metrics)
 
     @property
     def fixed_batch(self) -> int | None:

@@ -12,6 +12,7 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, Rows
 from pipelines.data.result import Result
 from pipelines.errors import RowsFailed, StreamerError, nearest
+from pipelines.observe.metrics import StepMetrics
 from pipelines.runners.forms import Forms
 from pipelines.runners.models.features import FeatureStack
 from pipelines.runners.models.model import Port
@@ -27,6 +28,7 @@ from pipelines.steps.models.onnx import Onnx
 class _Options(TypedDict):
     max_batch: int | None
     cast_inputs: bool
+    metrics: StepMetrics
 
 
 class OnnxRunner(ModelRunner):
@@ -39,7 +41,11 @@ class OnnxRunner(ModelRunner):
     def __init__(self, step: Onnx, context: OpenContext) -> None:
         model = OnnxModel(step, context)
         inputs, outputs = input_keys(step, model), output_keys(step, model)
-        options: _Options = {"max_batch": step.max_batch, "cast_inputs": step.cast_inputs}
+        options: _Options = {
+            "max_batch": step.max_batch,
+            "cast_inputs": step.cast_inputs,
+            "metrics": context.metrics,
+        }
         super().__init__(model, inputs, outputs, warm_up=int(step.warm_up), **options)
         self._further = frozenset(model.further)
         self._runners: dict[tuple[str, ...], ModelRunner] = {}

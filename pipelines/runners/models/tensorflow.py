@@ -34,6 +34,7 @@ class TensorFlowRunner(ModelRunner):
             warm_up=int(step.warm_up),
             max_batch=step.max_batch,
             cast_inputs=step.cast_inputs,
+            metrics=context.metrics,
         )
 
 

@@ -148,7 +148,8 @@ class DrawSegmentation(Step):
     class_colors: tuple[str, ...] | None = None
     """Colours of the classes 0, 1, ...; further classes get random colours, the same in each run."""
     segment_array: str | None = None
-    """Key of the class numbers, integers `[1, H, W]`; default: the record's only array."""
+    """Key of the class numbers, integers `[1, H, W]`, or with `activation` of the classes' scores; default: the
+    record's only array."""
     image: str | None = None
     """Key of the image to draw over; default: none, the background is black."""
     output_name: Key | None = None
@@ -157,6 +158,9 @@ class DrawSegmentation(Step):
     """Strength of the colours over an image; default: 0.5."""
     background_class: Int | None = None
     """Class that is not drawn: its pixels stay those of the image, or black; default: all classes are drawn."""
+    activation: Annotated[Literal["NONE", "ARGMAX"], EXTENSION] = "NONE"
+    """What makes class numbers of the array: nothing, as it has them; `ARGMAX` of the scores of C classes
+    `[1, C, H, W]`, the class with the highest score at each pixel."""
     image_to_ndarray_config: Annotated[ImageToNDArrayConfig | None, Spelling(yaml="image_to_ndarray_config")] = Field(
         default=None, alias="imageToNDArrayConfig"
     )

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from pipelines.steps.base import RunBy, Step
-from pipelines.steps.config import Int, Key
+from pipelines.steps.config import EXTENSION, Int, Key
 
 
 class ClassifierOutput(Step):
     """Adds label, index and probability of the most probable class to the record.
 
     The input is an array of probabilities of C classes, `[C]` or `[1, C]` for one sample (single values are added) or
-    `[N, C]` for N samples (lists of N values are added).
+    `[N, C]` for N samples (lists of N values are added). For a model that gives logits `activation` makes them
+    probabilities.
     """
 
     type_name: ClassVar[str] = "CLASSIFIER_OUTPUT"
@@ -41,3 +42,7 @@ class ClassifierOutput(Step):
     probable class is added."""
     all_probabilities: bool = False
     """Whether to add the probabilities of all classes as a float64 array `[C]` under the key `allProbabilities`."""
+    activation: Annotated[Literal["NONE", "SOFTMAX", "SIGMOID"], EXTENSION] = "NONE"
+    """What makes probabilities of the numbers: nothing, as they are some; `SOFTMAX` of a sample's numbers, for models
+    that give logits of classes of which one is right; `SIGMOID` of each number, where each class is a question of its
+    own."""

@@ -149,3 +149,39 @@ def test_keys_go_beside_what_is_there_and_metadata_stays() -> None:
     (found,) = classified(Batch.of([Data({"p": f8(0, 1), "id": 7}, metadata={"m": 1})]))
     assert list(found) == ["p", "id", "prob", "index", "label"]
     assert found.metadata == Data({"m": 1})
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i4"])
+def test_softmax_makes_probabilities_of_logits_however_large(dtype: str) -> None:
+    logits = np.array([[0, 2, -1], [600, 600, 0]], dtype)
+    known = np.exp(logits.astype("f8") - logits.max(axis=1, keepdims=True))
+    made = one(logits, activation="SOFTMAX", all_probabilities=True)
+    assert made["index"] == [1, 0]
+    assert np.array(made["allProbabilities"]) == pytest.approx(known / known.sum(axis=1, keepdims=True), abs=1e-3)
+    assert made["prob"] == pytest.approx([0.8437947, 0.5], abs=1e-3)
+
+
+def test_sigmoid_makes_a_probability_of_each_number_however_large() -> None:
+    assert one(f8(-1000, 0, 1), activation="SIGMOID")["prob"] == pytest.approx(0.7310586)
+    assert one(f8(-1000, 0, 1000), activation="SIGMOID", all_probabilities=True)["allProbabilities"].tolist() == [
+        0,
+        0.5,
+        1,
+    ]
+
+
+def test_a_probability_that_is_none_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    runner = ClassifierOutputRunner(ClassifierOutput(), OpenContext(step="animals"))
+    good = Batch.of([Data({"preds": np.array([0.2, 1.004])})])
+    bad = Batch.of([Data({"preds": f8(0.1, 0.9)}), Data({"preds": f8(3, 14.6)})])
+    for batch in (good, bad, bad):
+        runner.run_batch(batch)
+    assert [record.getMessage() for record in caplog.records] == [
+        "animals: 14.6 is no probability of a class: if the model gives logits, set activation: SOFTMAX"
+    ]
+
+
+def test_no_warning_comes_where_the_probability_is_not_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    one(f8(3, 14.6), return_prob=False)
+    one(f8(3, 14.6), activation="SOFTMAX")
+    assert not caplog.records

@@ -357,6 +357,23 @@ def test_classes_of_another_size_without_a_configuration_cover_the_image() -> No
     assert picture.any(axis=2).all()
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f2", "i1"])
+def test_scores_of_classes_are_drawn_as_the_class_with_the_highest_one(dtype: str) -> None:
+    scores = np.where(np.arange(3).reshape(1, 3, 1, 1) == CLASSES[:, np.newaxis], 5, -3).astype(dtype)
+    step = DrawSegmentation(class_colors=("white", "red", "blue"), activation="ARGMAX")
+    plain = step.model_copy(update={"activation": "NONE"})
+
+    drawn = pixels(run(step, {"scores": scores})["image"])
+
+    assert drawn.tolist() == pixels(run(plain, {"classes": CLASSES})["image"]).tolist()
+    with pytest.raises(StepError, match=r"shape \[2, 2\]; \[1, C, H, W\] is needed for ARGMAX"):
+        run(step, {"scores": CLASSES[0]})
+    scores = scores.astype("f4")
+    scores[0, 1, 0, 0] = np.nan
+    with pytest.raises(StepError, match="not a number"):
+        run(step, {"scores": scores})
+
+
 @pytest.mark.parametrize(
     ("array", "message"),
     [

@@ -447,6 +447,14 @@ def test_a_fixed_batch_of_more_takes_any_number_of_records(opened: Made) -> None
         assert [float(data["y"]) for data in found] == [row + 2.0 for row in range(count)]
 
 
+def test_the_samples_that_calls_of_a_fixed_batch_are_filled_up_with_are_counted(opened: Made) -> None:
+    executor = opened(total(4, 4), warm_up=True)
+    for count in (1, 4, 6):
+        executor.run_many([Data({"x": f4(row, 1, 1)}) for row in range(count)])
+    filled = executor.metrics["onnx"]["streamer_model_filled"]
+    assert filled.reading().samples == [((), 3 + 2)]
+
+
 def test_a_fixed_batch_takes_records_of_any_number_of_samples(opened: Made) -> None:
     executor = opened(total(4, 4))
     assert one(executor, x=f4([1, 2, 3]))["y"].tolist() == [6.0]

@@ -63,6 +63,7 @@ def meters() -> ServiceMeters:
     labels = found.step_metrics.of("a").labels("streamer_labels", limit=1)
     labels.add("cat", 2)
     labels.add("dog", 5)
+    found.step_metrics.of("a").counter("streamer_model_filled").add(7)
     return found
 
 
