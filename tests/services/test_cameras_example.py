@@ -37,34 +37,47 @@ def shared(box: BoundingBox, other: Any) -> float:
     return float(both / union)
 
 
-@pytest.mark.parametrize("camera", [0, 1])
-def test_every_face_is_found_blurred_and_keeps_its_id(camera: int, film: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("camera", "people"), [("hall", 2), ("bar", 1)])
+def test_every_face_is_found_blurred_and_keeps_its_id(camera: str, people: int, film: Any, tmp_path: Path) -> None:
     path = tmp_path / "film.mp4"
-    film.write(path, camera, seconds=3.0)
-    ids = set()
+    film.write(path, camera, seconds=8.0)
+    ids: set[int] = set()
+    blurred = 0
     with av.open(str(path)) as container, pipelines.load(EXAMPLE / "cameras.pipeline.yaml").open() as executor:
         for number, frame in enumerate(container.decode(video=0)):
+            if number % 3:
+                continue
             (result,) = executor.run_many([Data({"image": Image(frame)})])
             assert isinstance(result, Data)
-            truth = film.boxes_at(camera, number / film.FPS)
             found: Any = result["faces"]
-            assert len(found) == len(truth)
-            assert all(any(shared(box, one) > 0.5 for box in found) for one in truth)
-            seen: Any = result["ids"]
-            ids.update(seen)
+            ids.update(result["ids"])
             before, after = frame.to_ndarray(format="bgr24"), result["image"].get_as("numpy")
             assert before.shape == after.shape
-            for box in truth:
-                inside = np.s_[int(box.y1 * 360) : int(box.y2 * 360), int(box.x1 * 640) : int(box.x2 * 640)]
-                assert after[inside].std() < 0.8 * before[inside].std()
-    assert len(ids - {0}) == len(film.boxes_at(camera, 0.0))
+            for face in film.faces_at(camera, number / film.FPS):
+                # The model sees faces of 16 pixels and more in a picture 512 wide.
+                if face.x1 < 0 or face.x2 > 1 or (face.x2 - face.x1) * 512 < 16:
+                    continue
+                assert any(shared(box, face) > 0.3 for box in found)
+                # Its middle: a box may be a little beside it.
+                x, y = (face.x1 + face.x2) / 2 * frame.width, (face.y1 + face.y2) / 2 * frame.height
+                wide, high = (face.x2 - face.x1) * frame.width / 4, (face.y2 - face.y1) * frame.height / 4
+                inside = np.s_[int(y - high) : int(y + high), int(x - wide) : int(x + wide)]
+                assert _detail(after[inside]) < 0.4 * _detail(before[inside])
+                blurred += 1
+    assert blurred >= 20
+    assert len(ids - {0}) == people
+
+
+def _detail(picture: np.ndarray[Any, Any]) -> float:
+    """How much neighbouring rows differ."""
+    return float(np.abs(np.diff(picture.astype(int), axis=0)).mean())
 
 
 def test_the_service_of_the_cameras_passes_check_and_its_cases(cli: Any, film: Any, tmp_path: Path) -> None:
     folder = tmp_path / "cameras"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__", "*.mp4"))
-    for at, name in enumerate(film.CAMERAS):
-        film.write(folder / f"{name}.mp4", at, seconds=1.0)
+    for name in film.CAMERAS:
+        film.write(folder / f"{name}.mp4", name, seconds=1.0)
     ended = cli("check", folder / "cameras.yaml", "--connect")
     assert ended.code == 0, ended.out + ended.err
     assert "gate: h264 640x360, 10 fps" in " ".join(ended.out.split())

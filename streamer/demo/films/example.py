@@ -22,10 +22,10 @@ def films(place: Path, progress: Callable[[str], None]) -> dict[str, str]:
     """Write a film for each camera into the folder `place`. Returns their paths by the cameras' names."""
     film = _film()
     paths: dict[str, str] = {}
-    for number, name in enumerate(film.CAMERAS):
+    for name in film.CAMERAS:
         progress(f"filming camera {name}")
         file = place / f"{name}.mp4"
-        film.write(file, number)
+        film.write(file, name)
         paths[name] = str(file)
     return paths
 
