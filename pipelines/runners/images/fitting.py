@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from pipelines.steps.images.imagetondarray import AspectRatio
+from pipelines.data.views import View
+from pipelines.steps.images.imagetondarray import Fit, PadColor
 from pipelines.values import BoundingBox, Image
 from pipelines.values.frames import Plane, Rect
 from pipelines.values.pixels import Pixels, check_size, split
@@ -18,46 +19,89 @@ def rounded(number: float) -> int:
     return math.floor(number + 0.5)
 
 
-def fitted_image(image: Image, height: int, width: int, handling: AspectRatio, channels: int | None = None) -> Pixels:
+def fitted_image(
+    image: Image, height: int, width: int, handling: Fit, channels: int | None = None, color: PadColor = 0
+) -> Pixels:
     """The pixels of an image as `fitted` gives them, `(height, width, channels)`, read-only.
 
     Of a video frame only the pixels that are wanted are converted.
     """
     place = _placed(image, height, width, handling)
     if place is None:
-        pixels = fitted(image.get_as("numpy"), height, width, handling)
+        pixels = fitted(image.get_as("numpy"), height, width, handling, color)
         return Image(pixels).scaled(width, height, channels)
     x, y, wide, high = place
     scaled = image.scaled(wide, high, channels, _shown(image, height, width, handling))
     if (wide, high) == (width, height):
         return scaled
-    canvas = np.zeros((height, width, scaled.shape[2]), np.uint8)
+    canvas = np.empty((height, width, scaled.shape[2]), np.uint8)
+    canvas[:] = _shades(color, scaled.shape[2])
     canvas[y : y + high, x : x + wide] = scaled
     return canvas
 
 
 def fitted_planes(
-    image: Image, height: int, width: int, handling: AspectRatio, channels: int | None = None
+    image: Image, height: int, width: int, handling: Fit, channels: int | None = None, color: PadColor = 0
 ) -> tuple[Plane, ...]:
     """The channels of `fitted_image` one by one, each `(height, width)`."""
     place = _placed(image, height, width, handling)
     if place is None:
-        return split(fitted_image(image, height, width, handling, channels))
+        return split(fitted_image(image, height, width, handling, channels, color))
     x, y, wide, high = place
     scaled = image.scaled_planes(wide, high, channels, _shown(image, height, width, handling))
     if (wide, high) == (width, height):
         return scaled
-    canvas = np.zeros((len(scaled), height, width), np.uint8)
-    for part, plane in zip(canvas, scaled, strict=True):
+    canvas = np.empty((len(scaled), height, width), np.uint8)
+    for part, plane, shade in zip(canvas, scaled, _shades(color, len(scaled)), strict=True):
+        part[:] = shade
         part[y : y + high, x : x + wide] = plane
     return tuple(canvas)
 
 
-def _placed(image: Image, height: int, width: int, handling: AspectRatio) -> Rect | None:
+def view_of(image_width: int, image_height: int, width: int, height: int, handling: Fit) -> View:
+    """Which part of an image of this size an array of `width` x `height` pixels shows, from the whole pixels used."""
+    if (image_width, image_height) == (width, height) or handling == "STRETCH":
+        return View(0.0, 0.0, 1.0, 1.0, width, height)
+    if handling == "CENTER_CROP":
+        x, y, wide, high = center_crop(image_width, image_height, width, height)
+        edges = (x / image_width, y / image_height, (x + wide) / image_width, (y + high) / image_height)
+        return View(*edges, width, height)
+    if handling == "PAD":
+        x, y, wide, high = padding(image_width, image_height, width, height)
+        edges = (-x / image_width, -y / image_height, (wide - x) / image_width, (high - y) / image_height)
+        return View(*edges, width, height)
+    x, y, wide, high = scaled_place(image_width, image_height, width, height, handling)
+    return View(-x / wide, -y / high, (width - x) / wide, (height - y) / high, width, height)
+
+
+def scaled_place(image_width: int, image_height: int, width: int, height: int, handling: Fit) -> Rect:
+    """Where LETTERBOX or CORNER put an image that they scaled, `(x, y, width, height)` in pixels of the array.
+
+    As the detectors' exporters do: the sides are rounded to whole pixels, and of an odd margin the smaller half is on
+    the left and on top.
+    """
+    ratio = min(width / image_width, height / image_height)
+    wide, high = max(round(image_width * ratio), 1), max(round(image_height * ratio), 1)
+    if handling == "CORNER":
+        return 0, 0, wide, high
+    return (width - wide) // 2, (height - high) // 2, wide, high
+
+
+def _shades(color: PadColor, channels: int) -> tuple[int, ...]:
+    """The pad colour in so many channels: blue, green, red; or gray."""
+    if isinstance(color, int):
+        return (color,) * channels
+    red, green, blue = color
+    return (rounded(0.299 * red + 0.587 * green + 0.114 * blue),) if channels == 1 else (blue, green, red)
+
+
+def _placed(image: Image, height: int, width: int, handling: Fit) -> Rect | None:
     """Where the scaled image lies in the result, `(x, y, width, height)`; `None` if it has to be padded before.
 
     A video frame is padded after it was scaled where its edges fall between pixels of the result.
     """
+    if handling in ("LETTERBOX", "CORNER"):
+        return scaled_place(image.width, image.height, width, height, handling)
     if handling != "PAD" or (image.height, image.width) == (height, width):
         return 0, 0, width, height
     if not image.is_frame:
@@ -71,18 +115,18 @@ def _placed(image: Image, height: int, width: int, handling: AspectRatio) -> Rec
     return left, top, wide, high
 
 
-def _shown(image: Image, height: int, width: int, handling: AspectRatio) -> Rect | None:
+def _shown(image: Image, height: int, width: int, handling: Fit) -> Rect | None:
     """The part of an image that the result shows; `None` for all of it."""
     if handling != "CENTER_CROP" or (image.height, image.width) == (height, width):
         return None
     return center_crop(image.width, image.height, width, height)
 
 
-def fitted(pixels: Pixels, height: int, width: int, handling: AspectRatio) -> Pixels:
+def fitted(pixels: Pixels, height: int, width: int, handling: Fit, color: PadColor = 0) -> Pixels:
     """`pixels` `(h, w, C)` as `(height, width, C)`: themselves if they have that size, else resized (bilinear).
 
-    `CENTER_CROP` first cuts margins off, `PAD` adds black ones, for equal proportions. Raises `DataError` for more than
-    `Image.max_pixels`.
+    `CENTER_CROP` first cuts margins off, `PAD` adds some of `color`, for equal proportions. Raises `DataError` for more
+    than `Image.max_pixels`.
     """
     if pixels.shape[:2] == (height, width):
         return pixels
@@ -90,7 +134,7 @@ def fitted(pixels: Pixels, height: int, width: int, handling: AspectRatio) -> Pi
         x, y, wide, high = center_crop(pixels.shape[1], pixels.shape[0], width, height)
         pixels = pixels[y : y + high, x : x + wide]
     elif handling == "PAD":
-        pixels = _padded(pixels, height, width)
+        pixels = _padded(pixels, height, width, color)
     return resized(pixels, height, width)
 
 
@@ -125,7 +169,7 @@ def padding(image_width: int, image_height: int, width: int, height: int) -> tup
     return (wide - image_width) // 2, 0, wide, image_height
 
 
-def crop_region(image_width: int, image_height: int, width: int, height: int, handling: AspectRatio) -> BoundingBox:
+def crop_region(image_width: int, image_height: int, width: int, height: int, handling: Fit) -> BoundingBox:
     """The part of an image that `fitted` shows, as fractions of the image; with `PAD` it reaches beyond it.
 
     As Konduit Serving counts: as much is taken off on both sides, so of an odd rest one pixel too few.
@@ -136,6 +180,9 @@ def crop_region(image_width: int, image_height: int, width: int, height: int, ha
         x, y, wide, high = padding(image_width, image_height, width, height)
         left, top = -x / image_width, -y / image_height
         return _region(left, left + wide / image_width, top, top + high / image_height)
+    if handling in ("LETTERBOX", "CORNER"):
+        view = view_of(image_width, image_height, width, height, handling)
+        return _region(view.left, view.right, view.top, view.bottom)
     x, y, _, _ = center_crop(image_width, image_height, width, height)
     across, down = x / image_width, y / image_height
     return _region(across, (image_width - x) / image_width, down, (image_height - y) / image_height)
@@ -145,10 +192,11 @@ def _region(x1: float, x2: float, y1: float, y2: float) -> BoundingBox:
     return BoundingBox.corners(x1, x2, y1, y2, "", 0.0)
 
 
-def _padded(pixels: Pixels, height: int, width: int) -> Pixels:
+def _padded(pixels: Pixels, height: int, width: int, color: PadColor) -> Pixels:
     high, wide, channels = pixels.shape
     x, y, full_width, full_height = padding(wide, high, width, height)
     check_size(full_width, full_height, Image.max_pixels)
-    canvas = np.zeros((full_height, full_width, channels), np.uint8)
+    canvas = np.empty((full_height, full_width, channels), np.uint8)
+    canvas[:] = _shades(color, channels)
     canvas[y : y + high, x : x + wide] = pixels
     return canvas

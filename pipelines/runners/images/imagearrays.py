@@ -8,8 +8,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
+from pipelines.data.views import View
 from pipelines.runners.forms import ArrayForm
-from pipelines.runners.images.fitting import fitted_image, fitted_planes
+from pipelines.runners.images.fitting import fitted_image, fitted_planes, view_of
 from pipelines.runners.images.scaling import DTYPES, cast, normalized
 from pipelines.steps.images.imagetondarray import ImageToNDArrayConfig
 from pipelines.values import Image
@@ -48,7 +49,13 @@ def prepared(image: Image, config: ImageToNDArrayConfig) -> Picture:
     height, width = output_size(image, config)
     channels = 1 if config.channel_layout == "GRAYSCALE" else None
     fit = fitted_planes if config.format == "CHANNELS_FIRST" else fitted_image
-    return fit(image, height, width, config.aspect_ratio_handling, channels)
+    return fit(image, height, width, config.aspect_ratio_handling, channels, config.pad_color)
+
+
+def viewed(image: Image, config: ImageToNDArrayConfig) -> View:
+    """Which part of the image its array shows."""
+    height, width = output_size(image, config)
+    return view_of(image.width, image.height, width, height, config.aspect_ratio_handling)
 
 
 def size_of(picture: Picture) -> tuple[int, int]:

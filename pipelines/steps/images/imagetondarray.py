@@ -7,10 +7,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from pipelines.steps.base import RunBy, Step
-from pipelines.steps.config import Config, Int, Key, Spelling
+from pipelines.steps.config import EXTENSION, Config, Int, Key, Spelling
 
 AspectRatio = Literal["CENTER_CROP", "PAD", "STRETCH"]
 """How an image whose sides have another ratio than the output's is made to fit."""
+
+Fit = Literal["CENTER_CROP", "PAD", "STRETCH", "LETTERBOX", "CORNER"]
+"""The same, with the ways of detectors: scaled to whole pixels and then padded on both sides, or right and below."""
 
 
 class ImageNormalization(Config):
@@ -65,6 +68,11 @@ def _unchanged_if_none(value: Any) -> Any:
     return ImageNormalization(type="NONE") if value is None else value
 
 
+_Shade = Annotated[Int, Field(ge=0, le=255)]
+PadColor = _Shade | tuple[_Shade, _Shade, _Shade]
+"""A shade of gray, or red, green and blue."""
+
+
 class ImageToNDArrayConfig(Config):
     """How an image becomes an array `[1, C, H, W]`: size, order of the axes and channels, scale, element type."""
 
@@ -91,8 +99,10 @@ class ImageToNDArrayConfig(Config):
     """Element type. Integers lose the fraction: for `UINT8` pixels set the normalization to `NONE`."""
     include_minibatch_dim: bool = True
     """Whether the array has a leading dimension of 1."""
-    aspect_ratio_handling: AspectRatio = "CENTER_CROP"
-    """What happens to an image of other proportions: it is cropped to its centre, padded with black, or stretched."""
+    aspect_ratio_handling: Fit = "CENTER_CROP"
+    """What happens to an image of other proportions: it is cropped to its centre, padded, or stretched. `LETTERBOX` and
+    `CORNER`, which Konduit Serving does not have, scale it to whole pixels first, as detectors are trained, and pad on
+    both sides, or on the right and below."""
     format: Annotated[Literal["CHANNELS_FIRST", "CHANNELS_LAST"] | None, BeforeValidator(_last_if_none)] = (
         "CHANNELS_FIRST"
     )
@@ -104,6 +114,8 @@ class ImageToNDArrayConfig(Config):
     list_handling: Literal["NONE", "BATCH", "LIST_OUT", "FIRST"] = "NONE"
     """What a list of images becomes: an error (`NONE`), one array `[n, ...]` of all (`BATCH`), a list of arrays
     (`LIST_OUT`), or the array of the first image (`FIRST`)."""
+    pad_color: Annotated[PadColor, EXTENSION] = 0
+    """Colour of what is padded: one number from 0 to 255, or three, of red, green and blue."""
 
 
 class ImageToNDArray(Step):
