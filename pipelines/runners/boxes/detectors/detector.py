@@ -74,13 +74,13 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.owner)
 
-    def take(self, index: npt.NDArray[Any]) -> Candidates:
-        """Those at these positions, or where a mask is true."""
+    def take(self, index: npt.NDArray[Any], *, left_out: int = 0) -> Candidates:
+        """Those at these positions, or where a mask is true; `left_out` is added to how many were left out."""
         return Candidates(
             self.owner[index],
             self.corners[index],
             self.score[index],
             self.number[index],
             self.extra[index],
-            self.left_out,
+            self.left_out + left_out,
         )

@@ -1,0 +1,309 @@
+"""The layouts of the YOLO family."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.errors import DataError
+from pipelines.runners.boxes.detectors.detector import Candidates, Detector, Task
+from pipelines.runners.boxes.detectors.given import STRIDES, Given, Lengths, Size
+from pipelines.runners.boxes.detectors.layout import Layout, Misfit
+from pipelines.runners.boxes.detectors.numbers import divided, prototypes_at
+from pipelines.runners.boxes.detectors.reading import (
+    Array,
+    Numbers,
+    candidates_of,
+    check_scores,
+    class_numbers,
+    least,
+    probabilities,
+)
+
+_BOX: Final = 4
+_WITH_OBJECTNESS: Final = 5
+_FINAL: Final = 6
+"""How many numbers come before the classes, or before further numbers."""
+
+
+class Yolo8(Layout):
+    """`[N, 4 + C + E, A]` (YOLOv8, v9, 11, 12): centre, width, height in pixels, C probabilities, E further numbers."""
+
+    name: ClassVar[str] = "yolo8"
+
+    def fit(self, given: Given) -> Detector | Misfit | None:
+        """See `Layout`. RT-DETR as Ultralytics exports it is this layout with its axes exchanged, in fractions."""
+        shape = _table(given)
+        if shape is None:
+            return None
+        transformer = given.metadata.head == "RTDETRDecoder"
+        numbers, boxes = shape[1], shape[2]
+        transposed = transformer or (
+            boxes is not None and (numbers == given.cells or (numbers is None and given.asked.layout == self.name))
+        )
+        if transposed:
+            numbers, boxes = boxes, numbers
+        if numbers is None or numbers <= _BOX:
+            return None
+        if not transformer and boxes not in (given.cells, None):
+            wrong = f"the last axis is {boxes}, and an input of {_said(given)} has {given.cells} places of boxes"
+            return Misfit(wrong) if numbers < boxes else None
+        if transposed and not transformer and given.asked.layout is None and given.labels is None:
+            # As many rows of 5 + C numbers are YOLOX.
+            return Misfit(f"{numbers - 4} labels would say that its axes are exchanged, {numbers - 5} that it is yolox")
+        division = divided(given, numbers - _BOX)
+        if isinstance(division, Misfit):
+            return division
+        protos = prototypes_at(given) if division.task == "segment" else None
+        return Detector(
+            layout=self.name,
+            because="",
+            outputs=(0,) if protos is None else (0, protos),
+            wide=given.size[1],
+            high=given.size[0],
+            classes=division.classes,
+            labels=given.labels,
+            unit="fractions" if transformer else "pixels",
+            activation=given.asked.activation or "NONE",
+            suppress=not transformer,
+            task=division.task,
+            extra=division.extra,
+            keypoints=division.keypoints,
+            transposed=transposed,
+        )
+
+    def decode(self, detector: Detector, outputs: Sequence[Any], size: Size, threshold: float) -> Candidates:
+        """See `Layout`."""
+        table = outputs[0].swapaxes(1, 2) if detector.transposed else outputs[0]
+        classes = detector.classes or table.shape[1] - _BOX
+        scores = table[:, _BOX : _BOX + classes]
+        # The maximum over classes is one pass over memory; which class it is matters for candidates only.
+        highest = scores.max(axis=1)
+        owner, place = np.nonzero(highest >= least(detector, threshold))
+        rows = table[owner, :, place]
+        number = rows[:, _BOX : _BOX + classes].argmax(axis=1)
+        score = probabilities(detector, highest[owner, place])
+        return candidates_of(detector, size, owner, rows[:, :_BOX], score, number, rows[:, _BOX + classes :])
+
+
+class _WithObjectness(Layout):
+    """Rows of 5 + C + E numbers: a box, the probability that it is an object, and those of its classes."""
+
+    def rows(self, given: Given) -> int:
+        """How many rows an input of this size has."""
+        raise NotImplementedError
+
+    def fit(self, given: Given) -> Detector | Misfit | None:
+        """See `Layout`."""
+        shape = _table(given)
+        if shape is None or shape[2] is None or shape[2] <= _WITH_OBJECTNESS:
+            return None
+        if shape[1] is None:
+            if given.asked.layout != self.name and not (given.metadata.yolo5 and self.name == "yolo5"):
+                return Misfit("the axis of its boxes is open: say the layout") if given.labels else None
+        elif shape[1] != self.rows(given):
+            if shape[1] < shape[2]:
+                return None
+            return Misfit(f"it has {shape[1]} rows, and an input of {_said(given)} has {self.rows(given)}")
+        if self.name == "yolox" and given.labels is None and given.asked.layout is None:
+            numbers = shape[2]
+            return Misfit(f"{numbers - 5} labels would say it, {numbers - 4} that it is yolo8 with its axes exchanged")
+        division = divided(given, shape[2] - _WITH_OBJECTNESS)
+        if isinstance(division, Misfit):
+            return division
+        protos = prototypes_at(given) if division.task == "segment" else None
+        return Detector(
+            layout=self.name,
+            because="",
+            outputs=(0,) if protos is None else (0, protos),
+            wide=given.size[1],
+            high=given.size[0],
+            classes=division.classes,
+            labels=given.labels,
+            activation=given.asked.activation or "NONE",
+            task=division.task,
+            extra=division.extra,
+            keypoints=division.keypoints,
+        )
+
+    def decode(self, detector: Detector, outputs: Sequence[Any], size: Size, threshold: float) -> Candidates:
+        """See `Layout`."""
+        table = outputs[0]
+        classes = detector.classes or table.shape[2] - _WITH_OBJECTNESS
+        # Most rows show nothing: their classes are not looked at.
+        owner, place = np.nonzero(table[:, :, 4] >= least(detector, threshold))
+        rows = table[owner, place]
+        objectness = probabilities(detector, rows[:, 4])
+        check_scores(owner, objectness)
+        scores = rows[:, _WITH_OBJECTNESS : _WITH_OBJECTNESS + classes]
+        number = scores.argmax(axis=1)
+        score = objectness * probabilities(detector, scores[np.arange(len(rows)), number])
+        # NaN stays, to be refused.
+        stays = ~(score < threshold)
+        owner, place, rows = owner[stays], place[stays], rows[stays]
+        boxes = self.boxes(detector, rows[:, :_BOX], place, table.shape[1], size)
+        extra = rows[:, _WITH_OBJECTNESS + classes :]
+        return candidates_of(detector, size, owner, boxes, score[stays], number[stays], extra)
+
+    def boxes(self, detector: Detector, boxes: Array, place: Numbers, rows: int, size: Size) -> Array:
+        """The boxes `(n, 4)` of the rows at `place`, of so many rows, in the detector's form."""
+        return boxes
+
+
+class Yolo5(_WithObjectness):
+    """`[N, 3 A, 5 + C + E]` (YOLOv5, v7): centre, width, height in pixels, objectness, C probabilities."""
+
+    name: ClassVar[str] = "yolo5"
+
+    def rows(self, given: Given) -> int:
+        """See the base class: three boxes in each cell."""
+        return 3 * given.cells
+
+
+class Yolox(_WithObjectness):
+    """`[N, A, 5 + C]`: as `yolo5` with one box in each cell; raw ones are relative to their cells."""
+
+    name: ClassVar[str] = "yolox"
+
+    def rows(self, given: Given) -> int:
+        """See the base class: one box in each cell."""
+        return given.cells
+
+    def boxes(self, detector: Detector, boxes: Array, place: Numbers, rows: int, size: Size) -> Array:
+        """See the base class. Raw centres are relative to their cell, in cells; sizes are logarithms of cells."""
+        if not detector.raw:
+            return boxes
+        cells, strides = _grid(size)
+        if len(cells) != rows:
+            raise DataError(
+                f"layout yolox: {rows} rows are no grid of an input of {size[1]} x {size[0]} pixels, which has "
+                f"{len(cells)} cells: say its size"
+            )
+        stride = strides[place][:, np.newaxis]
+        numbers = boxes.astype(np.float64)
+        with np.errstate(over="ignore"):
+            return np.concatenate([(numbers[:, :2] + cells[place]) * stride, np.exp(numbers[:, 2:]) * stride], axis=1)
+
+
+class EndToEnd(Layout):
+    """`[N, K, 6 + E]` (YOLOv10, 26, exports with NMS): x1, y1, x2, y2 in pixels, score, class; zeros fill up."""
+
+    name: ClassVar[str] = "end2end"
+
+    def fit(self, given: Given) -> Detector | Misfit | None:
+        """See `Layout`."""
+        shape = _table(given)
+        if shape is None or shape[2] is None or shape[2] < _FINAL:
+            return None
+        transformer = given.metadata.head == "RTDETRDecoder"
+        if {shape[1], shape[2]} & {given.cells, 3 * given.cells}:
+            return None
+        extra, keypoints, protos = shape[2] - _FINAL, given.keypoints, prototypes_at(given)
+        task: Task = "detect"
+        wanted = 0
+        if given.asked.keypoints is not None or given.metadata.task == "pose":
+            task, wanted = "pose", (keypoints or (0, 0))[0] * (keypoints or (0, 0))[1]
+        elif protos is not None:
+            task, wanted = "segment", (given.shapes[protos] or ())[1] or 0
+        elif given.metadata.task == "obb":
+            task, wanted = "obb", 1
+        if extra != wanted:
+            if given.asked.layout == self.name or given.metadata.suppressed:
+                return Misfit(f"a box has {shape[2]} numbers, and {_FINAL + wanted} are needed")
+            return None
+        return Detector(
+            layout=self.name,
+            because="",
+            outputs=(0,) if protos is None else (0, protos),
+            wide=given.size[1],
+            high=given.size[0],
+            classes=None if given.labels is None else len(given.labels),
+            labels=given.labels,
+            first_class=given.asked.first_class or 0,
+            box="cxcywh" if transformer or task == "obb" else "x1y1x2y2",
+            unit="fractions" if transformer else "pixels",
+            suppress=False,
+            task=task,
+            extra=extra,
+            keypoints=keypoints if task == "pose" else None,
+        )
+
+    def decode(self, detector: Detector, outputs: Sequence[Any], size: Size, threshold: float) -> Candidates:
+        """See `Layout`."""
+        table = outputs[0]
+        owner, place = np.nonzero(table[:, :, 4] >= threshold)
+        rows = table[owner, place]
+        number = class_numbers(rows[:, 5], detector)
+        return candidates_of(detector, size, owner, rows[:, :_BOX], rows[:, 4], number, rows[:, _FINAL:])
+
+
+class Flat7(Layout):
+    """`[n, 7]` of the whole batch (YOLOv7 --end2end): picture, x1, y1, x2, y2 in pixels, class, score."""
+
+    name: ClassVar[str] = "flat7"
+
+    def fit(self, given: Given) -> Detector | Misfit | None:
+        """See `Layout`."""
+        shape = given.shapes[0]
+        if len(given.outputs) != 1 or shape is None or len(shape) != 2 or shape[1] != 7:
+            return None
+        if shape[0] is not None and given.asked.layout != self.name:
+            return Misfit("its number of boxes is fixed: so it is a classifier of 7 classes, or say the layout")
+        return Detector(
+            layout=self.name,
+            because="",
+            outputs=(0,),
+            wide=given.size[1],
+            high=given.size[0],
+            classes=None if given.labels is None else len(given.labels),
+            labels=given.labels,
+            first_class=given.asked.first_class or 0,
+            box="x1y1x2y2",
+            suppress=False,
+        )
+
+    def decode(self, detector: Detector, outputs: Sequence[Any], size: Size, threshold: float) -> Candidates:
+        """See `Layout`."""
+        table = outputs[0]
+        table = table[(table[:, 6] >= threshold) & (table[:, 0] >= 0)]
+        table = table[np.argsort(table[:, 0], kind="stable")]
+        owner = table[:, 0].astype(np.int64)
+        number = class_numbers(table[:, 5], detector)
+        return candidates_of(detector, size, owner, table[:, 1:5], table[:, 6], number, None)
+
+
+def is_raw(outputs: Sequence[Any]) -> bool:
+    """Whether the outputs of a YOLOX for an empty picture are relative to cells.
+
+    Raw widths and heights are logarithms, of which some are below 0; those in pixels never are.
+    """
+    return bool((outputs[0][..., 2:4] < 0).any())
+
+
+def _table(given: Given) -> Lengths | None:
+    """The shape of the first output, if it has three axes and any other output holds prototypes of masks."""
+    shape = given.shapes[0] if given.shapes else None
+    if shape is None or len(shape) != 3:
+        return None
+    others = [other for other in given.shapes[1:] if other is None or len(other) != 4]
+    # YOLOv5 and RT-DETR also put out what their heads gave: the first output has it all.
+    return shape if not others or given.metadata.task is not None or given.metadata.yolo5 else None
+
+
+def _said(given: Given) -> str:
+    return f"{given.size[1]} x {given.size[0]} pixels"
+
+
+@functools.lru_cache(maxsize=16)
+def _grid(size: Size) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Column and row `(A, 2)` and stride `(A,)` of all cells, those of the finest grid first."""
+    cells, strides = [], []
+    for stride in STRIDES:
+        rows, columns = np.mgrid[: size[0] // stride, : size[1] // stride]
+        cells.append(np.stack([columns.ravel(), rows.ravel()], axis=1).astype(np.float64))
+        strides.append(np.full(rows.size, float(stride)))
+    return np.concatenate(cells), np.concatenate(strides)
