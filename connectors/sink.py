@@ -10,6 +10,7 @@ from typing import Any
 from connectors.measures import Measure
 from connectors.records import Ints, Lane, Messages
 from connectors.source import Source, TransactionToken
+from pipelines.definitions.pipeline import Pipeline
 from pipelines.errors import ConnectorError
 from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
 
@@ -45,6 +46,10 @@ class Sink(ABC):
 
     service: str | None = None
     """The name of the service that it belongs to; set before `attach`, for sinks that show it."""
+    pipeline: Pipeline | None = None
+    """The definition of the pipeline whose results it gets; set before `attach`, for sinks that show its zones."""
+    others: Sequence[Sink] = ()
+    """The other sinks of the service; set before `attach`, for sinks that show what these write."""
 
     def attach(self, sources: Sequence[Source]) -> None:
         """Called once, before `open`, with the service's sources.

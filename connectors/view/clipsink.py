@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from connectors.source import Source
 from connectors.view.clipfile import ClipFile
 from connectors.view.clipfolder import ClipFolder
 from connectors.view.config import ClipSinkConfig
+from connectors.view.madeclip import MadeClip
 from connectors.view.result import data_of
 from pipelines.errors import ConnectorError
 
@@ -59,6 +60,8 @@ class _Clip:
     next: int
     """The number of the next packet."""
     file: ClipFile | None = None
+    file_begin: float = 0.0
+    """The time of the file's first packet."""
     files: int = 0
     waiting: list[_Event] = field(default_factory=list)
     """Events whose pictures are not in the file yet."""
@@ -106,6 +109,7 @@ class ClipSink(Sink):
         self._try_at = 0.0
         self._failure: str | None = None
         self._open: dict[tuple[str, str], _Clip] = {}
+        self._on_clip: list[Callable[[MadeClip], None]] = []
         self._thread: threading.Thread | None = None
 
     def attach(self, sources: Sequence[Source]) -> None:
@@ -114,6 +118,10 @@ class ClipSink(Sink):
             if isinstance(source, KeepsFootage):
                 kept = source.keep_footage(self._config.before + LATE, self._config.memory)
                 self._footage.update(((source.name, camera), footage) for camera, footage in kept.items())
+
+    def on_clip(self, call: Callable[[MadeClip], None]) -> None:
+        """As `TellsClips.on_clip`."""
+        self._on_clip.append(call)
 
     def open(self) -> None:
         """Get ready for events; clips that a killed process left unfinished get their final names. Raises
@@ -336,6 +344,7 @@ class ClipSink(Sink):
 
     def _opened(self, clip: _Clip, first: Any) -> ClipFile:
         event = clip.first
+        clip.file_begin = first.at
         path = self._folder.free(event.camera[1], event.timestamp, event.values)
         clip.files += 1
         return ClipFile(path, self._folder.kind, first)
@@ -348,8 +357,20 @@ class ClipSink(Sink):
         self._down = None
         self.files += 1
         self.bytes += file.byte_count
+        self._tell_clip(clip, file)
         in_use = frozenset(event.file.unfinished for event in self._open.values() if event.file is not None)
         self.deleted += self._folder.make_room(in_use)
+
+    def _tell_clip(self, clip: _Clip, file: ClipFile) -> None:
+        """Tell the sinks that want to know of a finished file."""
+        first = clip.first
+        at = clip.begin if first.at is None else first.at
+        stamp = time.time() * 1000 if first.timestamp is None else first.timestamp
+        # The camera's timeline begins anywhere: the event's picture has a time on both.
+        begin, end = (round(stamp + (moment - at) * 1000) for moment in (clip.file_begin, clip.reached))
+        made = MadeClip(first.camera[1], round(stamp), begin, end, file.path)
+        for call in self._on_clip:
+            call(made)
 
     def _lose(self, clip: _Clip, error: Exception) -> ConnectorError:
         self.failed += 1

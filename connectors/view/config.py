@@ -51,8 +51,8 @@ class ShownConfig(SinkConfig):
 
 
 class ViewSinkConfig(ShownConfig):
-    """A page in a browser with the newest picture of each camera, its boxes and values; pictures are encoded only while
-    the page is open."""
+    """A page in a browser with the newest picture of each camera, its boxes, zones, counts and values, and the last
+    events; pictures are encoded only while the page is open, or at events."""
 
     built_by: ClassVar[str] = "connectors.view.sink:ViewSink"
 
@@ -62,12 +62,20 @@ class ViewSinkConfig(ShownConfig):
     """The address of the page, `host:port`. With host 127.0.0.1 only this machine can reach it; any other, such as 0.0.0.0, needs a `token`. Port 0 is any free one."""  # noqa: E501
     token: Annotated[SecretStr, Field(min_length=8)] | None = Field(default=None, validate_default=True)
     """The secret that is needed to see pictures: `http://HOST:PORT/#token=TOKEN` for the page, `?token=TOKEN` or `Authorization: Bearer TOKEN` for pictures."""  # noqa: E501
-    width: Annotated[int, Field(ge=16, le=7680)] = 640
-    """The largest width of the pictures, in pixels."""
+    width: Annotated[int, Field(ge=16, le=7680)] = 1280
+    """The largest width of the pictures, in pixels. The page asks for smaller ones where it shows them smaller."""
     fps: Annotated[float, Field(gt=0, le=120)] = 15.0
     """The most pictures of a camera that are encoded in a second."""
     quality: Annotated[int, Field(ge=1, le=100)] = 75
     """Quality of the JPEG files."""
+    counts: str = "counts"
+    """The key of what a ZONES step counts."""
+    events: str = "events"
+    """The key of the events of a ZONES step, or of others: a list of texts, or of values with `event`, a text."""
+    clips: bool | None = None
+    """Whether clips that sinks of type `clip` write can be played on the page. They hold the pictures as the camera sent them: so by default only if no step of the pipeline is a BLUR."""  # noqa: E501
+    most_events: Annotated[int, Field(ge=0, le=1000)] = 100
+    """How many of the last events the page lists. Each has a picture, whether or not a page is open; 0: none are kept."""  # noqa: E501
 
     @field_validator("token")
     @classmethod
@@ -79,6 +87,11 @@ class ViewSinkConfig(ShownConfig):
                 "listen on 127.0.0.1"
             )
         return token
+
+    @property
+    def taking(self) -> Taking:
+        """The choice of shown values that these fields make."""
+        return Taking(self.image, self.boxes, self.ids, self.counts, self.events)
 
     @property
     def place(self) -> str:

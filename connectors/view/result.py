@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from connectors.view.shownevent import ShownEvent, events_of
 from pipelines.data.data import Data
 from pipelines.errors import ConnectorError
 from pipelines.values import BoundingBox, Image
@@ -17,6 +18,8 @@ MOST_VALUES: Final = 20
 """The most values of a result that are shown beside its picture."""
 LONGEST_VALUE: Final = 80
 """The most characters of a value that are shown."""
+MOST_PLACES: Final = 50
+"""The most places of a result whose counts are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,10 @@ class Shown:
     values: Mapping[str, str | int | float | bool]
     timestamp: int | None
     """When the picture was taken, in milliseconds since 1970."""
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """What was counted at each zone and line, such as `{"crossing": {"inside": 1, "entered": 4, "left": 3}}`."""
+    events: Sequence[ShownEvent] = ()
+    """What happened in this picture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,10 @@ class Taking:
     """Keys of boxes and of lists of boxes; `None`: all of them."""
     ids: str = "ids"
     """The key of the ids of tracks: a list beside the boxes."""
+    counts: str = "counts"
+    """The key of what zones and lines counted, as ZONES gives it."""
+    events: str = "events"
+    """The key of the list of events, as ZONES gives it."""
 
     def shown(self, data: Data, name: str) -> Shown:
         """The parts of this result; `name` is the camera's if the record has none. Raises `ConnectorError` without a
@@ -87,6 +98,8 @@ class Taking:
             boxes[:MOST_BOXES],
             _values(data),
             None if record is None else record.timestamp,
+            _counts(data.get(self.counts)),
+            events_of(data.get(self.events)),
         )
 
 
@@ -138,3 +151,17 @@ def _values(data: Data) -> dict[str, str | int | float | bool]:
         elif isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value)):
             values[key] = value
     return values
+
+
+def _counts(value: Any) -> dict[str, dict[str, int]]:
+    """The numbers of each place; places and numbers that are of another form are left out."""
+    counts: dict[str, dict[str, int]] = {}
+    for place in value if isinstance(value, Data) else ():
+        numbers = value[place]
+        if len(counts) == MOST_PLACES:
+            break
+        if isinstance(numbers, Data):
+            counts[place[:LONGEST_VALUE]] = {
+                key: numbers[key] for key in list(numbers)[:MOST_VALUES] if type(numbers[key]) is int
+            }
+    return counts

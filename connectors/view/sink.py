@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,10 @@ from connectors.sink import Lost, Refused, Sink
 from connectors.source import Source
 from connectors.view.board import Board
 from connectors.view.config import ViewSinkConfig
+from connectors.view.eventlog import EventLog
+from connectors.view.madeclip import TellsClips
 from connectors.view.pages import Pages
+from connectors.view.places import hides_something, places_of
 from connectors.view.result import data_of
 from pipelines.errors import ConnectorError
 
@@ -32,13 +36,16 @@ class ViewSink(Sink):
 
     def __init__(self, config: ViewSinkConfig) -> None:
         self.name = config.label
-        self.board = Board(config.width, config.quality, config.fps)
+        self.events = EventLog(config.most_events)
+        self.board = Board(config.width, config.quality, config.fps, self.events)
         self._listen = config.listen
         self._taking = config.taking
+        self._clips = config.clips
         self._token = None if config.token is None else config.token.get_secret_value()
         self._server: HttpServer | None = None
         self._confirmed: list[Ints] = []
         self._cameras: list[TellsCameras] = []
+        self._places: list[dict[str, Any]] = []
 
     @property
     def address(self) -> tuple[str, int] | None:
@@ -46,13 +53,19 @@ class ViewSink(Sink):
         return None if self._server is None else self._server.address
 
     def attach(self, sources: Sequence[Source]) -> None:
-        """As `Sink.attach`: has cameras tell how they are, to show those too that give no pictures."""
+        """As `Sink.attach`: has cameras tell how they are, to show those too that give no pictures, has clips told, and
+        looks up zones and lines."""
         self._cameras = [source for source in sources if isinstance(source, TellsCameras)]
+        self._places = places_of(self.pipeline)
+        shows_clips = self._clips if self._clips is not None else not hides_something(self.pipeline)
+        for other in self.others if shows_clips else ():
+            if isinstance(other, TellsClips):
+                other.on_clip(self.events.clip)
 
     def open(self) -> None:
         """Serve the page. Raises `ConnectorError` if the address cannot be used."""
         host, _, port = self._listen.rpartition(":")
-        pages = Pages(self.board, self.service or self.name, self._token, self._states)
+        pages = Pages(self.board, self.service or self.name, self._token, self._states, self._places)
         try:
             self._server = HttpServer(host.strip("[]"), int(port), pages.answer, "view")
         except (OSError, OverflowError) as error:
@@ -100,10 +113,15 @@ class ViewSink(Sink):
             self.board.stop()
 
     def _states(self) -> dict[str, Any]:
-        """The state of each camera, why it is not live, and the seconds since its last picture."""
+        """The state of each camera, for how many seconds it has been in it, why it is not live, and the seconds since
+        its last picture."""
         states = ((name, state) for source in self._cameras for name, state in source.cameras().items())
         return {
-            name: {key: state[key] for key in ("state", "reason", "last_picture_seconds")} for name, state in states
+            name: {
+                **{key: state[key] for key in ("state", "reason", "last_picture_seconds")},
+                "state_seconds": max(0.0, round(time.time() - state["since"], 1)),
+            }
+            for name, state in states
         }
 
     def metrics(self) -> Sequence[Measure]:
@@ -111,7 +129,8 @@ class ViewSink(Sink):
         board = self.board
         return (
             Measure("results", "Results that were to be shown.", board.shown),
-            Measure("pictures_encoded", "Pictures that were encoded for open pages.", board.encoded),
+            Measure("events", "Events that were to be listed.", self.events.total),
+            Measure("pictures_encoded", "Pictures that were encoded for open pages, or of events.", board.encoded),
             Measure("pictures_failed", "Pictures that could not be encoded.", board.failed),
             Measure("watchers", "Streams that are being watched.", board.watchers, "gauge"),
         )

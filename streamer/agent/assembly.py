@@ -197,8 +197,11 @@ def build(
             )
             for config in service.sinks
         ]
+        pipeline = service.sequence()
         for route in routes:
             route.sink.service = service.name
+            route.sink.pipeline = pipeline
+            route.sink.others = [other.sink for other in routes if other is not route]
             route.sink.attach([*by_name.values()])
         return Assembly(
             service,

@@ -1,207 +1,126 @@
-"use strict";
+// The page of the sink `view`: all cameras, or one of them large, and the last events.
 
-// One streamed response brings all cameras: a browser opens only six connections to a server.
-const SILENT = 3000; // milliseconds without a picture after which a camera is shown as silent
-const cards = new Map();
+import { arranged } from "./arrange.js";
+import { Camera } from "./camera.js";
+import { Events } from "./events.js";
+import { Stream } from "./stream.js";
+
 const byId = (id) => document.getElementById(id);
-const token = new URLSearchParams(location.hash.slice(1)).get("token");
+const main = byId("cameras");
+const cameras = new Map();
+let places = [];
+let large = null; // the camera that is shown alone
 let paused = false;
+let pictureWidth = 640; // pixels in which pictures are shown
+let isArranging = false;
 
-function say(state, text) {
+const options = {
+  get boxes() { return byId("boxes").checked; },
+  get zones() { return byId("zones").checked; },
+  get values() { return byId("values").checked; },
+  get alone() { return document.body.classList.contains("large"); },
+  places: (camera) => places.filter((place) => place.cameras === null || place.cameras.includes(camera)),
+  changed: arrangeSoon,
+};
+
+// Of the window, and of the text below a picture that is shown alone.
+const sizes = new ResizeObserver(arrangeSoon);
+const events = new Events(showEvents);
+const stream = new Stream(take, say, () => ({
+  width: pictureWidth,
+  ...(large && { camera: large.name }),
+  ...(events.after && { after: events.after }),
+}));
+
+function say(state, text = "live") {
   const line = byId("state");
-  if (line.textContent !== text) line.textContent = text;
-  line.dataset.state = state;
+  const down = [...cameras.values()].filter((camera) => camera.figure.classList.contains("silent")).length;
+  const all = cameras.size > 1 ? ` · ${cameras.size} cameras` : "";
+  const words = state === "live" ? `${text}${all}${down ? `, ${down} without pictures` : ""}` : text;
+  if (line.textContent !== words) line.textContent = words;
+  line.dataset.state = state === "live" && down ? "partly" : state;
 }
 
-function element(name, parent, className) {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  parent.append(made);
-  return made;
-}
-
-function cardOf(camera) {
-  let card = cards.get(camera);
-  if (card) return card;
-  const figure = document.createElement("figure");
-  const canvas = element("canvas", figure);
-  canvas.tabIndex = 0;
-  canvas.setAttribute("role", "img");
-  const caption = element("figcaption", figure);
-  element("strong", caption).textContent = camera;
-  const count = element("span", caption, "count");
-  const rate = element("span", caption, "rate");
-  const reason = element("p", caption, "reason");
-  const values = element("dl", caption);
-  const grow = () => figure.classList.toggle("large");
-  canvas.addEventListener("click", grow);
-  canvas.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" || event.key === " ") { event.preventDefault(); grow(); }
-  });
-  card = { camera, figure, canvas, count, rate, reason, values, told: null, times: [], drawn: 0, busy: false, next: null };
-  const after = [...cards.keys()].filter((name) => name > camera).sort()[0];
-  byId("cameras").insertBefore(figure, after === undefined ? null : cards.get(after).figure);
-  cards.set(camera, card);
+function cameraOf(name) {
+  let camera = cameras.get(name);
+  if (camera) return camera;
+  camera = new Camera(name, (chosen) => enlarge(large ? null : chosen));
+  const after = [...cameras.keys()].filter((other) => other > name).sort()[0];
+  main.insertBefore(camera.figure, after === undefined ? null : cameras.get(after).figure);
+  cameras.set(name, camera);
+  sizes.observe(camera.caption);
   byId("none").hidden = true;
-  return card;
+  arrangeSoon();
+  return camera;
 }
 
-function colour(box) {
-  if (box.id) return `hsl(${(box.id * 134) % 360} 90% 60%)`;
-  let sum = 7;
-  for (const letter of box.label) sum = (sum * 31 + letter.codePointAt(0)) % 360;
-  return `hsl(${sum} 90% 60%)`;
+function enlarge(camera) {
+  if (camera === large || (camera && cameras.size < 2)) return;
+  large = camera;
+  for (const one of cameras.values()) one.returns();
+  byId("back").hidden = !large;
+  byId("back").textContent = `All ${cameras.size} cameras`;
+  arrange();
 }
 
-function drawBoxes(pen, facts, width, height) {
-  pen.lineWidth = Math.max(2, width / 320);
-  pen.font = `600 ${Math.max(12, width / 45)}px system-ui, sans-serif`;
-  pen.textBaseline = "top";
-  const high = Math.max(12, width / 45) + 6;
-  for (const box of facts.boxes) {
-    const [x, y, w, h] = [box.box[0] * width, box.box[1] * height, box.box[2] * width, box.box[3] * height];
-    pen.strokeStyle = pen.fillStyle = colour(box);
-    pen.strokeRect(x, y, w, h);
-    if (!box.text) continue;
-    const top = y >= high ? y - high : y;
-    pen.fillRect(x, top, pen.measureText(box.text).width + 8, high);
-    pen.fillStyle = "#000";
-    pen.fillText(box.text, x + 4, top + 3);
+function arrangeSoon() {
+  if (isArranging) return;
+  isArranging = true;
+  requestAnimationFrame(() => { isArranging = false; arrange(); });
+}
+
+function arrange() {
+  const shown = large ? [large] : [...cameras.values()];
+  for (const camera of cameras.values()) camera.figure.hidden = large !== null && camera !== large;
+  if (!shown.length) return;
+  document.body.classList.toggle("large", shown.length === 1);
+  const style = getComputedStyle(main);
+  const width = main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  const room = Math.max(window.innerHeight - document.querySelector("header").offsetHeight, 240);
+  const height = room - parseFloat(style.paddingTop) - parseFloat(style.paddingBottom);
+  const ratios = shown.map((camera) => camera.ratio).sort((a, b) => a - b);
+  const caption = shown.length === 1 ? Math.min(shown[0].caption.scrollHeight, Math.floor(window.innerHeight / 3))
+    : shown.some((camera) => camera.hasMore) ? 62 : 40;
+  const plan = arranged(shown.length, width, height, ratios[Math.floor(ratios.length / 2)], caption);
+  main.style.setProperty("--wide", `${plan.width}px`);
+  main.style.setProperty("--high", `${plan.height}px`);
+  main.style.setProperty("--caption", `${caption}px`);
+  main.dataset.columns = plan.columns;
+  const wanted = Math.ceil(plan.width * Math.min(window.devicePixelRatio || 1, 3));
+  // Small changes are not worth a new request.
+  if (wanted > pictureWidth || wanted < pictureWidth * 0.7) pictureWidth = wanted;
+  stream.wanted();
+}
+
+function showEvents() {
+  const hasEvents = events.count > 0;
+  byId("events-tool").hidden = !hasEvents;
+  const isShown = hasEvents && byId("events-shown").checked;
+  if (byId("events").hidden === isShown) {
+    byId("events").hidden = !isShown;
+    arrangeSoon();
   }
-}
-
-// Milliseconds since 1970, from 2001 on, in a value that is called a time.
-function valueText(name, value) {
-  if (typeof value !== "number") return value;
-  const isTime = /time|^ts$|_at$|stamp/i.test(name) && value > 1e12 && value < 1e13;
-  return isTime ? new Date(value).toLocaleString() : Number(value.toFixed(3));
-}
-
-// The name of the camera is above its values already.
-function tellValues(card, facts) {
-  const values = Object.entries(facts.values).filter(([, value]) => value !== card.camera);
-  const shown = byId("values").checked ? values : [];
-  card.values.replaceChildren(...shown.map(([name, value]) => {
-    const pair = document.createElement("div");
-    element("dt", pair).textContent = name;
-    element("dd", pair).textContent = valueText(name, value);
-    return pair;
-  }));
-}
-
-async function show(card, facts, jpeg) {
-  if (card.busy) { card.next = [facts, jpeg]; return; }
-  card.busy = true;
-  try {
-    const picture = await createImageBitmap(new Blob([jpeg], { type: "image/jpeg" }));
-    const { canvas } = card;
-    if (canvas.width !== picture.width || canvas.height !== picture.height) {
-      canvas.width = picture.width;
-      canvas.height = picture.height;
-    }
-    const pen = canvas.getContext("2d");
-    pen.drawImage(picture, 0, 0);
-    picture.close();
-    if (byId("boxes").checked) drawBoxes(pen, facts, canvas.width, canvas.height);
-    const count = facts.boxes.length;
-    const boxes = `${count} ${count === 1 ? "box" : "boxes"}`;
-    canvas.setAttribute("aria-label", `${card.camera}: ${boxes}`);
-    card.count.textContent = boxes;
-    tellValues(card, facts);
-    card.drawn += 1;
-    canvas.dataset.drawn = card.drawn;
-    canvas.dataset.boxes = count;
-    card.times.push(performance.now());
-  } catch (error) {
-    console.warn(`a picture of ${card.camera} cannot be shown`, error);
-  } finally {
-    card.busy = false;
-  }
-  const next = card.next;
-  card.next = null;
-  if (next) show(card, ...next);
 }
 
 function take(facts, jpeg) {
-  if (facts.title !== undefined) {
+  if (facts.events !== undefined) {
+    events.take(facts);
+  } else if (facts.title !== undefined) {
     byId("title").textContent = facts.title;
     document.title = facts.title;
-    for (const [camera, told] of Object.entries(facts.states)) cardOf(camera).told = told;
+    if (facts.places !== undefined) {
+      places = facts.places;
+      byId("zones-tool").hidden = !places.length;
+    }
+    for (const [name, told] of Object.entries(facts.states)) cameraOf(name).told = told;
   } else if (!paused) {
-    show(cardOf(facts.camera), facts, jpeg);
-  }
-}
-
-// What a camera does that gives no pictures, and since when; empty where only the page lacks them.
-function trouble(told) {
-  if (!told || told.state === "live") return "";
-  const age = told.last_picture_seconds;
-  return `${told.state}, ${age === null ? "no picture yet" : `last picture ${lasting(age)} ago`}`;
-}
-
-function lasting(seconds) {
-  if (seconds < 120) return `${Math.round(seconds)} s`;
-  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
-}
-
-async function read(body) {
-  const reader = body.getReader();
-  let held = new Uint8Array(0);
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    const joined = new Uint8Array(held.length + value.length);
-    joined.set(held);
-    joined.set(value, held.length);
-    held = joined;
-    for (;;) {
-      if (held.length < 8) break;
-      const view = new DataView(held.buffer, held.byteOffset, held.byteLength);
-      const first = view.getUint32(0);
-      if (held.length < 8 + first) break;
-      const second = view.getUint32(4 + first);
-      if (held.length < 8 + first + second) break;
-      const facts = JSON.parse(new TextDecoder().decode(held.subarray(4, 4 + first)));
-      take(facts, held.slice(8 + first, 8 + first + second));
-      held = held.slice(8 + first + second);
-    }
-  }
-}
-
-async function watch() {
-  for (let wait = 500; ; wait = Math.min(wait * 2, 10000)) {
-    try {
-      const headers = token ? { Authorization: `Bearer ${token}` } : {};
-      const response = await fetch("stream", { headers, cache: "no-store" });
-      if (response.status === 401) {
-        say("away", "a token is needed: open this page with #token=TOKEN behind its address");
-        return;
-      }
-      if (!response.ok) throw new Error(`the server answers ${response.status}`);
-      say("live", "live");
-      wait = 500;
-      await read(response.body);
-      say("away", "the service has ended; trying again");
-    } catch (error) {
-      say("away", "the service is away; trying again");
-    }
-    await new Promise((resolve) => setTimeout(resolve, wait));
+    cameraOf(facts.camera).show(facts, jpeg, options);
   }
 }
 
 setInterval(() => {
-  const now = performance.now();
-  for (const card of cards.values()) {
-    card.times = card.times.filter((time) => time > now - 5000);
-    const last = card.times.at(-1) ?? 0;
-    const down = trouble(card.told);
-    const silent = !paused && (now - last > SILENT || (down !== "" && !card.times.length));
-    card.figure.classList.toggle("silent", silent);
-    const span = card.times.length > 1 ? (last - card.times[0]) / 1000 : 0;
-    card.reason.textContent = (down && card.told.reason) || "";
-    if (!card.drawn) card.canvas.setAttribute("aria-label", `${card.camera}: no picture yet`);
-    card.rate.textContent = silent ? down || "silent" : span ? `${((card.times.length - 1) / span).toFixed(1)} fps` : "";
-  }
+  for (const camera of cameras.values()) if (!camera.figure.hidden) camera.tick(paused);
+  if (["live", "partly"].includes(byId("state").dataset.state)) say("live");
 }, 500);
 
 byId("pause").addEventListener("click", () => {
@@ -209,4 +128,18 @@ byId("pause").addEventListener("click", () => {
   byId("pause").setAttribute("aria-pressed", String(paused));
   byId("pause").textContent = paused ? "Go on" : "Pause";
 });
-watch();
+byId("back").addEventListener("click", () => { const before = large; enlarge(null); before?.button.focus(); });
+byId("events-shown").addEventListener("change", showEvents);
+document.addEventListener("keydown", (event) => {
+  if (!large || byId("event").open) return;
+  if (event.key === "Escape") byId("back").click();
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (!step) return;
+  const all = [...main.querySelectorAll("figure")];
+  const next = all.at((all.indexOf(large.figure) + step) % all.length);
+  enlarge([...cameras.values()].find((camera) => camera.figure === next));
+  large.button.focus();
+});
+sizes.observe(main);
+window.addEventListener("resize", arrangeSoon);
+stream.run();

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ import PIL.Image
 import pytest
 from waiting import until
 
+import connectors.view
 from connectors.contract.measures import check_measures
 from connectors.view.board import MOST_CAMERAS
 from connectors.view.config import ViewSinkConfig
+from connectors.view.pages import SCRIPTS
 from connectors.view.result import Taking
 from pipelines import BoundingBox, Data, Image
 from pipelines.data.record import RecordContext
@@ -44,7 +47,7 @@ def shade(jpeg: bytes) -> int:
 def test_one_stream_brings_all_cameras_with_their_boxes_and_values(viewing: Any, ask: Any) -> None:
     sink = viewing()
     client = ask(sink, "/stream")
-    assert piece(client) == ({"title": "yard", "cameras": [], "states": {}}, b"")
+    assert piece(client) == ({"title": "yard", "cameras": [], "states": {}, "places": []}, b"")
     assert deliver(sink, result("gate", 50, count=3, text="x" * 500), result("dock", 200, boxes=2)) == {}
     found = {facts["camera"]: (facts, jpeg) for facts, jpeg in (picture(client), picture(client))}
     facts, jpeg = found["gate"]
@@ -140,6 +143,25 @@ def test_pictures_are_no_wider_than_wanted(viewing: Any, ask: Any) -> None:
     assert (image.width, image.height) == (100, 74)
 
 
+@pytest.mark.parametrize(("asked", "wide"), [("300", 320), ("321", 480), ("9000", 500), ("-1", 500), ("x", 500)])
+def test_a_browser_that_shows_small_pictures_gets_small_ones(viewing: Any, ask: Any, asked: str, wide: int) -> None:
+    sink = viewing(width=500)
+    deliver(sink, result("gate", 0, wide=640))
+    assert Image(ask(sink, f"/gate.jpg?width={asked}").rest()).width == wide
+    _, jpeg = picture(ask(sink, f"/stream?width={asked}"))
+    assert Image(jpeg).width == wide
+
+
+def test_a_browser_that_shows_one_camera_gets_pictures_of_that_one(viewing: Any, ask: Any) -> None:
+    sink = viewing(fps=100)
+    deliver(sink, result("gate", 10), result("dock", 20))
+    client = ask(sink, "/stream?camera=dock")
+    for number in range(3):
+        facts, _ = picture(client)
+        assert facts["camera"] == "dock"
+        deliver(sink, result("gate", 30 + number), result("dock", 40 + number))
+
+
 def test_a_jpeg_that_needs_no_change_is_shown_as_it_came(viewing: Any, ask: Any) -> None:
     sink = viewing()
     jpeg = Image(np.full((48, 64, 3), 7, np.uint8)).get_as("jpeg")
@@ -223,10 +245,13 @@ def test_the_page_and_what_it_needs_come_from_here(viewing: Any, ask: Any) -> No
     sink = viewing()
     page = ask(sink, "/").rest().decode()
     assert "<html lang=" in page
-    for name in ("view.js", "view.css"):
-        assert f'"{name}"' in page
-        assert ask(sink, f"/{name}").status == 200
-    assert "http" not in page
+    assert page.count('"view.js"') == page.count('"view.css"') == 1
+    folder = Path(connectors.view.__file__).parent / "page"
+    assert {"index.html", "view.css", *SCRIPTS} == {file.name for file in folder.iterdir()}
+    for name in ("view.css", *SCRIPTS):
+        text = ask(sink, f"/{name}").rest().decode()
+        assert "://" not in text + page
+        assert "innerHTML" not in text
     assert ask(sink, "/../config.py").status == 404
 
 

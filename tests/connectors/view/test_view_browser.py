@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from connectors.memory import MemoryLiveSource
+from connectors.view.pages import SCRIPTS
+from pipelines import Data
 from tests.connectors.view.conftest import deliver, result
 
 
@@ -36,9 +38,19 @@ class Yard(MemoryLiveSource):
 
     def cameras(self) -> Mapping[str, Any]:
         return {
-            "gate": {"state": "backoff", "reason": "the camera ended the stream", "last_picture_seconds": 90.0},
-            "yard": {"state": "connecting", "reason": "connection refused", "last_picture_seconds": None},
-            "dock": {"state": "live", "reason": None, "last_picture_seconds": 0.1},
+            "gate": {
+                "state": "backoff",
+                "reason": "<b>the camera ended the stream</b>",
+                "last_picture_seconds": 90.0,
+                "since": time.time() - 300,
+            },
+            "yard": {
+                "state": "connecting",
+                "reason": "connection refused",
+                "last_picture_seconds": None,
+                "since": time.time() - 2,
+            },
+            "dock": {"state": "live", "reason": None, "last_picture_seconds": 0.1, "since": time.time()},
         }
 
 
@@ -47,17 +59,20 @@ def test_cameras_that_give_no_picture_are_named_with_what_they_do(viewing: Any, 
     sink.attach([Yard()])
     deliver(sink, result("dock", 50))
     page.goto(f"http://localhost:{sink.address[1]}/")
-    page.wait_for_function("() => [...document.querySelectorAll('.rate')].filter((one) => one.textContent).length >= 2")
+    page.wait_for_function("() => document.querySelectorAll('.trouble:not([hidden])').length >= 2")
     shown = dict(
         page.eval_on_selector_all(
             "figure", "all => all.map(one => [one.querySelector('strong').textContent, one.textContent])"
         )
     )
     assert list(shown) == ["dock", "gate", "yard"]
-    assert "backoff, last picture 90 s ago" in shown["gate"]
-    assert "the camera ended the stream" in shown["gate"]
-    assert "connecting, no picture yet" in shown["yard"]
+    assert "Away, trying againfor 5 min, last picture 90 s ago<b>the camera ended the stream</b>" in shown["gate"]
+    assert "backoff" in shown["gate"]
+    assert "no picture yetconnection refused" in shown["yard"]
     assert "backoff" not in shown["dock"]
+    page.wait_for_function(
+        "() => /3 cameras, [23] without pictures/.test(document.querySelector('#state').textContent)"
+    )
 
 
 def test_eight_cameras_are_drawn_with_their_boxes_over_one_connection(viewing: Any, page: Any) -> None:
@@ -91,16 +106,83 @@ def test_eight_cameras_are_drawn_with_their_boxes_over_one_connection(viewing: A
         people = page.eval_on_selector_all("dd", "all => all.map(one => one.textContent)")
         labels = page.eval_on_selector_all("canvas", "all => all.map(one => one.getAttribute('aria-label'))")
         assert page.title() == "yard"
-        assert page.text_content("#state") == "live"
+        assert page.text_content("#state") == "live · 8 cameras"
+        assert sink.board.watchers == 1
     finally:
         stop.set()
         feeding.join()
     assert names == [f"camera {camera}" for camera in range(8)]
     assert boxes == ["2"] * 8
     assert people == [str(camera) for camera in range(8)]
-    assert labels[0] == "camera 0: 2 boxes"
-    assert [url.rpartition("/")[2] for url in requests] == ["", "view.css", "view.js", "stream"]
+    assert labels[0] == "camera 0: face 2"
+    names = [url.rpartition("/")[2].partition("?")[0] for url in requests]
+    assert names[:2] == ["", "view.css"]
+    assert set(names[2:]) == {*SCRIPTS, "stream"}
+    assert len({url.partition("/")[0] for url in requests}) == 1
     assert errors == []
+
+
+_SHOWN = """(wanted) => {
+  const shown = [...document.querySelectorAll('figure')].filter((one) => one.offsetWidth).map((one) => ({
+    name: one.querySelector('strong').textContent, x: one.offsetLeft, y: one.offsetTop, width: one.offsetWidth,
+    height: one.offsetHeight }));
+  const [first, second] = shown;
+  switch (wanted) {
+    case 'beside one another': return shown.length === 2 && first.y === second.y && first.width > 550;
+    case 'below one another': return shown.length === 2 && first.x === second.x && first.width > 350;
+    default: return shown.length === 1 && first.name === wanted && first.height > 600;
+  }
+}"""
+
+
+def test_pictures_use_the_room_and_one_can_be_enlarged_by_a_click_or_a_key(viewing: Any, page: Any) -> None:
+    sink = viewing()
+    page.set_viewport_size({"width": 1280, "height": 720})
+    deliver(sink, result("dock", 30, wide=320))
+    page.goto(f"http://localhost:{sink.address[1]}/")
+    page.wait_for_function(_SHOWN, arg="dock")
+    deliver(sink, result("gate", 40, wide=320))
+    page.wait_for_function(_SHOWN, arg="beside one another")
+    stage = page.locator("figure .stage").first
+    stage.click()
+    page.wait_for_function(_SHOWN, arg="dock")
+    page.keyboard.press("Escape")
+    page.wait_for_function(_SHOWN, arg="beside one another")
+    stage.press("Enter")
+    page.wait_for_function(_SHOWN, arg="dock")
+    for name in ("gate", "dock"):
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function(_SHOWN, arg=name)
+    page.click("#back")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_function(_SHOWN, arg="below one another")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_events_zones_and_counts_stand_beside_the_pictures(viewing: Any, page: Any) -> None:
+    sink = viewing(fps=60)
+    counts = Data({"hall": Data({"inside": 2, "entered": 5, "left": 3})})
+    sink._places += [{"name": "hall", "kind": "zone", "points": [[0.5, 0.5], [1, 0.5], [1, 1]], "cameras": ["gate"]}]
+    event = Data({"event": "enter", "place": "<img src=x>", "id": 7, "label": "person"})
+    deliver(sink, result("gate", 40, wide=320, counts=counts, events=[event]))
+    page.goto(f"http://localhost:{sink.address[1]}/")
+    page.wait_for_selector("#event-list .picture img")
+    assert page.locator("#event-list strong").all_text_contents() == ["person 7 entered <img src=x>"]
+    assert page.locator(".places li").all_text_contents() == ["hall: 2 inside, 5 entered, 3 left"]
+    assert page.locator(".objects li").all_text_contents() == ["1 face 90%"]
+    # The zone is filled: a picture of one shade is brighter inside.
+    shades = """() => [[0.9, 0.6], [0.3, 0.9]].map(([x, y]) => {
+        const canvas = document.querySelector('canvas');
+        return canvas.getContext('2d').getImageData(x * canvas.width, y * canvas.height, 1, 1).data[0]; })"""
+    inside, outside = page.evaluate(shades)
+    assert inside > outside + 10
+    page.click("#event-list button")
+    page.wait_for_selector("dialog[open] img")
+    assert page.get_attribute("dialog img", "alt") == "gate: person 7 entered <img src=x>"
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog", state="hidden")
+    page.uncheck("#events-shown", force=True)
+    page.wait_for_selector("#events", state="hidden")
 
 
 def test_a_camera_that_shows_nothing_any_more_is_marked_and_the_page_says_when_the_service_ends(
@@ -137,7 +219,7 @@ def test_boxes_can_be_hidden(viewing: Any, page: Any) -> None:
     brightest = """() => document.querySelector('canvas').getContext('2d').getImageData(0, 0, 320, 240).data
         .reduce((most, value, at) => at % 4 === 3 ? most : Math.max(most, value), 0)"""
     assert page.evaluate(brightest) > 150
-    page.uncheck("#boxes")
+    page.uncheck("#boxes", force=True)
     deadline = time.monotonic() + 60
     while page.evaluate(brightest) > 20:
         assert time.monotonic() < deadline, "the boxes are still there"
