@@ -16,6 +16,7 @@ from drawn.browser import Scheme, browser, page
 
 CAMERAS: Final = ("bar", "gate", "hall", "square")
 WIDTH: Final = 1280
+HEIGHT: Final = 800
 QUALITY: Final = 80
 """Of the WebP files, of 100."""
 
@@ -79,7 +80,7 @@ def demo(seconds: float = 300.0) -> Iterator[str]:
 
 def photograph(opened: Any, address: str, width: int, scheme: Scheme = "light") -> Photograph:
     """The whole page in a window of that width, once every camera shows something that was found."""
-    with page(opened, width, 600, scheme) as shown:
+    with page(opened, width, HEIGHT, scheme) as shown:
         shown.goto(address)
         shown.wait_for_function(_COMPLETE, arg=CAMERAS)
         captions = shown.eval_on_selector_all(

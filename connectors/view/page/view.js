@@ -74,10 +74,10 @@ function arrange() {
   for (const camera of cameras.values()) camera.figure.hidden = large !== null && camera !== large;
   if (!shown.length) return;
   document.body.classList.toggle("large", shown.length === 1);
-  const style = getComputedStyle(main);
-  const width = main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  const edge = parseFloat(getComputedStyle(main).paddingTop);
+  const width = main.clientWidth - 2 * edge;
   const room = Math.max(window.innerHeight - document.querySelector("header").offsetHeight, 240);
-  const height = room - parseFloat(style.paddingTop) - parseFloat(style.paddingBottom);
+  const height = room - 2 * edge;
   const ratios = shown.map((camera) => camera.ratio).sort((a, b) => a - b);
   const caption = shown.length === 1 ? Math.min(shown[0].caption.scrollHeight, Math.floor(window.innerHeight / 3))
     : shown.some((camera) => camera.hasMore) ? 62 : 40;
@@ -86,6 +86,8 @@ function arrange() {
   main.style.setProperty("--high", `${plan.height}px`);
   main.style.setProperty("--caption", `${caption}px`);
   main.dataset.columns = plan.columns;
+  // No more of them stand in a row than planned, and those of the last row stand in the middle.
+  main.style.paddingInline = `${Math.max(edge, Math.floor((main.clientWidth - plan.across) / 2))}px`;
   const wanted = Math.ceil(plan.width * Math.min(window.devicePixelRatio || 1, 3));
   // Small changes are not worth a new request.
   if (wanted > pictureWidth || wanted < pictureWidth * 0.7) pictureWidth = wanted;
