@@ -36,7 +36,7 @@ def candidates_of(
             extra = np.concatenate([boxes[:, 2:4].astype(np.float32), extra[:, -1:]], axis=1)
         else:
             corners = corners_of(boxes, detector.box, detector.unit, size)
-        good: npt.NDArray[np.bool_] = np.all(np.isfinite(corners), axis=1)
+        good: npt.NDArray[np.bool_] = np.all(np.isfinite(corners), axis=1) & np.isfinite(score)
         good &= np.all(corners[:, 2:] > corners[:, :2], axis=1)
     made = Candidates(
         owner.astype(np.int64, copy=False),
@@ -49,8 +49,8 @@ def candidates_of(
 
 
 def check_scores(owner: Numbers, score: Array) -> None:
-    """Raise `RowsFailed` for the pictures of which a score is above 1 or not a number."""
-    wrong = np.flatnonzero(~(score <= _MOST))
+    """Raise `RowsFailed` for the pictures of which a score is above 1."""
+    wrong = np.flatnonzero(score > _MOST)
     if len(wrong):
         rows, first = np.unique(owner[wrong], return_index=True)
         raise RowsFailed(
@@ -74,6 +74,11 @@ def least(detector: Detector, threshold: float) -> float:
     if threshold <= 0:
         return -math.inf
     return math.inf if threshold >= 1 else math.log(threshold / (1 - threshold))
+
+
+def reaching(scores: Array, limit: float) -> tuple[Any, ...]:
+    """The positions of the scores that are at least `limit`, and of those that are not a number: these are counted."""
+    return np.nonzero(~(scores < limit))
 
 
 def probabilities(detector: Detector, scores: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from pipelines.runners.boxes.detectors.detector import BoxForm, Candidates, Detector, Unit
 from pipelines.runners.boxes.detectors.given import Given, Size
 from pipelines.runners.boxes.detectors.layout import Layout, Misfit
-from pipelines.runners.boxes.detectors.reading import candidates_of, class_numbers, least, probabilities
+from pipelines.runners.boxes.detectors.reading import candidates_of, class_numbers, least, probabilities, reaching
 
 
 def listed(detector: Detector, outputs: Sequence[Any], size: Size, threshold: float) -> Candidates:
@@ -18,7 +18,7 @@ def listed(detector: Detector, outputs: Sequence[Any], size: Size, threshold: fl
     boxes, scores, classes = outputs
     if boxes.ndim == 2:
         boxes, scores, classes = boxes[np.newaxis], scores[np.newaxis], classes[np.newaxis]
-    owner, place = np.nonzero(scores >= threshold)
+    owner, place = reaching(scores, threshold)
     number = class_numbers(classes[owner, place], detector)
     return candidates_of(detector, size, owner, boxes[owner, place], scores[owner, place], number, None)
 
@@ -189,7 +189,7 @@ class BoxesScores(Layout):
         """See `Layout`."""
         boxes, scores = outputs
         highest = scores.max(axis=2)
-        owner, place = np.nonzero(highest >= least(detector, threshold))
+        owner, place = reaching(highest, least(detector, threshold))
         number = scores[owner, place].argmax(axis=1)
         score = probabilities(detector, highest[owner, place])
         return candidates_of(detector, size, owner, boxes[owner, place], score, number, None)

@@ -11,7 +11,7 @@ from pipelines.runners.boxes.detectors.detector import Candidates, Detector
 from pipelines.runners.boxes.detectors.given import Given, Size
 from pipelines.runners.boxes.detectors.layout import Layout, Misfit
 from pipelines.runners.boxes.detectors.layouts.listed import listed
-from pipelines.runners.boxes.detectors.reading import candidates_of, least, probabilities
+from pipelines.runners.boxes.detectors.reading import candidates_of, least, probabilities, reaching
 
 SIZES_INPUT = "orig_target_sizes"
 """The input by which RT-DETR is given the size, width and height, that its boxes are to be in."""
@@ -62,7 +62,7 @@ class Detr(Layout):
             powers = np.exp(scores - scores.max(axis=2, keepdims=True))
             scores = (powers / powers.sum(axis=2, keepdims=True))[:, :, :-1]
         highest = scores.max(axis=2)
-        owner, place = np.nonzero(highest >= least(detector, threshold))
+        owner, place = reaching(highest, least(detector, threshold))
         number = scores[owner, place].argmax(axis=1)
         score = probabilities(detector, highest[owner, place])
         return candidates_of(detector, size, owner, boxes[owner, place], score, number, None)

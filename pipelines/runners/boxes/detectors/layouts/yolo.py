@@ -22,6 +22,7 @@ from pipelines.runners.boxes.detectors.reading import (
     class_numbers,
     least,
     probabilities,
+    reaching,
 )
 
 _BOX: Final = 4
@@ -83,7 +84,7 @@ class Yolo8(Layout):
         scores = table[:, _BOX : _BOX + classes]
         # The maximum over classes is one pass over memory; which class it is matters for candidates only.
         highest = scores.max(axis=1)
-        owner, place = np.nonzero(highest >= least(detector, threshold))
+        owner, place = reaching(highest, least(detector, threshold))
         rows = table[owner, :, place]
         number = rows[:, _BOX : _BOX + classes].argmax(axis=1)
         score = probabilities(detector, highest[owner, place])
@@ -135,7 +136,7 @@ class _WithObjectness(Layout):
         table = outputs[0]
         classes = detector.classes or table.shape[2] - _WITH_OBJECTNESS
         # Most rows show nothing: their classes are not looked at.
-        owner, place = np.nonzero(table[:, :, 4] >= least(detector, threshold))
+        owner, place = reaching(table[:, :, 4], least(detector, threshold))
         rows = table[owner, place]
         objectness = probabilities(detector, rows[:, 4])
         check_scores(owner, objectness)
@@ -235,7 +236,7 @@ class EndToEnd(Layout):
     def decode(self, detector: Detector, outputs: Sequence[Any], size: Size, threshold: float) -> Candidates:
         """See `Layout`."""
         table = outputs[0]
-        owner, place = np.nonzero(table[:, :, 4] >= threshold)
+        owner, place = reaching(table[:, :, 4], threshold)
         rows = table[owner, place]
         number = class_numbers(rows[:, 5], detector)
         return candidates_of(detector, size, owner, rows[:, :_BOX], rows[:, 4], number, rows[:, _FINAL:])
@@ -269,7 +270,7 @@ class Flat7(Layout):
     def decode(self, detector: Detector, outputs: Sequence[Any], size: Size, threshold: float) -> Candidates:
         """See `Layout`."""
         table = outputs[0]
-        table = table[(table[:, 6] >= threshold) & (table[:, 0] >= 0)]
+        table = table[~(table[:, 6] < threshold) & (table[:, 0] >= 0)]
         table = table[np.argsort(table[:, 0], kind="stable")]
         owner = table[:, 0].astype(np.int64)
         number = class_numbers(table[:, 5], detector)
