@@ -13,6 +13,9 @@ from typing import Any
 import av
 import pytest
 
+from connectors.view.clipsink import ClipSink
+from connectors.view.madeclip import MadeClip
+from connectors.view.sink import ViewSink
 from pipelines import BoundingBox, Data
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
@@ -111,6 +114,20 @@ def test_the_page_has_the_name_of_the_service_and_names_cameras_that_are_down(ru
     assert told["states"]["gone"]["last_picture_seconds"] is None
     assert "connection refused" in told["states"]["gone"]["reason"]
     assert told["states"]["gate"]["last_picture_seconds"] < 60
+
+
+def test_the_page_knows_the_zones_of_its_service_and_the_clips_of_its_other_sinks() -> None:
+    zones = '{"@type": ZONES, zones: {door: {points: [[0.4, 0.5], [0.6, 0.5], [0.6, 1]]}}}'
+    text = SERVICE.replace("pipeline: []", f"pipeline: [{zones}]")
+    text = text.replace('{type: video, path: "{camera}.mp4", name: video}', "{type: clip, directory: clips}")
+    view, clips, _ = (route.sink for route in build(loads(text)).routes)
+    assert isinstance(view, ViewSink)
+    assert isinstance(clips, ClipSink)
+    assert [place["name"] for place in view._places] == ["door"]
+    assert view.events.since(0) is None
+    for call in clips._on_clip:
+        call(MadeClip("gate", 0, 0, 1, Path("gate.mp4")))
+    assert view.events.clip_file(1) == Path("gate.mp4")
 
 
 def test_a_page_goes_on_while_another_sink_is_away(running: Any) -> None:

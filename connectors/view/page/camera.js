@@ -76,7 +76,7 @@ export class Camera {
         canvas.height = picture.height;
         if (Math.abs(before - this.ratio) > 0.01 || !this.drawn) options.changed();
       }
-      const pen = penOf(canvas, this.button.clientWidth);
+      const pen = penOf(canvas, Math.min(this.button.clientWidth, this.button.clientHeight * this.ratio));
       pen.drawImage(picture, 0, 0);
       picture.close();
       const places = options.places(this.name).map((place) => ({ ...place, counts: facts.counts[place.name] }));

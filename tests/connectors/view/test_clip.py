@@ -30,6 +30,7 @@ from connectors.message import Message, block_of
 from connectors.view.clipfolder import ClipFolder
 from connectors.view.clipsink import ClipSink
 from connectors.view.config import ClipSinkConfig
+from connectors.view.madeclip import MadeClip
 from pipelines import Data
 from pipelines.data.record import RecordContext
 from pipelines.errors import StreamerError
@@ -143,6 +144,8 @@ def test_a_clip_holds_the_pictures_before_and_after_an_event_as_the_camera_sent_
 def test_events_while_a_clip_is_written_make_it_longer_up_to_a_limit(recording: Any, tmp_path: Path) -> None:
     video(str(tmp_path / "film.mp4"), frames=300, fps=10, gop=10)
     clips, reader = recording({"film": str(tmp_path / "film.mp4")}, before="1s", after="2s", longest="8s")
+    made: list[MadeClip] = []
+    clips.sink.on_clip(made.append)
     # Of ten seconds of events, one a second: a clip of eight seconds, and one with the rest.
     for number in range(150, 250, 10):
         until(lambda number=number: len(reader.of("film")) > number, reader)  # type: ignore[misc]
@@ -157,6 +160,13 @@ def test_events_while_a_clip_is_written_make_it_longer_up_to_a_limit(recording: 
     assert first[-1] == 220
     assert second[0] <= 220
     assert second[-1] == 260
+    # Other sinks are told, in the time of the pictures, which part of the film is in which file.
+    begun = reader.of("film")[0].message.timestamp
+    for clip, path, pictures in zip(made, clips.files(), (first, second), strict=True):
+        assert (clip.camera, clip.path) == ("film", path)
+        assert clip.begin - begun == pytest.approx(pictures[0] * 100, abs=2)
+        assert clip.end - begun == pytest.approx(pictures[-1] * 100, abs=2)
+    assert made[0].event == begun + 15_000
 
 
 class HeldFolder(ClipFolder):
