@@ -24,6 +24,7 @@ import pytest
 from drawn import browser
 from faultymqtt import FaultyMqtt, Window
 from mqttbrokers import MqttUnderTest, StartMosquitto, StartMqtt
+from rewriting import rewrite_together
 from stamina.instrumentation import get_on_retry_hooks, set_on_retry_hooks
 
 from pipelines import hotpath
@@ -140,6 +141,7 @@ _broker_of_the_run = pytest.StashKey[_BrokerOfTheRun]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_broker_of_the_run] = _BrokerOfTheRun()
+    rewrite_together(config, Path(__file__).parent)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
