@@ -45,6 +45,10 @@ _SLOW = (
 _REAL = {"kafka", "start_kafka"}
 _REAL_MQTT = {"mqtt_broker", "start_mosquitto", "start_mqtt"}
 
+# jsonschema imports it if it is there, for the format "iri" only, which no schema here has: it builds 38 grammars, and
+# takes three seconds of each worker.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+
 # Programs that tests start would ignore hangups, too, where the tests run in the background of a closed terminal.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
