@@ -46,11 +46,13 @@ LARGEST = 40 * 1024
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory of an example: the pictures, the digits example."""
+    """The working directory of an example: the pictures, the digits example, a photo with its detector."""
     for picture in PICTURES:
         shutil.copy(picture, tmp_path)
     for name in ("digits.onnx", "digits.npz"):
         shutil.copy(ROOT / "examples" / "digits" / name, tmp_path)
+    (tmp_path / "objects.onnx").symlink_to(ROOT / "examples" / "objects" / "objects.onnx")
+    shutil.copy(ROOT / "examples" / "cameras" / "table.jpg", tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -1,6 +1,7 @@
 # Written by docs/generate.py.
 from .base import RunBy, Step, Typed
 from .boxes.boxes import BoundingBoxFilter, BoundingBoxToPoint, SsdToBoundingBox, YoloToBoundingBox
+from .boxes.detect import Detect, Detections, DetectorInput
 from .boxes.extract import CropFixedGrid, CropGrid, ExtractBoundingBox
 from .code.function import Function, HasFunction
 from .code.logging import Logging
@@ -49,6 +50,9 @@ __all__ = [
     "CropFixedGrid",
     "CropGrid",
     "DeepLearning4j",
+    "Detect",
+    "Detections",
+    "DetectorInput",
     "DocumentParser",
     "DrawBoundingBox",
     "DrawFaceKeyPoints",

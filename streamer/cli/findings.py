@@ -16,12 +16,14 @@ from pipelines.errors import DefinitionError, StepError, StreamerError, nearest
 from pipelines.hotpath import HotPathError
 from pipelines.plugins.modelfiles import is_here, is_remote
 from pipelines.plugins.registry import default_registry
+from pipelines.runners.forms import Forms, ValueForm
 from pipelines.runners.models.fixedbatch import stated_count
 from pipelines.runners.models.model import Model
 from pipelines.runners.models.model import described as shape_of
 from pipelines.runners.models.modelrunner import ModelRunner, output_forms
 from pipelines.runners.runner import OpenContext, StatefulRunner
 from pipelines.steps import (
+    Detect,
     DrawBoundingBox,
     GraphStep,
     Keras,
@@ -34,6 +36,7 @@ from pipelines.steps import (
     Tvm,
     Zones,
 )
+from pipelines.values import ValueType
 from streamer.agent.assembly import build
 from streamer.cli.commands.run import described
 from streamer.cli.resultkeys import (
@@ -54,7 +57,7 @@ from streamer.definition.service import Service
 from streamer.delivery.guarantee import STATEFUL, guarantee
 from streamer.routing.sinkroute import SinkRoute
 
-_WITH_MODELS = (Onnx, TensorFlow, Keras, TensorRt, Tvm)
+_WITH_MODELS = (Detect, Onnx, TensorFlow, Keras, TensorRt, Tvm)
 """Steps whose models may be at URLs."""
 
 
@@ -232,6 +235,9 @@ def _step(step: Step, context: OpenContext, service: Service) -> tuple[str, Step
     if isinstance(step, Onnx):
         text, does = _onnx(step, context, service)
         return f"{factory.name}, {text}", does
+    if isinstance(step, Detect):
+        text, does = _detect(step, context, service)
+        return f"{factory.name}, {text}", does
     try:
         runner = factory.create(step, context)
     except StepError as error:
@@ -269,6 +275,22 @@ def _onnx(step: Onnx, context: OpenContext, service: Service) -> tuple[str, Step
         notes.append(f"inputs with values of their own, fed by records that have a value of their name: {named}")
     notes += [*few_values(step, model), *_filled_calls(model, service)]
     return shape_of(model) + _noted(notes), does
+
+
+def _detect(step: Detect, context: OpenContext, service: Service) -> tuple[str, StepKeys]:
+    from pipelines.runners.boxes.detect import needed, written
+    from pipelines.runners.boxes.detectormodel import DetectorModel
+
+    # Without a runner, which would run the model.
+    detector = DetectorModel(step, context)
+    detector.close()
+    gives = written(step)
+
+    def forms(given: Forms) -> Forms:
+        return {**given, **dict.fromkeys(gives, ValueForm(ValueType.LIST))}
+
+    does = StepKeys(needed(step), gives, True, forms, lambda _, __: None)
+    return detector.in_words() + _noted(_filled_calls(detector.model, service)), does
 
 
 def _filled_calls(model: Model, service: Service) -> list[str]:
