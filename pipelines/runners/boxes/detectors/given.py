@@ -139,6 +139,14 @@ class Given:
         complete = all(name in places for name in names)
         return tuple(places[name] for name in names) if complete else None
 
+    def ending(self, *ends: str) -> tuple[int, ...] | None:
+        """The positions of the outputs whose names end so, `None` if one is missing."""
+        places = [
+            next((place for place, port in enumerate(self.outputs) if port.name.endswith(end)), None) for end in ends
+        ]
+        known = tuple(place for place in places if place is not None)
+        return known if len(known) == len(ends) else None
+
 
 def _lengths(port: Port) -> Lengths | None:
     if port.shape is None:

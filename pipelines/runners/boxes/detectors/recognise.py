@@ -75,7 +75,16 @@ def _by_metadata(given: Given) -> str:
 
 
 def _by_outputs(given: Given, detector: Detector) -> str:
-    named = detector.layout in ("detr", "rtdetr", "tf", "tflite", "torchvision", "mmdet", "boxes_scores")
+    named = detector.layout in (
+        "detr",
+        "rtdetr",
+        "tf",
+        "tflite",
+        "torchvision",
+        "mmdet",
+        "boxes_scores",
+        "efficient_nms",
+    )
     return f"by the {'names' if named else 'shape'} of its outputs"
 
 

@@ -163,6 +163,15 @@ def test_boxes_that_are_not_finite_or_have_no_area_are_left_out_and_counted() ->
     assert boxes.left_out == 3
 
 
+def test_what_comes_after_the_count_of_a_picture_is_not_read() -> None:
+    boxes = np.full((2, 3, 4), (1, 2, 30, 40), np.float32)
+    scores, classes = np.full((2, 3), 0.5, np.float32), np.array([[1, 0, 9], [0, 9, 9]], np.float32)
+    outputs = [np.array([[2], [1]], np.int32), boxes, scores, classes]
+    made = read("efficient_nms", outputs, ("num_dets", "det_boxes", "det_scores", "det_classes"))
+    assert (made.owner.tolist(), made.number.tolist()) == ([0, 0, 1], [1, 0, 0])
+    assert made.corners.tolist() == [[1, 2, 30, 40]] * 3
+
+
 def test_a_score_that_is_no_probability_fails_its_picture_only() -> None:
     table = np.zeros((3, 6, 84), np.float32)
     table[:, :4, 0] = 8

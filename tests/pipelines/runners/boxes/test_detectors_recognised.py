@@ -262,6 +262,24 @@ EXPORTS: list[tuple[str, list[Port], dict[str, str], tuple[Port, ...], dict[str,
         {},
         "mmdet None by the names of its outputs",
     ),
+    *(
+        (
+            name,
+            [
+                port(f"{prefix}{end}", *shape)
+                for end, shape in zip(ends, ((1, 1), (1, 99, 4), (1, 99), (1, 99)), strict=True)
+            ],
+            {},
+            (),
+            {},
+            "efficient_nms None by the names of its outputs",
+        )
+        for name, prefix, ends in (
+            ("yolov7 for TensorRT", "", ("num_dets", "det_boxes", "det_scores", "det_classes")),
+            ("RTMDet of MMYOLO", "", ("num_dets", "boxes", "scores", "labels")),
+            ("YOLO-NAS, final boxes", "graph2_", ("num_predictions", "pred_boxes", "pred_scores", "pred_classes")),
+        )
+    ),
     (
         "YOLO-NAS",
         [port("boxes", 1, 8400, 4), port("scores", 1, 8400, 80)],
@@ -339,6 +357,7 @@ def test_what_may_be_two_things_is_read_once_it_is_said_which() -> None:
             r"a classifier, .*: use IMAGE_TO_NDARRAY, ONNX and CLASSIFIER_OUTPUT",
         ),
         ([port("output0", 1, 80)], {"task": "classify"}, {}, r"a classifier"),
+        ([port("graph2_flat_predictions", "n", 7)], {}, {}, r"output_predictions_format=BATCH_FORMAT"),
         ([port("boxes", 1, 9, 4), port("scores", 1, 9, 80)], {}, {}, r"give box \(x1y1x2y2, .* and unit \(pixels"),
         (
             [port("dets", 1, 9, 4), port("labels", 1, 9, 92)],

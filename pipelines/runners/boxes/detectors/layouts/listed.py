@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Final, get_args
 
 import numpy as np
 
@@ -11,6 +11,14 @@ from pipelines.runners.boxes.detectors.detector import BoxForm, Candidates, Dete
 from pipelines.runners.boxes.detectors.given import Given, Size
 from pipelines.runners.boxes.detectors.layout import Layout, Misfit
 from pipelines.runners.boxes.detectors.reading import candidates_of, class_numbers, least, probabilities, reaching
+
+_COUNTED: Final = (
+    ("det_boxes", "det_scores", "det_classes", "num_dets"),
+    ("boxes", "scores", "labels", "num_dets"),
+)
+"""Names of the outputs of models that count what they list."""
+_ENDINGS: Final = ("_pred_boxes", "_pred_scores", "_pred_classes", "_num_predictions")
+"""How these names end in exports of YOLO-NAS, which begin with `graph2`."""
 
 
 def listed(detector: Detector, outputs: Sequence[Any], size: Size, threshold: float) -> Candidates:
@@ -103,10 +111,33 @@ class Torchvision(_Listed):
         places = given.named("boxes", "scores", "labels")
         if places is None or any(port.name == "orig_target_sizes" for port in given.inputs):
             return None
+        if given.named("num_dets") is not None:
+            return None
         shape = given.shapes[places[0]]
         if shape is not None and len(shape) != 2 and given.asked.layout != self.name:
             return Misfit("boxes [n, 4] of one picture are needed")
         return places
+
+
+class EfficientNms(_Listed):
+    """Counts `[N, 1]`, boxes `[N, K, 4]`, scores and class numbers `[N, K]`: in pixels, classes from 0.
+
+    TensorRT's plug-in of this name (exports of YOLOv6, v7, PP-YOLOE with suppression), YOLO-NAS (BATCH_FORMAT) and
+    MMYOLO do. What comes after a picture's count means nothing.
+    """
+
+    name: ClassVar[str] = "efficient_nms"
+
+    def places(self, given: Given) -> tuple[int, ...] | Misfit | None:
+        """See the base class; the position of the counts is the last."""
+        places = next((at for names in _COUNTED if (at := given.named(*names)) is not None), None)
+        return places or given.ending(*_ENDINGS)
+
+    def decode(self, detector: Detector, outputs: Sequence[Any], size: Size, threshold: float) -> Candidates:
+        """See `Layout`."""
+        boxes, scores, classes, counts = outputs
+        counted = np.arange(scores.shape[1]) < counts.reshape(-1, 1)
+        return listed(detector, (boxes, np.where(counted, scores, -np.inf), classes), size, threshold)
 
 
 class MmDet(Layout):

@@ -254,6 +254,9 @@ class Flat7(Layout):
             return None
         if shape[0] is not None and given.asked.layout != self.name:
             return Misfit("its number of boxes is fixed: so it is a classifier of 7 classes, or say the layout")
+        if given.outputs[0].name.endswith("flat_predictions"):
+            # Class and score of YOLO-NAS have changed places.
+            return Misfit("YOLO-NAS is read as it exports with output_predictions_format=BATCH_FORMAT, not FLAT_FORMAT")
         return Detector(
             layout=self.name,
             because="",
