@@ -20,6 +20,7 @@ from pipelines.steps.base import Step
 from pipelines.steps.config import Form
 
 _default_registry: Final[Callable[[], RunnerSource]] = late("pipelines.plugins.registry:default_registry")
+_says_geometry: Final[Callable[[Pipeline], bool]] = late("pipelines.definitions.walk:says_geometry")
 
 
 class Pipeline(ABC):
@@ -75,7 +76,14 @@ class Pipeline(ABC):
         named = dict(runners or {})
         if named:
             (registry or _default_registry()).check_runners(named)
-        context = OpenContext(pool=pool, allow_code=allow_code, progress=progress, registry=registry, runners=named)
+        context = OpenContext(
+            pool=pool,
+            allow_code=allow_code,
+            progress=progress,
+            registry=registry,
+            runners=named,
+            own_geometry=_says_geometry(self),
+        )
         return self.open_in(context) if profile is None else self._profiled(context, profile)
 
     @abstractmethod

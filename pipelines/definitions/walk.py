@@ -11,7 +11,7 @@ from pipelines.definitions.definition import load
 from pipelines.definitions.graph import Graph
 from pipelines.definitions.pipeline import Pipeline
 from pipelines.definitions.typereader import Refused, none_refused
-from pipelines.errors import DefinitionError
+from pipelines.errors import DefinitionError, StreamerError
 from pipelines.steps import Typed
 
 
@@ -34,6 +34,17 @@ def walk(pipeline: Pipeline, *, refused: Refused = none_refused) -> Iterator[Par
     Raises `DefinitionError` for a file that is wrong, or `refused`.
     """
     yield from _walk(pipeline, Path.cwd(), "", refused)
+
+
+def says_geometry(pipeline: Pipeline) -> bool:
+    """Whether a step, also of a pipeline inside, has an `imageToNDArrayConfig`: it puts boxes of an array right.
+
+    A definition in another file that cannot be read counts as one without; opening it raises the error.
+    """
+    try:
+        return any(getattr(part.what, "image_to_ndarray_config", None) is not None for part in walk(pipeline))
+    except (StreamerError, OSError):
+        return False
 
 
 def _walk(pipeline: Pipeline, base: Path, outer: str, refused: Refused) -> Iterator[Part]:

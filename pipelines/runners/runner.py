@@ -59,6 +59,9 @@ class OpenContext:
     """The metrics of all steps of the pipeline; a step takes its own from `metrics`."""
     observer: Observer | None = None
     """Gets a `StepRun` for every step and batch, from the first."""
+    own_geometry: bool = False
+    """Whether the definition says itself where boxes are put right, by an `imageToNDArrayConfig` of a step, as those of
+    Konduit Serving do: then steps that make boxes leave them in fractions of their array (`Batch.views`)."""
     finish: Callable[[], None] | None = None
     """Called when the pipeline is closed."""
 
@@ -276,6 +279,7 @@ def rebuilt(
         splits=splits,
         metadata=metadata if any(entry is not None for entry in metadata) else None,
         origin=source.origin,
+        views=None if source.views is None else [source.views[position] for position in positions],
     )
 
 

@@ -80,7 +80,13 @@ def _carrying(batch: Batch, traces: Mapping[int, Trace]) -> Batch:
             entry[TRACE] = trace.to_data()
             metadata[position] = entry
     return Batch(
-        batch.columns, batch.size, rows=batch.rows, splits=batch.splits, metadata=metadata, origin=batch.origin
+        batch.columns,
+        batch.size,
+        rows=batch.rows,
+        splits=batch.splits,
+        metadata=metadata,
+        origin=batch.origin,
+        views=batch.views,
     )
 
 

@@ -10,6 +10,7 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import Column
 from pipelines.data.data import Data
 from pipelines.data.sparsecolumn import SparseColumn
+from pipelines.data.views import agreed, or_none
 from pipelines.errors import DataError, RowsFailed
 from pipelines.executors.accounting import NO_ROWS
 from pipelines.executors.graph.aligning import Aligned, aligned
@@ -142,7 +143,11 @@ def _merged(parts: Sequence[Batch]) -> Batch:
         raise RowsFailed(twice)
     first = parts[0]
     origin = next((part.origin for part in parts if part.origin is not None), None)
-    return Batch(columns, first.size, rows=first.rows, metadata=_metadata(parts), origin=origin)
+    views = None
+    if any(part.views is not None for part in parts):
+        listed = (part.views or [None] * part.size for part in parts)
+        views = or_none([agreed(several) for several in zip(*listed, strict=True)])
+    return Batch(columns, first.size, rows=first.rows, metadata=_metadata(parts), origin=origin, views=views)
 
 
 def _either(key: str, a: Column, b: Column, twice: dict[int, Exception]) -> Column:

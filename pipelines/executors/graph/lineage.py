@@ -144,6 +144,7 @@ class Lineage:
             splits=splits,
             metadata=batch.metadata,
             origin=None if batch.origin is None else self._origin(),
+            views=batch.views,
         )
 
     def _numbers(self, batch: Batch) -> tuple[RowNumbers, Rows | None]:

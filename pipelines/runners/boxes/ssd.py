@@ -11,8 +11,10 @@ import numpy.typing as npt
 
 from pipelines.data.batch import Batch
 from pipelines.data.result import Result
+from pipelines.data.views import Views
 from pipelines.errors import DataError, RowsFailed, WrongTypeError
 from pipelines.runners.boxes.boxlists import BoxLists, fail_outside_range, float_array, label_of, narrow
+from pipelines.runners.boxes.detectors.geometry import in_picture
 from pipelines.runners.models.arrays import array_column
 from pipelines.runners.runner import OpenContext, Runner
 from pipelines.steps.boxes.boxes import SsdToBoundingBox
@@ -38,6 +40,7 @@ class SsdToBoundingBoxRunner(Runner):
 
     def __init__(self, step: SsdToBoundingBox, context: OpenContext) -> None:
         self._step = step
+        self._own_geometry = context.own_geometry
         self._keys = [BOXES, SCORES, CLASSES] if step.class_labels else [BOXES, SCORES]
 
     @property
@@ -64,14 +67,17 @@ class SsdToBoundingBoxRunner(Runner):
         lists.put_groups(
             batch,
             self._keys,
-            lambda part: self._boxes(*[float_array(part, key, integers=key == CLASSES) for key in self._keys]),
+            lambda part: self._boxes(
+                None if self._own_geometry else part.views,
+                *[float_array(part, key, integers=key == CLASSES) for key in self._keys],
+            ),
         )
         made = {step.output_name: lists.column()}
         if not step.keep_other_values:
-            return Result(batch.select(made))
-        return Result(batch.without([BOXES, SCORES]).with_columns(made))
+            return Result(batch.select(made).with_views(None))
+        return Result(batch.without([BOXES, SCORES]).with_columns(made).with_views(None))
 
-    def _boxes(self, *arrays: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], list[BoundingBox]]:
+    def _boxes(self, views: Views | None, *arrays: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], list[BoundingBox]]:
         boxes, scores, *more = map(_sample, arrays, self._keys)
         classes = more[0] if more else None
         if boxes.shape != (*scores.shape, 4) or (classes is not None and classes.shape != scores.shape):
@@ -84,7 +90,8 @@ class SsdToBoundingBoxRunner(Runner):
             "outputs in another order? outputNames of the step before it renames them",
         )
         rows, places = np.nonzero(scores >= self._step.threshold)
-        corners = self._adjusted(boxes[rows, places]).tolist()
+        adjusted = self._adjusted(boxes[rows, places])
+        corners = (adjusted if views is None else in_picture(adjusted[:, ::-1], rows, views)[:, ::-1]).tolist()
         labels = self._labels(rows, classes[rows, places] if classes is not None else None)
         probabilities = scores[rows, places].tolist()
         made = [

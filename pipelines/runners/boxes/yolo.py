@@ -11,8 +11,10 @@ import numpy.typing as npt
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column
 from pipelines.data.result import Result
+from pipelines.data.views import Views
 from pipelines.errors import DataError, DefinitionError, RowsFailed, WrongTypeError
 from pipelines.runners.boxes.boxlists import BoxLists, fail_outside_range, float_array, label_of, narrow
+from pipelines.runners.boxes.detectors.geometry import in_picture
 from pipelines.runners.boxes.suppression import survivors
 from pipelines.runners.models.arrays import array_column, array_named
 from pipelines.runners.runner import OpenContext, Runner
@@ -44,6 +46,7 @@ class YoloToBoundingBoxRunner(Runner):
             raise DefinitionError("numClasses or classLabels must be given")
         self._step = step
         self._classes = classes
+        self._own_geometry = context.own_geometry
         self._named = array_named(step.input)
         self.keeps_keys = step.keep_other_values  # type: ignore[misc]
 
@@ -61,15 +64,16 @@ class YoloToBoundingBoxRunner(Runner):
 
     def run_batch(self, batch: Batch) -> Result:
         step = self._step
-        made = {step.output or OUTPUT: self._column(array_column(batch, step.input))}
-        return Result(batch.with_columns(made) if step.keep_other_values else batch.select(made))
+        views = None if self._own_geometry else batch.views
+        made = {step.output or OUTPUT: self._column(array_column(batch, step.input), views)}
+        return Result((batch.with_columns(made) if step.keep_other_values else batch.select(made)).with_views(None))
 
-    def _column(self, arrays: Column) -> Column:
+    def _column(self, arrays: Column, views: Views | None) -> Column:
         key = self._step.input or ONLY
         lists = BoxLists(len(arrays))
-        batch = Batch({key: arrays}, len(arrays))
+        batch = Batch({key: arrays}, len(arrays), views=views)
         lists.put_groups(
-            batch, [key], lambda part: self._boxes(*self._cells(float_array(part, key, named=self._named)))
+            batch, [key], lambda part: self._boxes(*self._cells(float_array(part, key, named=self._named)), part.views)
         )
         return lists.column()
 
@@ -107,7 +111,9 @@ class YoloToBoundingBoxRunner(Runner):
         fail_outside_range(by_row[:, :, :, :2], message, slack=0.1)
         return split.transpose(0, 4, 3, 1, 2), images
 
-    def _boxes(self, cells: Floats, images: int) -> tuple[npt.NDArray[np.int64], list[BoundingBox]]:
+    def _boxes(
+        self, cells: Floats, images: int, views: Views | None
+    ) -> tuple[npt.NDArray[np.int64], list[BoundingBox]]:
         step = self._step
         _, width, height, _, _ = cells.shape
         image, x, y, prior = np.nonzero(cells[..., 4] >= step.threshold)
@@ -128,6 +134,10 @@ class YoloToBoundingBoxRunner(Runner):
             classes, probabilities = classes[stays], probabilities[stays]
         owners = image // images
         labels = self._labels(owners, classes)
+        if views is not None:
+            corners = np.concatenate([middle - extent / 2, middle + extent / 2], axis=1).astype(np.float64)
+            corners = in_picture(corners, owners, views).astype(np.float32)
+            middle, extent = (corners[:, :2] + corners[:, 2:]) / 2, corners[:, 2:] - corners[:, :2]
         numbers = zip(middle.tolist(), extent.tolist(), labels, probabilities.tolist(), strict=True)
         made = (BoundingBox.center(cx, cy, h, w, label, p) for (cx, cy), (w, h), label, p in numbers)
         return owners, list(map(narrow, made))
@@ -161,4 +171,4 @@ def _other_layout(shape: tuple[int, ...]) -> str:
         layout = "the layout of YOLOv5 or 7 ([1, boxes, 5 + C])"
     else:
         return ""
-    return f"; this may be {layout}, which YOLO_BBOX does not read: make boxes of it in a FUNCTION step"
+    return f"; this may be {layout}, which YOLO_BBOX does not read: DETECT in the model's place does, or DETECTIONS"

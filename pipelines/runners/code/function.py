@@ -128,6 +128,7 @@ class FunctionRunner(RowRunner):
             splits=batch.splits,
             metadata=metadata,
             origin=batch.origin,
+            views=batch.views if returned.views is None else returned.views,
         )
 
 

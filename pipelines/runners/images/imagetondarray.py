@@ -11,6 +11,7 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, DenseColumn, Rows
 from pipelines.data.data import Data
 from pipelines.data.result import Result
+from pipelines.data.views import View
 from pipelines.errors import DataError, RowsFailed, StreamerError
 from pipelines.runners.forms import Form, Forms, ImageForm
 from pipelines.runners.images.fitting import crop_region
@@ -23,6 +24,7 @@ from pipelines.runners.images.imagearrays import (
     shape_of,
     size_of,
     stacked,
+    viewed,
 )
 from pipelines.runners.images.imagecolumns import image_keys, image_values, of_key, over_parts
 from pipelines.runners.images.outputmemory import OutputMemory
@@ -111,13 +113,36 @@ class ImageToNDArrayRunner(Runner):
         if self._step.keep_other_values:
             gone = {*keys, *made}
             others = {key: column for key, column in batch.columns.items() if key not in gone}
-        result = batch.select({**made, **others})
+        result = batch.select({**made, **others}).with_views(self._views(batch, images))
         if not self._step.metadata:
             return result
         metadata = self._metadata(batch, list(zip(keys, names, strict=True)), images)
         return Batch(
-            result.columns, result.size, rows=result.rows, splits=result.splits, metadata=metadata, origin=result.origin
+            result.columns,
+            result.size,
+            rows=result.rows,
+            splits=result.splits,
+            metadata=metadata,
+            origin=result.origin,
+            views=result.views,
         )
+
+    def _views(self, batch: Batch, images: dict[str, list[Any]]) -> list[View | None]:
+        """What the arrays of each row show; `None` where images of a row differ in that, or are lists."""
+        by_size: dict[tuple[int, int], View] = {}
+
+        def view(image: Any) -> View | None:
+            if not isinstance(image, Image):
+                return None
+            size = image.width, image.height
+            if size not in by_size:
+                by_size[size] = viewed(image, self._config)
+            return by_size[size]
+
+        columns = [[view(image) for image in column] for column in images.values()]
+        if len(columns) == 1:
+            return columns[0]
+        return [views[0] if len(set(views)) == 1 else None for views in zip(*columns, strict=True)]
 
     def _output_names(self, batch: Batch, keys: list[str]) -> Sequence[str]:
         if not keys:
