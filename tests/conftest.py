@@ -24,6 +24,7 @@ import pytest
 from drawn import browser
 from faultymqtt import FaultyMqtt, Window
 from mqttbrokers import MqttUnderTest, StartMosquitto, StartMqtt
+from rewriting import rewrite_together
 from stamina.instrumentation import get_on_retry_hooks, set_on_retry_hooks
 
 from pipelines import hotpath
@@ -43,6 +44,10 @@ _SLOW = (
 """Where most tests connect, wait, start programs or read everything."""
 _REAL = {"kafka", "start_kafka"}
 _REAL_MQTT = {"mqtt_broker", "start_mosquitto", "start_mqtt"}
+
+# jsonschema imports it if it is there, for the format "iri" only, which no schema here has: it builds 38 grammars, and
+# takes three seconds of each worker.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 # Programs that tests start would ignore hangups, too, where the tests run in the background of a closed terminal.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -140,6 +145,7 @@ _broker_of_the_run = pytest.StashKey[_BrokerOfTheRun]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_broker_of_the_run] = _BrokerOfTheRun()
+    rewrite_together(config, Path(__file__).parent)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

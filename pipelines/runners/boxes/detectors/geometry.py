@@ -50,7 +50,7 @@ def in_picture(places: Doubles, owner: npt.NDArray[np.int64], views: Sequence[Vi
         return places
     edges = np.array([(0.0, 0.0, 1.0, 1.0) if view is None else view[:4] for view in views])[owner]
     begin, end = edges[:, :2], edges[:, 2:]
-    shape = (len(places), -1, 2)
+    shape = (len(places), places.shape[1] // 2, 2)
     moved = begin[:, np.newaxis] + (end - begin)[:, np.newaxis] * places.reshape(shape)
     mapped: Doubles = moved.reshape(places.shape)
     return mapped

@@ -17,8 +17,9 @@ Size: TypeAlias = tuple[int, int]
 Lengths: TypeAlias = tuple[int | None, ...]
 """The shape of an output; `None` for an open axis."""
 
-STRIDES: Final = (8, 16, 32)
-"""How many pixels of the input a cell of each of the three grids of a YOLO covers in each direction."""
+STRIDES: Final = ((8, 16, 32), (8, 16, 32, 64), (4, 8, 16, 32))
+"""How many pixels of the input a cell of each grid of a YOLO covers in each direction: the usual three grids first,
+then those of models for large pictures (P6) and for small objects (P2)."""
 SIZE: Final = 640
 """Height and width of the input where nothing says them: what most detectors were trained with."""
 
@@ -118,10 +119,10 @@ class Given:
         high, wide = self.stated
         return high or known[0], wide or known[1]
 
-    @property
-    def cells(self) -> int:
-        """How many cells the three grids of a YOLO have together."""
-        return sum((self.size[0] // stride) * (self.size[1] // stride) for stride in STRIDES)
+    @cached_property
+    def cells(self) -> tuple[int, ...]:
+        """How many cells all grids of a YOLO have together, for each of `STRIDES`: the usual number first."""
+        return tuple(cells_of(self.size, strides) for strides in STRIDES)
 
     @property
     def labels(self) -> tuple[str, ...] | None:
@@ -146,6 +147,11 @@ class Given:
         ]
         known = tuple(place for place in places if place is not None)
         return known if len(known) == len(ends) else None
+
+
+def cells_of(size: Size, strides: Sequence[int]) -> int:
+    """How many cells grids of these strides have together for an input of a size, height and width."""
+    return sum((size[0] // stride) * (size[1] // stride) for stride in strides)
 
 
 def _lengths(port: Port) -> Lengths | None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pipelines.errors import DataError
 from pipelines.runners.boxes.detectors.detector import Candidates, Detector, Task
-from pipelines.runners.boxes.detectors.given import STRIDES, Given, Lengths, Size
+from pipelines.runners.boxes.detectors.given import STRIDES, Given, Lengths, Size, cells_of
 from pipelines.runners.boxes.detectors.layout import Layout, Misfit
 from pipelines.runners.boxes.detectors.numbers import divided, prototypes_at
 from pipelines.runners.boxes.detectors.reading import (
@@ -27,6 +27,8 @@ from pipelines.runners.boxes.detectors.reading import (
 
 _BOX: Final = 4
 _WITH_OBJECTNESS: Final = 5
+_TRANSFORMER: Final = "RTDETRDecoder"
+"""The metadata's `head` of RT-DETR, as Ultralytics exports it: boxes are in fractions, and need no suppression."""
 _FINAL: Final = 6
 """How many numbers come before the classes, or before further numbers."""
 
@@ -41,17 +43,20 @@ class Yolo8(Layout):
         shape = _table(given)
         if shape is None:
             return None
-        transformer = given.metadata.head == "RTDETRDecoder"
         numbers, boxes = shape[1], shape[2]
+        transformer = _is_transformer(given, shape)
         transposed = transformer or (
-            boxes is not None and (numbers == given.cells or (numbers is None and given.asked.layout == self.name))
+            boxes is not None and (numbers in given.cells or (numbers is None and given.asked.layout == self.name))
         )
         if transposed:
             numbers, boxes = boxes, numbers
-        if numbers is None or numbers <= _BOX:
+        if numbers is None and transformer and given.labels is not None:
+            # The axis is called open where only the number of pictures is.
+            numbers = _BOX + len(given.labels)
+        if numbers is None or numbers <= _BOX or given.metadata.suppressed:
             return None
-        if not transformer and boxes not in (given.cells, None):
-            wrong = f"the last axis is {boxes}, and an input of {_said(given)} has {given.cells} places of boxes"
+        if not transformer and boxes is not None and boxes not in given.cells:
+            wrong = f"the last axis is {boxes}, and an input of {_said(given)} has {given.cells[0]} places of boxes"
             return Misfit(wrong) if numbers < boxes else None
         if transposed and not transformer and given.asked.layout is None and given.labels is None:
             # As many rows of 5 + C numbers are YOLOX.
@@ -94,9 +99,8 @@ class Yolo8(Layout):
 class _WithObjectness(Layout):
     """Rows of 5 + C + E numbers: a box, the probability that it is an object, and those of its classes."""
 
-    def rows(self, given: Given) -> int:
-        """How many rows an input of this size has."""
-        raise NotImplementedError
+    each: ClassVar[int]
+    """How many boxes, which are rows, each cell has."""
 
     def fit(self, given: Given) -> Detector | Misfit | None:
         """See `Layout`."""
@@ -106,10 +110,10 @@ class _WithObjectness(Layout):
         if shape[1] is None:
             if given.asked.layout != self.name and not (given.metadata.yolo5 and self.name == "yolo5"):
                 return Misfit("the axis of its boxes is open: say the layout") if given.labels else None
-        elif shape[1] != self.rows(given):
+        elif shape[1] not in [self.each * cells for cells in given.cells]:
             if shape[1] < shape[2]:
                 return None
-            return Misfit(f"it has {shape[1]} rows, and an input of {_said(given)} has {self.rows(given)}")
+            return Misfit(f"it has {shape[1]} rows, and an input of {_said(given)} has {self.each * given.cells[0]}")
         if self.name == "yolox" and given.labels is None and given.asked.layout is None:
             numbers = shape[2]
             return Misfit(f"{numbers - 5} labels would say it, {numbers - 4} that it is yolo8 with its axes exchanged")
@@ -159,31 +163,26 @@ class Yolo5(_WithObjectness):
     """`[N, 3 A, 5 + C + E]` (YOLOv5, v7): centre, width, height in pixels, objectness, C probabilities."""
 
     name: ClassVar[str] = "yolo5"
-
-    def rows(self, given: Given) -> int:
-        """See the base class: three boxes in each cell."""
-        return 3 * given.cells
+    each: ClassVar[int] = 3
 
 
 class Yolox(_WithObjectness):
     """`[N, A, 5 + C]`: as `yolo5` with one box in each cell; raw ones are relative to their cells."""
 
     name: ClassVar[str] = "yolox"
-
-    def rows(self, given: Given) -> int:
-        """See the base class: one box in each cell."""
-        return given.cells
+    each: ClassVar[int] = 1
 
     def boxes(self, detector: Detector, boxes: Array, place: Numbers, rows: int, size: Size) -> Array:
         """See the base class. Raw centres are relative to their cell, in cells; sizes are logarithms of cells."""
         if not detector.raw:
             return boxes
-        cells, strides = _grid(size)
-        if len(cells) != rows:
+        used = next((strides for strides in STRIDES if cells_of(size, strides) == rows), None)
+        if used is None:
             raise DataError(
                 f"layout yolox: {rows} rows are no grid of an input of {size[1]} x {size[0]} pixels, which has "
-                f"{len(cells)} cells: say its size"
+                f"{cells_of(size, STRIDES[0])} cells: say its size"
             )
+        cells, strides = _grid(size, used)
         stride = strides[place][:, np.newaxis]
         numbers = boxes.astype(np.float64)
         with np.errstate(over="ignore"):
@@ -198,12 +197,13 @@ class EndToEnd(Layout):
     def fit(self, given: Given) -> Detector | Misfit | None:
         """See `Layout`."""
         shape = _table(given)
-        if shape is None or shape[2] is None or shape[2] < _FINAL:
+        said = given.asked.layout == self.name or given.metadata.suppressed
+        if shape is None or (shape[2] is None and not said) or (shape[2] is not None and shape[2] < _FINAL):
             return None
-        transformer = given.metadata.head == "RTDETRDecoder"
-        if {shape[1], shape[2]} & {given.cells, 3 * given.cells}:
+        transformer = given.metadata.head == _TRANSFORMER
+        if not said and {shape[1], shape[2]} & {each * cells for each in (1, 3) for cells in given.cells}:
             return None
-        extra, keypoints, protos = shape[2] - _FINAL, given.keypoints, prototypes_at(given)
+        keypoints, protos = given.keypoints, prototypes_at(given)
         task: Task = "detect"
         wanted = 0
         if given.asked.keypoints is not None or given.metadata.task == "pose":
@@ -212,10 +212,8 @@ class EndToEnd(Layout):
             task, wanted = "segment", (given.shapes[protos] or ())[1] or 0
         elif given.metadata.task == "obb":
             task, wanted = "obb", 1
-        if extra != wanted:
-            if given.asked.layout == self.name or given.metadata.suppressed:
-                return Misfit(f"a box has {shape[2]} numbers, and {_FINAL + wanted} are needed")
-            return None
+        if shape[2] not in (_FINAL + wanted, None):
+            return Misfit(f"a box has {shape[2]} numbers, and {_FINAL + wanted} are needed") if said else None
         return Detector(
             layout=self.name,
             because="",
@@ -229,7 +227,7 @@ class EndToEnd(Layout):
             unit="fractions" if transformer else "pixels",
             suppress=False,
             task=task,
-            extra=extra,
+            extra=wanted,
             keypoints=keypoints if task == "pose" else None,
         )
 
@@ -293,9 +291,21 @@ def _table(given: Given) -> Lengths | None:
     shape = given.shapes[0] if given.shapes else None
     if shape is None or len(shape) != 3:
         return None
-    others = [other for other in given.shapes[1:] if other is None or len(other) != 4]
-    # YOLOv5 and RT-DETR also put out what their heads gave: the first output has it all.
+    # Old exports of YOLOv5 put out their three heads, of five axes, beside the boxes made of them.
+    others = [other for other in given.shapes[1:] if other is None or len(other) not in (4, 5)]
+    # YOLOv9 also puts out its second head: the first output has it all.
     return shape if not others or given.metadata.task is not None or given.metadata.yolo5 else None
+
+
+def _is_transformer(given: Given, shape: Lengths) -> bool:
+    """Whether rows of boxes and scores are those of RT-DETR: by the metadata's head, which old exports do not name.
+
+    They have its task and labels, and 300 rows of 4 + C numbers where other models have columns, one for each cell.
+    """
+    metadata = given.metadata
+    if metadata.head is not None or metadata.labels is None or metadata.task != "detect" or metadata.suppressed:
+        return metadata.head == _TRANSFORMER
+    return shape[2] == _BOX + len(metadata.labels) and shape[1] not in (*given.cells, None)
 
 
 def _said(given: Given) -> str:
@@ -303,11 +313,11 @@ def _said(given: Given) -> str:
 
 
 @functools.lru_cache(maxsize=16)
-def _grid(size: Size) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _grid(size: Size, strides: tuple[int, ...]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Column and row `(A, 2)` and stride `(A,)` of all cells, those of the finest grid first."""
-    cells, strides = [], []
-    for stride in STRIDES:
+    cells, sides = [], []
+    for stride in strides:
         rows, columns = np.mgrid[: size[0] // stride, : size[1] // stride]
         cells.append(np.stack([columns.ravel(), rows.ravel()], axis=1).astype(np.float64))
-        strides.append(np.full(rows.size, float(stride)))
-    return np.concatenate(cells), np.concatenate(strides)
+        sides.append(np.full(rows.size, float(stride)))
+    return np.concatenate(cells), np.concatenate(sides)

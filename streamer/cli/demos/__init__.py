@@ -1,0 +1,1 @@
+"""What `streamer demo` shows of each example while it runs, and at its end."""
