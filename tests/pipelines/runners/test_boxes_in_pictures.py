@@ -15,6 +15,7 @@ from pipelines import BoundingBox, Data, Image
 from pipelines.data.batch import Batch
 from pipelines.data.views import View
 from pipelines.executors.executor import Executor
+from pipelines.runners.images.fitting import fitted, fitted_image, fitted_planes
 
 SIDE = 160
 RED = (0.42, 0.4, 0.58, 0.6)
@@ -23,16 +24,13 @@ FITS = ["PAD", "CENTER_CROP", "STRETCH", "LETTERBOX", "CORNER"]
 SIZES = [(1366, 768), (640, 480), (480, 640), (333, 999), (160, 160), (639, 359)]
 
 
-def picture(wide: int, high: int, form: str = "array") -> tuple[Image, tuple[float, ...]]:
+def picture(wide: int, high: int) -> tuple[Image, tuple[float, ...]]:
     """A gray picture with a red rectangle, and where that is, in fractions of the picture."""
     pixels = np.full((high, wide, 3), 114, np.uint8)
     x1, x2 = (round(side * wide) for side in (RED[0], RED[2]))
     y1, y2 = (round(side * high) for side in (RED[1], RED[3]))
     pixels[y1:y2, x1:x2] = COLORS[0][::-1]
-    image = Image(pixels)
-    if form == "jpeg":
-        image = Image(image.get_as("jpg") if hasattr(image, "get_as") else pixels)
-    return image, (x1 / wide, y1 / high, x2 / wide, y2 / high)
+    return Image(pixels), (x1 / wide, y1 / high, x2 / wide, y2 / high)
 
 
 def array_step(fit: str, **config: Any) -> dict[str, Any]:
@@ -110,6 +108,14 @@ def test_a_definition_with_a_config_of_the_array_puts_boxes_right_itself(tmp_pat
         (box,) = boxes_of(executor.run(Data({"image": image})))
     scaled = (box.x1 / 640, box.y1 / 360, box.x2 / 640, box.y2 / 360)
     assert scaled == pytest.approx(known, abs=1.2 / 90)
+
+
+@pytest.mark.parametrize(("wide", "high"), [(192, 108), (108, 192), (96, 48), (320, 80), (137, 77), (20, 9), (32, 8)])
+def test_a_picture_that_is_padded_after_scaling_has_the_pixels_of_one_padded_before(wide: int, high: int) -> None:
+    image = Image(np.random.default_rng(wide).integers(0, 256, (high, wide, 3), np.uint8))
+    padded = fitted(image.get_as("numpy"), 64, 64, "PAD")
+    assert np.array_equal(fitted_image(image, 64, 64, "PAD"), padded)
+    assert np.array_equal(np.stack(fitted_planes(image, 64, 64, "PAD"), axis=2), padded)
 
 
 def test_what_an_array_shows_is_never_written(tmp_path: Path) -> None:
