@@ -13,6 +13,7 @@ from pipelines.errors import StreamerError, nearest
 from pipelines.plugins.catalog import Catalog, origin_of, plugin_points
 from pipelines.plugins.modelfiles import FETCHER_GROUP, fetchers
 from pipelines.plugins.registry import RUNNER_GROUP, TYPE_GROUPS, default_registry
+from pipelines.runners.boxes.detectors.layout import LAYOUTS
 from pipelines.values import array_conversions, image_conversions
 from pipelines.values.conversion.convert import CONVERTER_GROUP, FORMAT_GROUP
 
@@ -25,6 +26,7 @@ GROUPS: Final[tuple[str, ...]] = (
     FORMAT_GROUP,
     CONVERTER_GROUP,
     FETCHER_GROUP,
+    LAYOUTS.group,
     *(catalog.group for catalog in CONNECTORS),
 )
 """Every group of entry points that plug-ins may use."""
@@ -73,6 +75,9 @@ def _problems() -> Iterator[str]:
         conversions.listing()
         yield from conversions.problems
     yield from fetchers().problems
+    # Listing loads those of plug-ins.
+    LAYOUTS.registered()
+    yield from LAYOUTS.problems
     for connectors in CONNECTORS:
         for registered in connectors.registered():
             try:
