@@ -51,12 +51,13 @@ class _Detecting(Step):
     """Key of the list of boxes, in fractions of the picture, the most probable first."""
     layout: str | None = None
     """What the outputs mean: `yolo8`, `yolo5`, `yolox`, `end2end`, `flat7`, `detr`, `rtdetr`, `tf`, `tflite`,
-    `torchvision`, `mmdet`, `boxes_scores`, or the name of a plug-in's; default: recognised."""
+    `torchvision`, `mmdet`, `boxes_scores`, `efficient_nms`, or the name of a plug-in's; default: recognised."""
     labels: Annotated[tuple[str, ...] | str | None, BeforeValidator(_path_text)] = None
     """Labels of the classes in their order, or the path of a text file with one in each line; default: those in the
     model's file, else class numbers."""
     first_class: Annotated[Int, Field(ge=0)] | None = None
-    """The number by which the model names the first class; default: as the layout has it, mostly 0."""
+    """The number by which the model names the first class, `1` where one for the background comes before; default: as
+    the layout has it, mostly 0."""
     keep: tuple[str, ...] | None = None
     """Labels of the boxes to keep; default: all."""
     threshold: Fraction = 0.25

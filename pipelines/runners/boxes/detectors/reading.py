@@ -87,3 +87,10 @@ def probabilities(detector: Detector, scores: Array) -> Array:
         return scores
     made: Array = 1 / (1 + np.exp(-scores.astype(np.float64)))
     return made
+
+
+def softmax(scores: Array) -> Array:
+    """Scores `(N, n, C)` as probabilities that are 1 in all for each box."""
+    powers = np.exp(scores - scores.max(axis=2, keepdims=True))
+    made: Array = powers / powers.sum(axis=2, keepdims=True)
+    return made

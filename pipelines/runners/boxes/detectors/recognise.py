@@ -60,8 +60,17 @@ def decode(detector: Detector, outputs: Sequence[Any], size: Size, threshold: fl
 
 
 def _completed(detector: Detector, given: Given, because: str) -> Detector:
+    asked = given.asked
     if detector.labels is not None and detector.classes not in (None, len(detector.labels)):
         raise StreamerError(f"there are {len(detector.labels)} labels, and the model has {detector.classes} classes")
+    for field, said, meant in (
+        ("activation", asked.activation, detector.activation),
+        ("firstClass", asked.first_class, detector.first_class),
+        ("box", asked.box, detector.box),
+        ("unit", asked.unit, detector.unit),
+    ):
+        if said not in (None, meant):
+            raise DefinitionError(f"{field}: {said} has no meaning for the layout {detector.layout}: leave it out")
     return replace(detector, because=because)
 
 

@@ -251,3 +251,23 @@ def test_what_an_exporter_writes_of_boxes_is_read_as_these_boxes(drawn: list[tup
     assert made.corners == pytest.approx(corners, abs=1e-3)
     assert made.number.tolist() == numbers.tolist()
     assert made.score == pytest.approx(scores, abs=1e-5)
+
+
+def test_classes_before_the_first_are_left_out() -> None:
+    boxes = np.full((1, 2, 4), (4, 4, 20, 20), np.float32)
+    scores = np.array([[[9, 1, -9], [9, -9, 10]]], np.float32)
+    ssd: dict[str, Any] = {"box": "x1y1x2y2", "unit": "pixels", "first_class": 1}
+    shares = read("boxes_scores", [boxes, scores], ("boxes", "scores"), activation="SOFTMAX", **ssd)
+    assert shares.number.tolist() == [1]
+    assert shares.score == pytest.approx([0.731059])
+    detr = read("detr", [boxes / 64, scores], ("dets", "labels"), first_class=1)
+    assert detr.number.tolist() == [0, 1]
+    assert detr.score == pytest.approx([0.731059, 0.999955])
+
+
+def test_boxes_are_read_as_the_fields_say_where_a_layout_has_it_otherwise() -> None:
+    table = np.zeros((1, 6, 84), np.float32)
+    table[0, :, 0] = 0.25, 0.5, 0.125, 0.25, 0.9, 0
+    assert read("yolo8", [table], ("output0",), unit="fractions").corners.tolist() == [[12, 24, 20, 40]]
+    table[0, :4, 0] = 16, 32, 8, 16
+    assert read("yolo8", [table], ("output0",), box="xywh").corners.tolist() == [[16, 32, 24, 48]]

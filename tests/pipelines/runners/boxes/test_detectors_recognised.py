@@ -440,6 +440,13 @@ def test_what_may_be_two_things_is_read_once_it_is_said_which() -> None:
             r"a classifier, .*: use IMAGE_TO_NDARRAY, ONNX and CLASSIFIER_OUTPUT",
         ),
         ([port("output0", 1, 80)], {"task": "classify"}, {}, r"a classifier"),
+        ([port("output0", 1, 84, 8400)], {}, {"activation": "SOFTMAX"}, r"activation: SOFTMAX has no meaning .* yolo8"),
+        (
+            [port("output0", 1, 84, 8400)],
+            {},
+            {"first_class": 1},
+            r"firstClass: 1 has no meaning .* yolo8: leave it out",
+        ),
         ([port("graph2_flat_predictions", "n", 7)], {}, {}, r"output_predictions_format=BATCH_FORMAT"),
         ([port("boxes", 1, 9, 4), port("scores", 1, 9, 80)], {}, {}, r"give box \(x1y1x2y2, .* and unit \(pixels"),
         (

@@ -10,7 +10,14 @@ import numpy as np
 from pipelines.runners.boxes.detectors.detector import BoxForm, Candidates, Detector, Unit
 from pipelines.runners.boxes.detectors.given import Given, Size
 from pipelines.runners.boxes.detectors.layout import Layout, Misfit
-from pipelines.runners.boxes.detectors.reading import candidates_of, class_numbers, least, probabilities, reaching
+from pipelines.runners.boxes.detectors.reading import (
+    candidates_of,
+    class_numbers,
+    least,
+    probabilities,
+    reaching,
+    softmax,
+)
 
 _COUNTED: Final = (
     ("det_boxes", "det_scores", "det_classes", "num_dets"),
@@ -164,7 +171,8 @@ class MmDet(Layout):
             classes=None if given.labels is None else len(given.labels),
             labels=given.labels,
             first_class=given.asked.first_class or 0,
-            box="x1y1x2y2",
+            box=given.asked.box or "x1y1x2y2",
+            unit=given.asked.unit or "pixels",
             suppress=False,
         )
 
@@ -175,7 +183,10 @@ class MmDet(Layout):
 
 
 class BoxesScores(Layout):
-    """`boxes` `[N, A, 4]` and `scores` `[N, A, C]` (SSD, YOLO-NAS): what a box is has to be said (`box`, `unit`)."""
+    """`boxes` `[N, A, 4]` and `scores` `[N, A, C]` (SSD, YOLO-NAS): what a box is has to be said (`box`, `unit`).
+
+    Classes before the first one, mostly a class for the background, are left out.
+    """
 
     name: ClassVar[str] = "boxes_scores"
 
@@ -194,16 +205,20 @@ class BoxesScores(Layout):
                 f"the model does not say what its boxes are: give box ({', '.join(get_args(BoxForm))}) and unit "
                 f"({', '.join(get_args(Unit))})"
             )
-        if given.labels is not None and scores[2] not in (None, len(given.labels)):
-            return Misfit(f"there are {len(given.labels)} labels, and the model has {scores[2]} classes")
+        first = given.asked.first_class or 0
+        classes = None if scores[2] is None else scores[2] - first
+        if given.labels is not None and classes not in (None, len(given.labels)):
+            hint = "; with firstClass: 1 the first is the background" if classes == len(given.labels) + 1 else ""
+            return Misfit(f"there are {len(given.labels)} labels, and the model has {classes} classes{hint}")
         return Detector(
             layout=self.name,
             because="",
             outputs=places,
             wide=given.size[1],
             high=given.size[0],
-            classes=scores[2],
+            classes=classes,
             labels=given.labels,
+            first_class=first,
             box=box,
             unit=unit,
             activation=given.asked.activation or "NONE",
@@ -219,6 +234,9 @@ class BoxesScores(Layout):
     def decode(self, detector: Detector, outputs: Sequence[Any], size: Size, threshold: float) -> Candidates:
         """See `Layout`."""
         boxes, scores = outputs
+        if detector.activation == "SOFTMAX":
+            scores = softmax(scores)
+        scores = scores[:, :, detector.first_class :]
         highest = scores.max(axis=2)
         owner, place = reaching(highest, least(detector, threshold))
         number = scores[owner, place].argmax(axis=1)

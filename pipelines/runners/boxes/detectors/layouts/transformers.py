@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
 from pipelines.runners.boxes.detectors.detector import Candidates, Detector
 from pipelines.runners.boxes.detectors.given import Given, Size
 from pipelines.runners.boxes.detectors.layout import Layout, Misfit
 from pipelines.runners.boxes.detectors.layouts.listed import listed
-from pipelines.runners.boxes.detectors.reading import candidates_of, least, probabilities, reaching
+from pipelines.runners.boxes.detectors.reading import candidates_of, least, probabilities, reaching, softmax
 
 SIZES_INPUT = "orig_target_sizes"
 """The input by which RT-DETR is given the size, width and height, that its boxes are to be in."""
@@ -21,7 +19,7 @@ _NAMES = (("dets", "labels"), ("pred_boxes", "pred_logits"), ("pred_boxes", "log
 class Detr(Layout):
     """Boxes `[N, Q, 4]`, centre and size in fractions, and logits `[N, Q, C]` (DETR, RF-DETR, models of Hugging Face).
 
-    The activation is SIGMOID; with SOFTMAX the last class is "none".
+    The activation is SIGMOID; with SOFTMAX the last class is "none". Classes before the first one are left out.
     """
 
     name: ClassVar[str] = "detr"
@@ -36,10 +34,11 @@ class Detr(Layout):
             return None
         if boxes is None or scores is None or len(boxes) != 3 or boxes[2] not in (4, None):
             return Misfit("boxes [N, Q, 4] and logits [N, Q, C] are needed")
-        activation = given.asked.activation or "SIGMOID"
-        classes = None if scores[2] is None else scores[2] - (activation == "SOFTMAX")
+        activation, first = given.asked.activation or "SIGMOID", given.asked.first_class or 0
+        classes = None if scores[2] is None else scores[2] - (activation == "SOFTMAX") - first
         if given.labels is not None and classes not in (None, len(given.labels)):
-            hint = "; with activation: SOFTMAX the last is none" if classes == len(given.labels) + 1 else ""
+            more = classes == len(given.labels) + 1
+            hint = "; with activation: SOFTMAX the last is none, with firstClass: 1 the first" if more else ""
             return Misfit(f"there are {len(given.labels)} labels, and the model has {classes} classes{hint}")
         return Detector(
             layout=self.name,
@@ -49,6 +48,7 @@ class Detr(Layout):
             high=given.size[0],
             classes=classes,
             labels=given.labels,
+            first_class=first,
             box=given.asked.box or "cxcywh",
             unit=given.asked.unit or "fractions",
             activation=activation,
@@ -59,8 +59,8 @@ class Detr(Layout):
         """See `Layout`."""
         boxes, scores = outputs
         if detector.activation == "SOFTMAX":
-            powers = np.exp(scores - scores.max(axis=2, keepdims=True))
-            scores = (powers / powers.sum(axis=2, keepdims=True))[:, :, :-1]
+            scores = softmax(scores)[:, :, :-1]
+        scores = scores[:, :, detector.first_class :]
         highest = scores.max(axis=2)
         owner, place = reaching(highest, least(detector, threshold))
         number = scores[owner, place].argmax(axis=1)

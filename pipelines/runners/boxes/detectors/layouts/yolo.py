@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.errors import DataError
-from pipelines.runners.boxes.detectors.detector import Candidates, Detector, Task
+from pipelines.runners.boxes.detectors.detector import Activation, BoxForm, Candidates, Detector, Task, Unit
 from pipelines.runners.boxes.detectors.given import STRIDES, Given, Lengths, Size, cells_of
 from pipelines.runners.boxes.detectors.layout import Layout, Misfit
 from pipelines.runners.boxes.detectors.numbers import divided, prototypes_at
@@ -73,8 +73,9 @@ class Yolo8(Layout):
             high=given.size[0],
             classes=division.classes,
             labels=given.labels,
-            unit="fractions" if transformer else "pixels",
-            activation=given.asked.activation or "NONE",
+            box=_form(given, division.task),
+            unit=_unit(given, division.task, "fractions" if transformer else "pixels"),
+            activation=_activation(given),
             suppress=not transformer,
             task=division.task,
             extra=division.extra,
@@ -129,7 +130,9 @@ class _WithObjectness(Layout):
             high=given.size[0],
             classes=division.classes,
             labels=given.labels,
-            activation=given.asked.activation or "NONE",
+            box=_form(given, division.task),
+            unit=_unit(given, division.task, "pixels"),
+            activation=_activation(given),
             task=division.task,
             extra=division.extra,
             keypoints=division.keypoints,
@@ -223,8 +226,8 @@ class EndToEnd(Layout):
             classes=None if given.labels is None else len(given.labels),
             labels=given.labels,
             first_class=given.asked.first_class or 0,
-            box="cxcywh" if transformer or task == "obb" else "x1y1x2y2",
-            unit="fractions" if transformer else "pixels",
+            box=_form(given, task, "cxcywh" if transformer else "x1y1x2y2"),
+            unit=_unit(given, task, "fractions" if transformer else "pixels"),
             suppress=False,
             task=task,
             extra=wanted,
@@ -264,7 +267,8 @@ class Flat7(Layout):
             classes=None if given.labels is None else len(given.labels),
             labels=given.labels,
             first_class=given.asked.first_class or 0,
-            box="x1y1x2y2",
+            box=given.asked.box or "x1y1x2y2",
+            unit=given.asked.unit or "pixels",
             suppress=False,
         )
 
@@ -306,6 +310,21 @@ def _is_transformer(given: Given, shape: Lengths) -> bool:
     if metadata.head is not None or metadata.labels is None or metadata.task != "detect" or metadata.suppressed:
         return metadata.head == _TRANSFORMER
     return shape[2] == _BOX + len(metadata.labels) and shape[1] not in (*given.cells, None)
+
+
+def _form(given: Given, task: Task, usual: BoxForm = "cxcywh") -> BoxForm:
+    """What a box is; that of a turned one cannot be anything else."""
+    return "cxcywh" if task == "obb" else given.asked.box or usual
+
+
+def _unit(given: Given, task: Task, usual: Unit) -> Unit:
+    """The unit of boxes; an angle has its meaning, and keypoints theirs, in pixels."""
+    return usual if task in ("obb", "pose") else given.asked.unit or usual
+
+
+def _activation(given: Given) -> Activation:
+    """SIGMOID where it is said; the classes of a YOLO are no distribution."""
+    return "SIGMOID" if given.asked.activation == "SIGMOID" else "NONE"
 
 
 def _said(given: Given) -> str:
