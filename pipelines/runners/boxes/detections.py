@@ -49,7 +49,7 @@ class DetectionsRunner(Runner):
         self._step = step
         self._asked = asked(step, context)
         self._left_out = context.metrics.counter(LEFT_OUT, "Boxes that are not finite, or have no area.")
-        self._own_geometry = getattr(context, "own_geometry", False)
+        self._own_geometry = context.own_geometry
         self._readers: dict[Any, ObjectReader] = {}
 
     @property

@@ -77,13 +77,13 @@ class Objects:
         unit = np.array([size[1], size[0]], np.float64)
 
         def moved(places: Doubles, owner: Ints) -> Doubles:
-            fractions = (places.reshape(len(places), -1, 2) / unit).reshape(places.shape)
+            fractions = places / np.tile(unit, places.shape[1] // 2)
             return np.clip(in_picture(fractions, owner, views), 0.0, 1.0)
 
         corners = moved(self.corners, self.owner)
         keypoints, outlines = self.keypoints, self.outlines
         if keypoints is not None:
-            places = moved(keypoints[..., :2].reshape(len(keypoints), -1), self.owner)
+            places = moved(keypoints[..., :2].reshape(len(keypoints), 2 * keypoints.shape[1]), self.owner)
             keypoints = np.concatenate([places.reshape(*keypoints.shape[:2], 2), keypoints[..., 2:]], axis=2)
         if outlines:
             lengths = [len(line) for line in outlines]
