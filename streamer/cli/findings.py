@@ -38,6 +38,7 @@ from pipelines.steps import (
 )
 from pipelines.values import ValueType
 from streamer.agent.assembly import build
+from streamer.cli.arrayboxes import left_in_arrays
 from streamer.cli.commands.run import described
 from streamer.cli.resultkeys import (
     StepKeys,
@@ -109,7 +110,7 @@ def examined(service: Service) -> Examined:
     context = OpenContext(allow_code=service.allows_code, runners=service.runners)
     findings = [tried(f"source {config.label}", partial(_source, config, service)) for config in service.sources]
     findings += [
-        tried(f"step {part.name}", partial(_part, part, replace(context, base=part.base), service, steps))
+        tried(f"step {part.name}", partial(_part, part, parts, replace(context, base=part.base), service, steps))
         for part in parts
         # Other parts are checked with the step that they are in.
         if isinstance(part.what, (Step, GraphStep, Trigger))
@@ -198,7 +199,7 @@ def _sink(config: SinkConfig, service: Service) -> str:
     return f"{described(config)}{encoded}{outbox}{_notes(config)}{note}"
 
 
-def _part(part: Part, context: OpenContext, service: Service, keys: dict[str, StepKeys]) -> str:
+def _part(part: Part, parts: Iterable[Part], context: OpenContext, service: Service, keys: dict[str, StepKeys]) -> str:
     if isinstance(part.what, GraphStep):
         # Opening it imports its functions.
         part.what.open(part.name, part.inputs, context)
@@ -208,7 +209,7 @@ def _part(part: Part, context: OpenContext, service: Service, keys: dict[str, St
     text, does = _step(part.what, context, service)
     if does is not None:
         keys[part.name] = does
-    return text + _strange_cameras(part.what, service)
+    return text + _strange_cameras(part.what, service) + left_in_arrays(part.what, parts)
 
 
 def _strange_cameras(step: Step, service: Service) -> str:
