@@ -223,6 +223,14 @@ EXPORTS: list[tuple[str, list[Port], dict[str, str], tuple[Port, ...], dict[str,
     ),
     # YOLOv5, v6, v7
     (
+        "yolov5s, one class, dynamic",
+        [port("output0", "batch", "anchors", 6)],
+        {"names": names(1), "stride": "32"},
+        (port("images", "batch", 3, "height", "width"),),
+        {},
+        "yolo5 1 by its metadata (names)",
+    ),
+    (
         "yolov5s6, with a fourth grid",
         [port("output0", 1, 102000, 85)],
         {**COCO, "stride": "64"},
@@ -447,6 +455,7 @@ def test_what_may_be_two_things_is_read_once_it_is_said_which() -> None:
             {"first_class": 1},
             r"firstClass: 1 has no meaning .* yolo8: leave it out",
         ),
+        ([port("output", "batch", "boxes", 6)], {}, {}, r"end2end: the axis of its boxes is open: say the layout"),
         ([port("graph2_flat_predictions", "n", 7)], {}, {}, r"output_predictions_format=BATCH_FORMAT"),
         ([port("boxes", 1, 9, 4), port("scores", 1, 9, 80)], {}, {}, r"give box \(x1y1x2y2, .* and unit \(pixels"),
         (
@@ -475,6 +484,13 @@ def test_what_is_not_sure_is_refused_with_what_to_do(
 ) -> None:
     with pytest.raises(StreamerError, match=text):
         read(outputs, metadata, **asked)
+
+
+def test_an_error_says_that_an_open_size_was_assumed() -> None:
+    with pytest.raises(
+        StreamerError, match=r"640 x 640 pixels, which the model leaves open \(size says it\), has 8400"
+    ):
+        read([port("output0", 1, 84, 2100)], {}, port("images", 1, 3, "height", "width"))
 
 
 def test_a_size_that_is_not_the_models_is_refused() -> None:

@@ -206,6 +206,9 @@ class EndToEnd(Layout):
         transformer = given.metadata.head == _TRANSFORMER
         if not said and {shape[1], shape[2]} & {each * cells for each in (1, 3) for cells in given.cells}:
             return None
+        if shape[1] is None and not said and given.metadata.task is None:
+            # YOLOv5 of one class has 6 numbers, too.
+            return None if given.metadata.yolo5 else Misfit("the axis of its boxes is open: say the layout")
         keypoints, protos = given.keypoints, prototypes_at(given)
         task: Task = "detect"
         wanted = 0
@@ -328,7 +331,9 @@ def _activation(given: Given) -> Activation:
 
 
 def _said(given: Given) -> str:
-    return f"{given.size[1]} x {given.size[0]} pixels"
+    """The size of the input in an error, which is only assumed where nothing says it."""
+    text = f"{given.size[1]} x {given.size[0]} pixels"
+    return text if None not in given.stated else f"{text}, which the model leaves open (size says it),"
 
 
 @functools.lru_cache(maxsize=16)
