@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import logging
 import os
 import secrets
@@ -206,6 +207,18 @@ _LONGEST = (
     "test_capacity_page.py",
 )
 _TURNS = {Path(__file__).parent / name: turn for turn, name in enumerate(_LONGEST)}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """The garbage collector looks at modules and tests once, and not each time that a test or Python calls it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
