@@ -43,7 +43,9 @@ def _words(event: Data) -> str:
     number = _text(event, "id")
     thing = " ".join(filter(None, (_text(event, "label") or ("object" if number else ""), number)))
     seconds = event.get("seconds")
-    lasting = f" {seconds:.0f} s" if isinstance(seconds, (int, float)) and math.isfinite(seconds) else ""
+    lasting = (
+        f" {seconds:.0f}\N{NO-BREAK SPACE}s" if isinstance(seconds, (int, float)) and math.isfinite(seconds) else ""
+    )
     words: tuple[str, ...]
     match what:
         case "enter":

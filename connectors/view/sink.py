@@ -46,6 +46,7 @@ class ViewSink(Sink):
         self._confirmed: list[Ints] = []
         self._cameras: list[TellsCameras] = []
         self._places: list[dict[str, Any]] = []
+        self._began = 0.0
 
     @property
     def address(self) -> tuple[str, int] | None:
@@ -72,6 +73,7 @@ class ViewSink(Sink):
             raise ConnectorError(
                 f'sink {self.name}: listen "{self._listen}": {error}; choose another address or port'
             ) from error
+        self._began = time.monotonic()
         _log.info("sink %s shows results at %s", self.name, url_of(self._server.address))
         self.board.start()
 
@@ -113,13 +115,14 @@ class ViewSink(Sink):
             self.board.stop()
 
     def _states(self) -> dict[str, Any]:
-        """The state of each camera, for how many seconds it has been in it, why it is not live, and the seconds since
-        its last picture."""
+        """The state of each camera, why it is not live, the seconds since its last picture, and for how many seconds it
+        has given none: since the page began, if there was none yet."""
+        waiting = round(time.monotonic() - self._began, 1)
         states = ((name, state) for source in self._cameras for name, state in source.cameras().items())
         return {
             name: {
                 **{key: state[key] for key in ("state", "reason", "last_picture_seconds")},
-                "state_seconds": max(0.0, round(time.time() - state["since"], 1)),
+                "silent_seconds": waiting if state["last_picture_seconds"] is None else state["last_picture_seconds"],
             }
             for name, state in states
         }

@@ -8,7 +8,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from drawn import batchtimeline, boardpicture, camerapage, deadletter, demoscreen, fansrun, fansscreen, sensorscores
+from drawn import (
+    batchtimeline,
+    boardpicture,
+    camerapage,
+    deadletter,
+    demoscreen,
+    fansrun,
+    fansscreen,
+    objectspage,
+    sensorscores,
+)
 from streamer.devbroker import open_broker
 
 FOLDER: Final = Path(__file__).parents[1] / "pictures"
@@ -29,6 +39,7 @@ def batch_timeline(folder: Path) -> list[Path]:
 
 PICTURES: Final[Mapping[str, Callable[[Path], list[Path]]]] = {
     "camera-page": camerapage.write,
+    "objects-page": objectspage.write,
     "demo": demoscreen.write,
     "fans": fans,
     "batch-timeline": batch_timeline,

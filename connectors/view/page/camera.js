@@ -1,8 +1,9 @@
 // The picture of one camera with what is known about it.
 
 import { drawBoxes, drawPlaces, colour, penOf } from "./drawing.js";
-import { boxCounts, lasting, placeCounts, stateInWords, valueText } from "./words.js";
+import { boxCounts, clock, lasting, placeCounts, stateInWords, valueText } from "./words.js";
 
+const MINUTES = { hour: "2-digit", minute: "2-digit" };
 const SILENT = 3000; // milliseconds without a picture after which a camera is shown as silent
 
 export function element(name, parent, className) {
@@ -117,11 +118,10 @@ export class Camera {
 
   #tellTrouble(isDown, silentSeconds) {
     setText(this.troubleTitle, isDown ? stateInWords(this.told.state) : "No pictures");
-    const age = this.told?.last_picture_seconds;
-    const picture = !isDown ? `the last one came ${lasting(silentSeconds)} ago`
-      : age === null || age === undefined ? "no picture yet" : `last picture ${lasting(age)} ago`;
-    const since = isDown && this.told.state_seconds !== undefined ? `for ${lasting(this.told.state_seconds)}, ` : "";
-    setText(this.troubleSince, since + picture);
+    const seconds = isDown ? this.told.silent_seconds : silentSeconds;
+    const isNew = isDown && this.told.last_picture_seconds === null;
+    const since = isNew ? "no picture yet, for" : `no picture since ${clock(Date.now() - seconds * 1000, MINUTES)}, for`;
+    setText(this.troubleSince, `${since} ${lasting(seconds)}`);
     setText(this.reason, (isDown && this.told.reason) || "");
   }
 

@@ -20,9 +20,9 @@ export function lasting(seconds) {
 }
 
 // The time of day, with the day if it is not today.
-export function clock(milliseconds) {
+export function clock(milliseconds, digits = { hour: "2-digit", minute: "2-digit", second: "2-digit" }) {
   const moment = new Date(milliseconds);
-  const time = moment.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  const time = moment.toLocaleTimeString([], digits);
   const isToday = moment.toDateString() === new Date().toDateString();
   return isToday ? time : `${moment.toLocaleDateString([], { day: "numeric", month: "short" })}, ${time}`;
 }

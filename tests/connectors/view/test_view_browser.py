@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -42,15 +43,13 @@ class Yard(MemoryLiveSource):
                 "state": "backoff",
                 "reason": "<b>the camera ended the stream</b>",
                 "last_picture_seconds": 90.0,
-                "since": time.time() - 300,
             },
             "yard": {
                 "state": "connecting",
                 "reason": "connection refused",
                 "last_picture_seconds": None,
-                "since": time.time() - 2,
             },
-            "dock": {"state": "live", "reason": None, "last_picture_seconds": 0.1, "since": time.time()},
+            "dock": {"state": "live", "reason": None, "last_picture_seconds": 0.1},
         }
 
 
@@ -66,9 +65,11 @@ def test_cameras_that_give_no_picture_are_named_with_what_they_do(viewing: Any, 
         )
     )
     assert list(shown) == ["dock", "gate", "yard"]
-    assert "Away, trying againfor 5 min, last picture 90 s ago<b>the camera ended the stream</b>" in shown["gate"]
+    assert re.search(
+        r"Away, trying againno picture since [^,]+, for 90 s<b>the camera ended the stream</b>", shown["gate"]
+    )
     assert "backoff" in shown["gate"]
-    assert "no picture yetconnection refused" in shown["yard"]
+    assert re.search(r"no picture yet, for \d+ sconnection refused", shown["yard"])
     assert "backoff" not in shown["dock"]
     page.wait_for_function(
         "() => /3 cameras, [23] without pictures/.test(document.querySelector('#state').textContent)"

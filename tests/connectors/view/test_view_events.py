@@ -50,9 +50,15 @@ def kept(log: EventLog) -> list[dict[str, Any]]:
     ("event", "words"),
     [
         (ENTERED, "person 3 entered hall"),
-        (Data({"event": "leave", "place": "hall", "id": 3, "seconds": 12.4}), "object 3 left hall after 12 s"),
+        (
+            Data({"event": "leave", "place": "hall", "id": 3, "seconds": 12.4}),
+            "object 3 left hall after 12\N{NO-BREAK SPACE}s",
+        ),
         (Data({"event": "leave", "place": "hall", "id": 3, "lost": True}), "object 3 was lost in hall"),
-        (Data({"event": "dwell", "place": "hall", "id": 1, "seconds": 30.0}), "object 1 has been in hall for 30 s"),
+        (
+            Data({"event": "dwell", "place": "hall", "id": 1, "seconds": 30.0}),
+            "object 1 has been in hall for 30\N{NO-BREAK SPACE}s",
+        ),
         (
             Data({"event": "cross", "place": "kerb", "id": 1, "label": "car", "direction": "in"}),
             "car 1 crossed kerb, in",
