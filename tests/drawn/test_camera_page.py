@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from drawn import camerapage
+from drawn import camerapage, objectspage
 from drawn.camerapage import CAMERAS, Photograph
 from PIL import Image
 
@@ -58,6 +58,14 @@ def test_the_file_in_the_documentation_is_such_a_photograph_and_small(
     assert abs(picture.height - fresh.height) < 60  # fonts of another machine are a little higher or lower
     assert _colours(picture) > 5000
     assert file.stat().st_size < 200_000
+
+
+@pytest.mark.parametrize("name", ["objects-page.webp", "objects-page-dark.webp"])
+def test_the_photograph_of_zones_and_events_in_the_documentation_is_small_and_shows_pictures(name: str) -> None:
+    picture = Image.open(PICTURES / name)
+    assert picture.size == objectspage.SIZE
+    assert _colours(picture) > 5000
+    assert (PICTURES / name).stat().st_size < 200_000
 
 
 def _colours(picture: Image.Image) -> int:
