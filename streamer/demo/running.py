@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -58,3 +59,10 @@ def batches(agent: Agent) -> Histogram:
 def mean(histogram: Histogram) -> float:
     """The mean of all values in a histogram; 0 if it is empty."""
     return histogram.total / histogram.count if histogram.count else 0.0
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 on which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port

@@ -1,8 +1,9 @@
-"""The example on cameras: it finds the faces in its films, and only those."""
+"""The example on cameras: it finds what is in its films, and blurs faces."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,12 @@ from typing import Any
 import av
 import numpy as np
 import pytest
+import yaml
 
 import pipelines
 from pipelines import BoundingBox, Data, Image
+from streamer.agent.agent import Agent
+from streamer.definition.service import Service
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cameras"
 
@@ -37,23 +41,20 @@ def shared(box: BoundingBox, other: Any) -> float:
     return float(both / union)
 
 
-@pytest.mark.parametrize(("camera", "people"), [("hall", 2), ("bar", 1)])
-def test_every_face_is_found_and_blurred(camera: str, people: int, film: Any, tmp_path: Path) -> None:
+def test_every_face_is_found_and_blurred(film: Any, tmp_path: Path) -> None:
     path = tmp_path / "film.mp4"
-    film.write(path, camera, seconds=8.0)
-    ids: set[int] = set()
+    film.write(path, "hall", seconds=7.0)
     blurred = 0
     with av.open(str(path)) as container, pipelines.load(EXAMPLE / "cameras.pipeline.yaml").open() as executor:
         for number, frame in enumerate(container.decode(video=0)):
-            if number % 3:
+            if number % 4:
                 continue
             (result,) = executor.run_many([Data({"image": Image(frame)})])
             assert isinstance(result, Data)
             found: Any = result["faces"]
-            ids.update(result["ids"])
             before, after = frame.to_ndarray(format="bgr24"), result["image"].get_as("numpy")
             assert before.shape == after.shape
-            for face in film.faces_at(camera, number / film.FPS):
+            for face in film.faces_at("hall", number / film.FPS):
                 # The model sees faces of 16 pixels and more in a picture 512 wide.
                 if face.x1 < 0 or face.x2 > 1 or (face.x2 - face.x1) * 512 < 16:
                     continue
@@ -64,8 +65,7 @@ def test_every_face_is_found_and_blurred(camera: str, people: int, film: Any, tm
                 inside = np.s_[int(y - high) : int(y + high), int(x - wide) : int(x + wide)]
                 assert _detail(after[inside]) < 0.4 * _detail(before[inside])
                 blurred += 1
-    assert blurred >= 20
-    assert people <= len(ids - {0}) <= people + 1
+    assert blurred >= 15
 
 
 def _detail(picture: np.ndarray[Any, Any]) -> float:
@@ -73,9 +73,29 @@ def _detail(picture: np.ndarray[Any, Any]) -> float:
     return float(np.abs(np.diff(picture.astype(int), axis=0)).mean())
 
 
+def test_cars_and_a_bus_are_counted_where_they_pass_the_middle_of_the_road(film: Any, tmp_path: Path) -> None:
+    film.write(tmp_path / "gate.mp4", "gate")
+    document = yaml.safe_load((EXAMPLE / "cameras.yaml").read_text())
+    document["source"] |= {"cameras": {"gate": str(tmp_path / "gate.mp4")}, "each": {"fps": 4}}
+    document["pipeline"] = pipelines.load(EXAMPLE / "cameras.pipeline.yaml")
+    results = tmp_path / "objects.jsonl"
+    document["sink"] = {"type": "file", "path": str(results), "format": "jsonl", "drop": ["image"]}
+    document["dead_letter"]["path"] = str(tmp_path / "dead.jsonl")
+    del document["control"]
+    summary = Agent(Service.model_validate(document)).run()
+    assert summary.error is None
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    assert not (tmp_path / "dead.jsonl").exists()
+    ways = [way for thing in film.SCENES["gate"].things if thing.label != "person" for way in thing.crossings(0.5, 12)]
+    assert ways == ["right", "right", "left"]
+    assert lines[-1]["counts"]["road"] == {"in": 2, "out": 1}
+    assert {box["label"] for line in lines for box in line["boxes"]} == {"person", "car", "bus"}
+
+
 def test_the_service_of_the_cameras_passes_check_and_its_cases(cli: Any, film: Any, tmp_path: Path) -> None:
     folder = tmp_path / "cameras"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__", "*.mp4"))
+    (tmp_path / "objects").symlink_to(EXAMPLE.parent / "objects")
     for name in film.CAMERAS:
         film.write(folder / f"{name}.mp4", name, seconds=1.0)
     ended = cli("check", folder / "cameras.yaml", "--connect")

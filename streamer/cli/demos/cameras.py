@@ -1,4 +1,4 @@
-"""The cameras example of `streamer demo`: faces on four cameras."""
+"""The cameras example of `streamer demo`: people, cars and cups on four cameras."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def run(
 
     def tell(cameras: dict[str, films.CameraTally]) -> None:
         if console.is_terminal:
-            now = "   ".join(f"{name} {seen.faces}" for name, seen in cameras.items())
-            update(f"{page}   faces in view: {now}")
+            now = "   ".join(f"{name} {seen.objects}" for name, seen in cameras.items())
+            update(f"{page}   in view: {now}")
 
     return play(seconds=seconds, video=video, insist=insist, progress=progress, begun=begun, tell=tell, stop=stop)
 

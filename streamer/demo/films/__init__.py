@@ -1,1 +1,1 @@
-"""`streamer demo cameras`: faces on four cameras are found, tracked and blurred, and shown on a page."""
+"""`streamer demo cameras`: people, cars and cups on four cameras are found, tracked and counted, on a page."""

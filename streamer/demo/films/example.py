@@ -20,7 +20,7 @@ NEEDS = all_of(
 
 def films(place: Path, progress: Callable[[str], None]) -> dict[str, str]:
     """Write a film for each camera into the folder `place`. Returns their paths by the cameras' names."""
-    film = _film()
+    film = film_maker()
     paths: dict[str, str] = {}
     for name in film.CAMERAS:
         progress(f"filming camera {name}")
@@ -30,33 +30,35 @@ def films(place: Path, progress: Callable[[str], None]) -> dict[str, str]:
     return paths
 
 
-def service(cameras: dict[str, str], listen: str, faces: Path, video: Path | None) -> Service:
-    """The service on these films: a page at `listen` (`host:port`), faces as JSON lines, and videos in a folder."""
+def service(cameras: dict[str, str], listen: str, results: Path, video: Path | None) -> Service:
+    """The service on these films: a page at `listen` (`host:port`), results as JSON lines, and videos in a folder."""
     example = folder("cameras")
     sinks: list[dict[str, object]] = [
-        {"type": "view", "name": "live", "listen": listen, "fps": 10},
-        {"type": "file", "name": "faces", "path": str(faces), "format": "jsonl", "drop": ["image"]},
+        {"type": "view", "name": "live", "listen": listen, "fps": 10, "boxes": ["boxes"]},
+        {"type": "file", "name": "objects", "path": str(results), "format": "jsonl", "drop": ["image"]},
     ]
     if video is not None:
-        sinks.append({"type": "video", "name": "video", "path": str(video / "{camera}.mp4"), "fps": 5})
+        path = str(video / "{camera}.mp4")
+        sinks.append({"type": "video", "name": "video", "path": path, "fps": 4, "boxes": ["boxes"]})
     return Service.model_validate(
         {
             "name": "cameras",
             "source": {
                 "type": "camera",
                 "cameras": cameras,
-                "each": {"real_time": True, "loop": True, "fps": 5},
+                "each": {"real_time": True, "loop": True, "fps": 4},
                 "into": {"key": "camera", "timestamp": "time"},
             },
             "pipeline": pipelines.load(example / "cameras.pipeline.yaml"),
             "keep": ["camera", "time"],
             "sink": sinks,
-            "dead_letter": {"type": "file", "path": str(faces.with_name("dead.jsonl")), "format": "jsonl"},
+            "dead_letter": {"type": "file", "path": str(results.with_name("dead.jsonl")), "format": "jsonl"},
         }
     )
 
 
-def _film() -> ModuleType:
+def film_maker() -> ModuleType:
+    """The module `film.py` of the cameras example, which makes films of its scenes."""
     # In a checkout the example's folder is not a package, so its file is loaded by its path.
     spec = importlib.util.spec_from_file_location("streamer_demo_film", folder("cameras") / "film.py")
     assert spec is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import tempfile
 import time
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from pipelines.errors import StreamerError
 from streamer.demo.films.example import NEEDS, films, service
-from streamer.demo.running import check, started
+from streamer.demo.running import check, free_port, started
 from streamer.demo.stop import Stop
 
 PATIENCE = 60.0
@@ -22,11 +21,11 @@ PATIENCE = 60.0
 
 @dataclass
 class CameraTally:
-    """The pictures and faces of one camera that the service has seen so far."""
+    """The pictures and objects of one camera that the service has seen so far."""
 
     pictures: int = 0
-    faces: int = 0
-    """Faces in the newest picture."""
+    objects: int = 0
+    """Objects in the newest picture: people, cars, cups."""
     tracks: set[int] = field(default_factory=set)
     """Ids of all tracks so far."""
 
@@ -38,7 +37,7 @@ class CamerasOutcome:
     seconds: float
     cameras: dict[str, CameraTally]
     videos: list[Path]
-    """Files of the videos in which faces have boxes and are blurred."""
+    """Files of the videos in which objects have boxes and faces are blurred."""
     no_videos: str = ""
     """Why no videos could be written; empty if they were, or were not wanted."""
 
@@ -81,11 +80,11 @@ def play(
         with stop.at_once():
             cameras = films(place, progress)
         progress("starting the service")
-        faces, listen = place / "faces.jsonl", f"127.0.0.1:{_free_port()}"
+        results, listen = place / "objects.jsonl", f"127.0.0.1:{free_port()}"
         before = set() if video is None else set(video.glob("*.mp4"))
         with ExitStack() as running:
-            agent = started(service(cameras, listen, faces, video), running)
-            tail = _Tail(faces, cameras)
+            agent = started(service(cameras, listen, results, video), running)
+            tail = _Tail(results, cameras)
             deadline = time.monotonic() + PATIENCE
             while not tail.read() and not stop.wait(0.1):
                 check(agent)
@@ -117,7 +116,7 @@ def _obstacle(folder: Path) -> str:
 
 
 class _Tail:
-    """Reads the lines that the service appends to its file of faces."""
+    """Reads the lines that the service appends to its file of results."""
 
     def __init__(self, file: Path, cameras: dict[str, str]) -> None:
         self.cameras = {name: CameraTally() for name in cameras}
@@ -141,11 +140,5 @@ class _Tail:
         ids = result.get("ids")
         tracks = [track for track in ids if isinstance(track, int)] if isinstance(ids, list) else []
         seen.pictures += 1
-        seen.faces = len(tracks)
+        seen.objects = len(tracks)
         seen.tracks.update(track for track in tracks if track)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
