@@ -31,6 +31,7 @@ COPY streamer streamer
 COPY examples/digits examples/digits
 COPY examples/sensors examples/sensors
 COPY examples/cameras examples/cameras
+COPY examples/objects examples/objects
 # An image without the compiled hot path would run at a fraction of the speed: it is not built at all.
 RUN STREAMER_NATIVE=native python -m pip wheel --no-deps --wheel-dir /wheels . \
     && python -m pip --python /opt/streamer install --no-deps /wheels/*.whl

@@ -37,7 +37,7 @@ demo-sensors:  ## the same for machines that publish their vibration on MQTT
 	@$(INSTALL) demo
 	$(BIN)/streamer demo sensors
 
-demo-cameras:  ## the same for faces on four cameras, on a page in the browser
+demo-cameras:  ## the same for people, cars and cups on four cameras, on a page in the browser
 	@$(INSTALL) demo-cameras
 	$(BIN)/streamer demo cameras
 

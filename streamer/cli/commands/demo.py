@@ -10,7 +10,7 @@ import typer
 
 from streamer.cli.options import AsJson
 
-Example = Literal["digits", "sensors", "cameras"]
+Example = Literal["digits", "sensors", "cameras", "objects"]
 
 SHEET = Path("digits.png")
 VIDEOS = Path("cameras")
@@ -21,7 +21,7 @@ def demo(
         Example,
         typer.Argument(
             metavar="EXAMPLE",
-            help="Images on Kafka, vibration of machines on MQTT, or faces on cameras.",
+            help="Images on Kafka, vibration of machines on MQTT, four cameras, or objects that are counted.",
         ),
     ] = "digits",
     seconds: Annotated[
@@ -55,8 +55,12 @@ def demo(
     the one of MQTT_BROKER, else mosquitto if it is installed, else amqtt in this process, else mosquitto in a
     container.
 
-    cameras: faces on four cameras (simulated by films) are found, tracked and blurred; a page in the browser shows
-    them live. It needs no broker. In a folder that cannot be written to it leaves no videos.
+    cameras: people, cars and cups on four cameras (simulated by films) are found, tracked and counted, and faces are
+    blurred; a page in the browser shows them live. It needs no broker. In a folder that cannot be written to it leaves
+    no videos.
+
+    objects: people and cups in a film of 12 seconds are found, and counted where they pass its middle; a page in the
+    browser shows it. What was counted is compared with what there is in the film. It needs no broker.
 
     Ctrl-C ends an example before its time, with the summary if there is one yet; once more ends it at once.
     """
@@ -69,8 +73,10 @@ def demo(
         raise typer.BadParameter(f"--sheet and --no-sheet are for digits; {example} draws none")
     if example != "cameras" and (video is not None or no_video):
         raise typer.BadParameter(f"--video and --no-video are for cameras; {example} has none")
-    if example == "cameras" and rate is not None:
-        raise typer.BadParameter("--rate is for digits and sensors; the cameras have theirs")
+    if example in ("cameras", "objects") and rate is not None:
+        raise typer.BadParameter("--rate is for digits and sensors; cameras have theirs")
+    if example == "objects" and seconds is not None:
+        raise typer.BadParameter("--seconds is not for objects, which ends with its film")
     configure("error", as_json=False)
     console = notes()
     stop = Stop()
@@ -101,6 +107,11 @@ def demo(
             clips = None if no_video else video or VIDEOS
             seen = cameras.run(seconds or 30.0, clips, video is not None, progress, console, status.update, stop)
             return 0 if seen is None else cameras.report(seen, as_json)
+        if example == "objects":
+            from streamer.cli.demos import objects
+
+            counted = objects.run(progress, console, status.update, stop)
+            return 0 if counted is None else objects.report(counted, as_json)
         from streamer.cli.demos import digits
 
         drawn = None if no_sheet else sheet or SHEET
