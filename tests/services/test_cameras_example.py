@@ -74,7 +74,7 @@ def _detail(picture: np.ndarray[Any, Any]) -> float:
 
 
 def test_cars_and_a_bus_are_counted_where_they_pass_the_middle_of_the_road(film: Any, tmp_path: Path) -> None:
-    film.write(tmp_path / "gate.mp4", "gate")
+    film.write(tmp_path / "gate.mp4", "gate", seconds=9.5)
     document = yaml.safe_load((EXAMPLE / "cameras.yaml").read_text())
     document["source"] |= {"cameras": {"gate": str(tmp_path / "gate.mp4")}, "each": {"fps": 4}}
     document["pipeline"] = pipelines.load(EXAMPLE / "cameras.pipeline.yaml")
@@ -85,8 +85,8 @@ def test_cars_and_a_bus_are_counted_where_they_pass_the_middle_of_the_road(film:
     summary = Agent(Service.model_validate(document)).run()
     assert summary.error is None
     lines = [json.loads(line) for line in results.read_text().splitlines()]
-    assert not (tmp_path / "dead.jsonl").exists()
-    ways = [way for thing in film.SCENES["gate"].things if thing.label != "person" for way in thing.crossings(0.5, 12)]
+    assert summary.dead == 0
+    ways = [way for thing in film.SCENES["gate"].things if thing.label != "person" for way in thing.crossings(0.5, 9.5)]
     assert ways == ["right", "right", "left"]
     assert lines[-1]["counts"]["road"] == {"in": 2, "out": 1}
     assert {box["label"] for line in lines for box in line["boxes"]} == {"person", "car", "bus"}
