@@ -15,12 +15,12 @@ from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.errors import DefinitionError, MissingPackageError, StreamerError
 
-Kind = Literal["kafka", "mqtt", "file", "memory"]
+Kind = Literal["kafka", "mqtt", "file", "memory", "view"]
 """The type of a new service's sink."""
 SourceKind = Literal["kafka", "mqtt", "file", "memory", "camera"]
 """The type of a new service's source."""
 
-_WITHOUT_CODEC: Final = ("file", "camera")
+_WITHOUT_CODEC: Final = ("file", "camera", "view")
 """Types of sources and sinks that have no codec, because their payloads have a fixed format."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,99}")
 
@@ -90,6 +90,8 @@ dead_letter:
 dead_letter:
   type: memory
   topic: $name.dead
+""",
+    "view": """sink: {type: view, listen: "127.0.0.1:8090"}  # open http://127.0.0.1:8090
 """,
 }
 
@@ -224,6 +226,8 @@ def files_of(
         CODECS.get(codec)
     parts = {key: Template(text).substitute(words) for key, text in _parts(source, sink, codec).items()}
     parts["code"] = f"| `{words['module']}_steps.py` | steps in Python |\n"
+    if model is not None and (detector := _around_a_detector(name, words, parts, model, source)) is not None:
+        return detector
     if model is not None:
         files = _around_a_model(name, words, parts, model, source)
         _check_codec(codec, source, str(files["input.jsonl"]))
@@ -263,6 +267,26 @@ def _around_a_model(
     }
 
 
+def _around_a_detector(
+    name: str, words: Mapping[str, str], parts: Mapping[str, str], model: Path, source: SourceKind
+) -> dict[str, str | bytes] | None:
+    """The files of a service around a model that is a detector; `None` if it is none."""
+    from streamer.definition.detectorscaffold import files_for_detector, is_detector
+
+    if not is_detector(model):
+        return None
+    if source != "camera":
+        raise DefinitionError(f"{model} is a detector, which takes pictures: --source camera")
+    files = files_for_detector(model)
+    parts = {**parts, "code": f"| `{model.name}` | the model |\n"}
+    return {
+        f"{name}.yaml": Template(_SERVICE).substitute(words, **parts),
+        f"{name}.pipeline.yaml": files.pop("pipeline"),
+        "README.md": Template(_README).substitute(words, **parts),
+        **files,
+    }
+
+
 def create(folder: Path, files: Mapping[str, str | bytes]) -> None:
     """Write the files. Raises `StreamerError` if the folder is not empty, or cannot be written."""
     try:
@@ -276,7 +300,7 @@ def create(folder: Path, files: Mapping[str, str | bytes]) -> None:
         raise StreamerError(f"{folder}: cannot be written: {error.strerror or error}") from error
 
 
-def _with_codec(text: str, kind: SourceKind, codec: str | None) -> str:
+def _with_codec(text: str, kind: SourceKind | Kind, codec: str | None) -> str:
     if codec is None or kind in _WITHOUT_CODEC:
         return text
     text = text.replace("  codec: json\n", "")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from detectors import save_detector
 from onnx import TensorProto, helper, save
 
 import streamer
@@ -199,3 +200,28 @@ def test_an_optional_input_is_fed_by_the_payloads_that_have_its_name(tmp_path: P
     payloads = [b'{"x": [1, 2]}', b'{"x": [1, 2], "scale": [3]}', b'{"x": [1, 2], "scale": null}']
     report = streamer.testing.run(streamer.load(file), payloads)
     assert [data["y"].tolist() for data in report.results if data is not None] == [[10, 20], [3, 6], [10, 20]]
+
+
+def test_a_detector_is_told_by_its_layout_its_labels_and_the_picture_that_it_gets(checked: Any, tmp_path: Path) -> None:
+    save_detector(tmp_path / "yolo.onnx", "yolo8", (64, 96), batch=1)
+    ok, text = checked({"@type": "DETECT", "modelUri": "yolo.onnx"})
+    assert ok
+    assert text == (
+        "onnxruntime, yolo.onnx: images float32 [1, 3, 64, 96] -> output0 float32 [1, 7, 126]; yolo8 by its metadata "
+        "(task detect); 3 labels from the file: red, green, ...; picture: letterbox 96 x 64, gray 114, RGB, 0..1; one "
+        "picture a call"
+    )
+    save_detector(tmp_path / "yolox.onnx", "yolox", (64, 96), batch=4)
+    step = {"@type": "DETECT", "modelUri": "yolox.onnx", "labels": ["a", "b", "c"], "padColor": [1, 2, 3]}
+    ok, text = checked(step, "batch: {type: hard, max_records: 6}")
+    assert ok
+    assert "3 labels from the step: a, b, ...; picture: corner 96 x 64, color 1, 2, 3, BGR, 0..255; 4 pictures" in text
+    assert "batch.max_records 6 is not a multiple of that, 8 is" in text
+
+
+def test_a_detector_that_is_not_recognised_is_wrong_and_says_what_would_help(checked: Any, tmp_path: Path) -> None:
+    save_detector(tmp_path / "yolox.onnx", "yolox", (64, 96))
+    ok, text = checked({"@type": "DETECT", "modelUri": "yolox.onnx"})
+    assert not ok
+    assert "yolox.onnx: " in text
+    assert "labels would say it" in text

@@ -11,6 +11,7 @@ from typing import Any
 
 import onnx
 import pytest
+from detectors import save_detector
 from onnx import TensorProto, helper
 
 import streamer
@@ -193,3 +194,23 @@ def test_a_new_service_has_the_codec_that_is_asked_for(cli: Any) -> None:
     assert Path("mine/mine.yaml").read_text().count("codec: msgpack") == 2
     assert cli("check", "mine/mine.yaml").code == 0
     assert 'no codec of type "jsn"; did you mean "json"?' in cli("new", "other", "--codec", "jsn").err
+
+
+def test_a_service_around_a_detector_shows_its_boxes_on_a_page(cli: Any) -> None:
+    detector = save_detector(Path("yolo.onnx"), "yolo8", (96, 96))
+    assert cli("new", "yard", "--model", detector).code == 0
+    assert "test: lavfi:" in Path("yard/yard.yaml").read_text()
+    assert "type: view" in Path("yard/yard.yaml").read_text()
+    checked = cli("check", "yard/yard.yaml")
+    assert checked.code == 0
+    assert "yolo8 by its metadata (task detect)" in " ".join(checked.out.split())
+    ended = cli("test", "yard/yard.yaml")
+    assert (ended.code, "2 ok, 0 wrong" in ended.out) == (0, True)
+
+
+def test_a_detector_takes_pictures_of_cameras_only(cli: Any) -> None:
+    detector = save_detector(Path("yolo.onnx"), "yolo8", (96, 96))
+    ended = cli("new", "yard", "--model", detector, "--source", "kafka")
+    assert ended.code == 2
+    assert "is a detector, which takes pictures: --source camera" in " ".join(ended.err.split())
+    assert not Path("yard").exists()
