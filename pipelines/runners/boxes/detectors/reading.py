@@ -18,6 +18,8 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 _MOST: Final = 1.001
 """Above this a score is no probability, whatever it was rounded to."""
+_FAR: Final = 1e6
+"""No model has so many classes."""
 
 
 def candidates_of(
@@ -62,9 +64,9 @@ def check_scores(owner: Numbers, score: Array) -> None:
 
 
 def class_numbers(classes: Array, detector: Detector) -> Numbers:
-    """Class numbers that a model gives, counted from 0; -1 and less for those that are none."""
-    numbers: Numbers = np.rint(np.nan_to_num(classes, nan=-1e6)).astype(np.int64)
-    return numbers - detector.first_class
+    """Class numbers that a model gives, counted from 0; far below 0 for what is no number."""
+    known = np.clip(np.nan_to_num(classes.astype(np.float64), nan=-_FAR), -_FAR, _FAR)
+    return np.rint(known).astype(np.int64) - detector.first_class
 
 
 def least(detector: Detector, threshold: float) -> float:
@@ -85,12 +87,14 @@ def probabilities(detector: Detector, scores: Array) -> Array:
     """The probabilities of scores after `SIGMOID`; scores as they are where it is not the detector's activation."""
     if detector.activation != "SIGMOID":
         return scores
-    made: Array = 1 / (1 + np.exp(-scores.astype(np.float64)))
+    with np.errstate(over="ignore"):
+        made: Array = 1 / (1 + np.exp(-scores.astype(np.float64)))
     return made
 
 
 def softmax(scores: Array) -> Array:
-    """Scores `(N, n, C)` as probabilities that are 1 in all for each box."""
-    powers = np.exp(scores - scores.max(axis=2, keepdims=True))
+    """Scores `(N, n, C)` as probabilities that are 1 in all for each box; no number where a score is infinite."""
+    with np.errstate(invalid="ignore"):
+        powers = np.exp(scores - scores.max(axis=2, keepdims=True))
     made: Array = powers / powers.sum(axis=2, keepdims=True)
     return made

@@ -271,3 +271,28 @@ def test_boxes_are_read_as_the_fields_say_where_a_layout_has_it_otherwise() -> N
     assert read("yolo8", [table], ("output0",), unit="fractions").corners.tolist() == [[12, 24, 20, 40]]
     table[0, :4, 0] = 16, 32, 8, 16
     assert read("yolo8", [table], ("output0",), box="xywh").corners.tolist() == [[16, 32, 24, 48]]
+
+
+@given(
+    st.sampled_from(["yolo8", "yolo5", "yolox", "end2end", "flat7", "detr", "boxes_scores"]),
+    st.sampled_from(["f2", "f4"]),
+    st.lists(st.sampled_from([0, 0.5, 1, -1, -1000, np.nan, np.inf, -np.inf, 65000, 1e-5]), min_size=7, max_size=7),
+)
+def test_whatever_a_model_gives_its_boxes_are_finite_or_its_picture_fails(
+    layout: str, dtype: str, numbers: list[float]
+) -> None:
+    line = np.array(numbers, dtype)
+    shape = {"yolo8": (1, 6, 84), "yolo5": (1, 252, 7), "yolox": (1, 84, 7), "end2end": (1, 9, 6), "flat7": (9, 7)}
+    said: dict[str, Any] = {"box": "xywh", "unit": "pixels"} if layout == "boxes_scores" else {}
+    if layout in shape:
+        names: tuple[str, ...] = ("output0",)
+        outputs = [np.resize(line, shape[layout])]
+    else:
+        names = ("dets", "labels") if layout == "detr" else ("boxes", "scores")
+        outputs = [np.resize(line, (1, 9, 4)), np.resize(line, (1, 9, 2))]
+    try:
+        boxes = read(layout, outputs, names, **said)
+    except RowsFailed:
+        return
+    assert np.isfinite(boxes.corners).all()
+    assert ((boxes.score >= 0.25) & (boxes.score <= 1.001)).all()

@@ -149,7 +149,8 @@ class _WithObjectness(Layout):
         check_scores(owner, objectness)
         scores = rows[:, _WITH_OBJECTNESS : _WITH_OBJECTNESS + classes]
         number = scores.argmax(axis=1)
-        score = objectness * probabilities(detector, scores[np.arange(len(rows)), number])
+        with np.errstate(invalid="ignore"):
+            score = objectness * probabilities(detector, scores[np.arange(len(rows)), number])
         # NaN stays, to be refused.
         stays = ~(score < threshold)
         owner, place, rows = owner[stays], place[stays], rows[stays]
@@ -278,7 +279,7 @@ class Flat7(Layout):
     def decode(self, detector: Detector, outputs: Sequence[Any], size: Size, threshold: float) -> Candidates:
         """See `Layout`."""
         table = outputs[0]
-        table = table[~(table[:, 6] < threshold) & (table[:, 0] >= 0)]
+        table = table[~(table[:, 6] < threshold) & (table[:, 0] >= 0) & (table[:, 0] < 1e9)]
         table = table[np.argsort(table[:, 0], kind="stable")]
         owner = table[:, 0].astype(np.int64)
         number = class_numbers(table[:, 5], detector)
