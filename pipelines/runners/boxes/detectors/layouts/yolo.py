@@ -29,6 +29,8 @@ _BOX: Final = 4
 _WITH_OBJECTNESS: Final = 5
 _TRANSFORMER: Final = "RTDETRDecoder"
 """The metadata's `head` of RT-DETR, as Ultralytics exports it: boxes are in fractions, and need no suppression."""
+_PICTURES: Final = 10_000
+"""No call has so many pictures; half precision can hold the number."""
 _FINAL: Final = 6
 """How many numbers come before the classes, or before further numbers."""
 
@@ -279,7 +281,7 @@ class Flat7(Layout):
     def decode(self, detector: Detector, outputs: Sequence[Any], size: Size, threshold: float) -> Candidates:
         """See `Layout`."""
         table = outputs[0]
-        table = table[~(table[:, 6] < threshold) & (table[:, 0] >= 0) & (table[:, 0] < 1e9)]
+        table = table[~(table[:, 6] < threshold) & (table[:, 0] >= 0) & (table[:, 0] < _PICTURES)]
         table = table[np.argsort(table[:, 0], kind="stable")]
         owner = table[:, 0].astype(np.int64)
         number = class_numbers(table[:, 5], detector)
