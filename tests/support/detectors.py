@@ -333,6 +333,20 @@ def _mmdet(made: Made) -> list[Output]:
     return [("dets", TensorProto.FLOAT, [made.batch, 100, 5]), ("labels", TensorProto.INT64, [made.batch, 100])]
 
 
+def _efficient_nms(made: Made) -> list[Output]:
+    boxes, scores, classes = _listed(made, made.boxes("xyxy"), 0)
+    none = made.add("Mul", made.add("ReduceMax", made.there, axes=[1], keepdims=1), 0.0)
+    counts = made.cast(made.add("Add", none, 100.0), TensorProto.INT32)
+    classes = made.cast(classes, TensorProto.INT32)
+    _named(made, num_dets=counts, det_boxes=boxes, det_scores=scores, det_classes=classes)
+    return [
+        ("num_dets", TensorProto.INT32, [made.batch, 1]),
+        ("det_boxes", TensorProto.FLOAT, [made.batch, 100, 4]),
+        ("det_scores", TensorProto.FLOAT, [made.batch, 100]),
+        ("det_classes", TensorProto.INT32, [made.batch, 100]),
+    ]
+
+
 def _boxes_scores(made: Made) -> list[Output]:
     _named(made, boxes=made.rows(made.boxes("yxyx", fractions=True), 1917), scores=made.scores(1917))
     return [("boxes", TensorProto.FLOAT, [made.batch, 1917, 4]), ("scores", TensorProto.FLOAT, [made.batch, 1917, 3])]
@@ -350,5 +364,6 @@ _OUTPUTS: dict[str, Callable[[Made], list[Output]]] = {
     "tflite": _tflite,
     "torchvision": _torchvision,
     "mmdet": _mmdet,
+    "efficient_nms": _efficient_nms,
     "boxes_scores": _boxes_scores,
 }

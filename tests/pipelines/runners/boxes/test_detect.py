@@ -19,7 +19,7 @@ from pipelines.errors import StreamerError
 SIZES = [(1366, 768), (640, 480), (480, 640), (1920, 1080), (333, 999), (320, 320), (639, 359), (1, 1000)]
 LAYOUTS = [
     *("yolo8", "yolo8-turned", "yolo5", "yolox", "yolox-raw", "end2end", "end2end-head", "flat7", "detr"),
-    *("rtdetr", "tf", "tflite", "torchvision", "mmdet", "boxes_scores"),
+    *("rtdetr", "tf", "tflite", "torchvision", "mmdet", "efficient_nms", "boxes_scores"),
 ]
 
 

@@ -33,7 +33,7 @@ CONFIG = {
 }
 
 
-@pytest.mark.parametrize("layout", ["yolo8", "yolo5", "yolox-raw", "end2end", "detr", "mmdet", "tf"])
+@pytest.mark.parametrize("layout", ["yolo8", "yolo5", "yolox-raw", "end2end", "detr", "mmdet", "tf", "efficient_nms"])
 def test_boxes_behind_a_model_lie_in_the_picture_whatever_was_done_to_it(tmp_path: Path, layout: str) -> None:
     name = layout.partition("-")[0]
     save_detector(tmp_path / "model.onnx", layout, SIZE)

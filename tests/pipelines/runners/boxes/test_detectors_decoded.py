@@ -77,7 +77,18 @@ def run(folder: Path, layout: str) -> tuple[Detector, list[Any], Candidates]:
             "yolox-raw",
             "end2end",
         ),
-        *("end2end-head", "flat7", "detr", "rtdetr", "tf", "tflite", "torchvision", "mmdet", "boxes_scores"),
+        *(
+            "end2end-head",
+            "flat7",
+            "detr",
+            "rtdetr",
+            "tf",
+            "tflite",
+            "torchvision",
+            "mmdet",
+            "efficient_nms",
+            "boxes_scores",
+        ),
     ],
 )
 def test_the_boxes_are_where_the_rectangles_are(tmp_path: Path, layout: str) -> None:
