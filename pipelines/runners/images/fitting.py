@@ -34,8 +34,7 @@ def fitted_image(
     scaled = image.scaled(wide, high, channels, _shown(image, height, width, handling))
     if (wide, high) == (width, height):
         return scaled
-    canvas = np.empty((height, width, scaled.shape[2]), np.uint8)
-    canvas[:] = _shades(color, scaled.shape[2])
+    canvas = _canvas(height, width, scaled.shape[2], color)
     canvas[y : y + high, x : x + wide] = scaled
     return canvas
 
@@ -93,6 +92,13 @@ def _shades(color: PadColor, channels: int) -> tuple[int, ...]:
         return (color,) * channels
     red, green, blue = color
     return (rounded(0.299 * red + 0.587 * green + 0.114 * blue),) if channels == 1 else (blue, green, red)
+
+
+def _canvas(height: int, width: int, channels: int, color: PadColor) -> Pixels:
+    canvas = np.empty((height, width, channels), np.uint8)
+    # numpy repeats a line far faster than a pixel.
+    canvas[:] = np.tile(np.array(_shades(color, channels), np.uint8), (width, 1))
+    return canvas
 
 
 def _placed(image: Image, height: int, width: int, handling: Fit) -> Rect | None:
@@ -198,7 +204,6 @@ def _padded(pixels: Pixels, height: int, width: int, color: PadColor) -> Pixels:
     high, wide, channels = pixels.shape
     x, y, full_width, full_height = padding(wide, high, width, height)
     check_size(full_width, full_height, Image.max_pixels)
-    canvas = np.empty((full_height, full_width, channels), np.uint8)
-    canvas[:] = _shades(color, channels)
+    canvas = _canvas(full_height, full_width, channels, color)
     canvas[y : y + high, x : x + wide] = pixels
     return canvas

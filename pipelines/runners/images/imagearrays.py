@@ -16,7 +16,7 @@ from pipelines.steps.images.imagetondarray import ImageToNDArrayConfig
 from pipelines.values import Image
 from pipelines.values.frames import Plane
 from pipelines.values.ndarray import Array
-from pipelines.values.pixels import Pixels
+from pipelines.values.pixels import Pixels, turned
 
 _FEW: Final = 16
 """A picture with fewer shades than this is hardly one."""
@@ -121,7 +121,7 @@ def stacked(pictures: Sequence[Picture], config: ImageToNDArrayConfig, empty: Ca
     for row, picture in zip(rows, pictures, strict=True):
         if not isinstance(picture, tuple):
             # A gray picture is repeated by broadcasting.
-            row[...] = picture[:, :, ::-1] if backwards else picture
+            row[...] = turned(picture) if backwards and picture.shape[2] == 3 else picture
             continue
         channels = range(row.shape[2])
         # Each channel has its place in memory: nothing is transposed.

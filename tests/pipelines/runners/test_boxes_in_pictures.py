@@ -16,6 +16,8 @@ from pipelines.data.batch import Batch
 from pipelines.data.views import View
 from pipelines.executors.executor import Executor
 from pipelines.runners.images.fitting import fitted, fitted_image, fitted_planes
+from pipelines.runners.images.imagearrays import image_to_ndarray, viewed
+from pipelines.steps.images.imagetondarray import Fit, ImageToNDArrayConfig
 
 SIDE = 160
 RED = (0.42, 0.4, 0.58, 0.6)
@@ -108,6 +110,72 @@ def test_a_definition_with_a_config_of_the_array_puts_boxes_right_itself(tmp_pat
         (box,) = boxes_of(executor.run(Data({"image": image})))
     scaled = (box.x1 / 640, box.y1 / 360, box.x2 / 640, box.y2 / 360)
     assert scaled == pytest.approx(known, abs=1.2 / 90)
+
+
+@pytest.mark.parametrize(
+    ("size", "fit", "pixels"),
+    [
+        ((639, 359), "PAD", (239.625, 19.749999999999986, 559.125, 179.49999999999994)),
+        ((639, 359), "CENTER_CROP", (274.625, 89.75, 454.1249999999999, 179.5)),
+        ((480, 640), "PAD", (160.00000000000003, 160.0, 480.0, 320.0)),
+        ((480, 640), "CENTER_CROP", (180.0, 200.0, 420.0, 320.0)),
+    ],
+)
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_definition_of_konduit_keeps_the_pixels_that_it_gave_before_views(
+    size: tuple[int, int], fit: str, pixels: tuple[float, ...], deep: bool
+) -> None:
+    config = {"height": SIDE, "width": SIDE, "aspectRatioHandling": fit}
+    absolute = {"@type": "RELATIVE_TO_ABSOLUTE", "imageW": size[0], "imageH": size[1], "imageToNDArrayConfig": config}
+    steps = [
+        {"@type": "IMAGE_TO_NDARRAY", "keys": ["image"], "outputNames": ["images"], "config": config},
+        {"@type": "SSD_TO_BBOX", "outputName": "boxes", "keepOtherValues": False},
+        # Also one that is in a pipeline inside this one counts.
+        {"@type": "PIPELINE", "pipeline": {"steps": [absolute]}} if deep else absolute,
+    ]
+    arrays = {
+        "detection_boxes": np.array([[[0.25, 0.375, 0.5, 0.875]]], np.float32),
+        "detection_scores": np.array([[0.75]], np.float32),
+    }
+    with pipelines.loads(json.dumps({"steps": steps})).open() as executor:
+        (box,) = boxes_of(executor.run(Data({"image": Image(np.zeros((*size[::-1], 3), np.uint8)), **arrays})))
+    assert (box.x1, box.y1, box.x2, box.y2) == pixels
+
+
+@pytest.mark.parametrize(
+    ("fit", "edges", "columns"),
+    [
+        # Bilinear, as Konduit Serving scales: a single column of a canvas of a thousand falls between two samples.
+        ("PAD", (-499.0, 0.0, 501.0, 1.0), []),
+        ("CENTER_CROP", (0.0, 499 / 1000, 1.0, 500 / 1000), list(range(SIDE))),
+        ("STRETCH", (0.0, 0.0, 1.0, 1.0), list(range(SIDE))),
+        ("LETTERBOX", (-79.0, 0.0, 81.0, 1.0), [79]),
+        ("CORNER", (0.0, 0.0, 160.0, 1.0), [0]),
+    ],
+)
+def test_of_a_picture_one_pixel_wide_an_array_shows_whole_pixels(
+    fit: Fit, edges: tuple[float, ...], columns: list[int]
+) -> None:
+    config = ImageToNDArrayConfig(height=SIDE, width=SIDE, aspect_ratio_handling=fit)
+    image = Image(np.full((1000, 1, 3), 255, np.uint8))
+    assert viewed(image, config) == (*edges, SIDE, SIDE)
+    shown = image_to_ndarray(image, config)[0, 0].max(axis=0) > 0
+    assert np.flatnonzero(shown).tolist() == columns
+
+
+def test_the_pad_colour_is_red_green_blue_in_each_order_of_axes_and_channels() -> None:
+    image = Image(np.zeros((4, 8, 3), np.uint8))
+    for axes, layout, corner in (
+        ("CHANNELS_LAST", "RGB", [1, 2, 3]),
+        ("CHANNELS_FIRST", "BGR", [3, 2, 1]),
+        ("CHANNELS_LAST", "BGRA", [3, 2, 1, 255]),
+    ):
+        fields: dict[str, Any] = {"format": axes, "channel_layout": layout, "aspect_ratio_handling": "LETTERBOX"}
+        config = ImageToNDArrayConfig(
+            height=8, width=8, data_type="UINT8", normalization=None, pad_color=(1, 2, 3), **fields
+        )
+        array = image_to_ndarray(image, config)[0]
+        assert (array[0, 0] if axes == "CHANNELS_LAST" else array[:, 0, 0]).tolist() == corner
 
 
 @pytest.mark.parametrize(("wide", "high"), [(192, 108), (108, 192), (96, 48), (320, 80), (137, 77), (20, 9), (32, 8)])
