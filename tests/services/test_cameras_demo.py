@@ -54,6 +54,7 @@ def test_the_demo_shows_four_cameras_tracks_faces_and_writes_videos(tmp_path: Pa
     [
         (["cameras", "--rate", "5"], "--rate is for digits and sensors"),
         (["cameras", "--no-sheet"], "cameras draws none"),
+        (["objects", "--seconds", "5"], "objects, which ends with its film"),
         (["sensors", "--no-video"], "--no-video are for cameras"),
     ],
 )
