@@ -170,6 +170,37 @@ def test_an_open_input_has_the_size_of_the_step_or_of_the_export(
     assert corners(result["boxes"][0]) == pytest.approx(truth["red"], abs=0.03)
 
 
+@pytest.mark.parametrize("kind", [onnx.TensorProto.FLOAT16, onnx.TensorProto.UINT8])
+def test_a_picture_has_the_element_type_of_the_input(tmp_path: Path, kind: int) -> None:
+    path = detector(tmp_path)
+    model = onnx.load(path)
+    for node in model.graph.node:
+        node.input[:] = ["numbers" if name == "images" else name for name in node.input]
+    before = [onnx.helper.make_node("Cast", ["images"], ["numbers"], to=onnx.TensorProto.FLOAT)]
+    if kind == onnx.TensorProto.UINT8:
+        # Bytes are pixels as they are.
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(255, "f4"), "most"))
+        before[0].output[:] = ["pixels"]
+        before.append(onnx.helper.make_node("Div", ["pixels", "most"], ["numbers"]))
+    model.graph.input[0].type.tensor_type.elem_type = kind
+    nodes = list(model.graph.node)
+    del model.graph.node[:]
+    model.graph.node.extend([*before, *nodes])
+    onnx.save(model, path)
+    shown, truth = picture(300, 200)
+    (result,) = detect(Detect(path), {"image": Image(shown)})
+    assert off(result["boxes"][0], truth["red"], (300, 200), "LETTERBOX") <= 1
+
+
+def test_fields_of_the_step_win_over_what_models_of_its_layout_take(tmp_path: Path) -> None:
+    shown, _ = picture(300, 200)
+    step = Detect(detector(tmp_path), input={"channelLayout": "BGR"}, fit="STRETCH")
+    again = pipelines.loads(pipelines.Sequence([step]).to_yaml()).steps[0]
+    assert again == step
+    (result,) = detect(step, {"image": Image(shown)})
+    assert [box.label for box in result["boxes"]] == ["blue"]
+
+
 def test_a_graph_puts_the_boxes_beside_the_picture_that_it_has(tmp_path: Path) -> None:
     shown, truth = picture(639, 359)
     detector(tmp_path)
