@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Tests and benchmarks import onnxruntime themselves, and it would tell its makers so (docs/models.md).
 export ORT_DISABLE_TELEMETRY ?= 1
 
-.PHONY: help install packages optimised native demo demo-sensors demo-cameras test test-fast programs lint style format types layers bench bench-peers bench-cameras bench-tracking docs docs-serve docs-publish pictures soak protos lock clean
+.PHONY: help install packages optimised native demo demo-sensors demo-cameras test test-fast programs lint style format types layers bench bench-peers bench-cameras bench-tracking bench-detectors docs docs-serve docs-publish pictures soak protos lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -94,6 +94,9 @@ bench-cameras: optimised  ## what a picture of a camera costs, against loops wri
 
 bench-tracking: optimised  ## how well TRACK keeps the ids of objects, beside the package trackers; writes the table (two minutes)
 	$(BIN)/python -m benchmarks.tracking.run --peers --write
+
+bench-detectors: optimised  ## what DETECT costs beside its model, against the same work by hand; writes the table (a minute)
+	$(BIN)/python -m benchmarks.detectors.run --peers --write
 
 docs: packages  ## build the documentation site into build/site; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -32,6 +32,7 @@ TITLES = {
     "cameras-opencv": "OpenCV loop",
     "cameras-roboflow": "Roboflow InferencePipeline",
     "trackers": "trackers",
+    "supervision": "supervision",
 }
 _PACKAGES = {
     "bytewax": "bytewax",
@@ -45,6 +46,7 @@ _PACKAGES = {
     "cameras-opencv": "opencv-python-headless",
     "cameras-roboflow": "inference",
     "trackers": "trackers",
+    "supervision": "supervision",
 }
 
 

@@ -1,0 +1,1 @@
+"""What DETECT costs beside the same work written by hand."""
