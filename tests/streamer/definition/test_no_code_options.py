@@ -136,6 +136,7 @@ def test_every_field_with_free_options_says_which_are_harmless() -> None:
     assert marked == {
         "CameraFields.format",
         "CameraFields.options",
+        "Detect.providers",
         "EachCamera.format",
         "EachCamera.options",
         "KafkaSinkConfig.client",
