@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Tests and benchmarks import onnxruntime themselves, and it would tell its makers so (docs/models.md).
 export ORT_DISABLE_TELEMETRY ?= 1
 
-.PHONY: help install packages optimised native demo demo-sensors demo-cameras test test-fast programs lint style format types layers bench bench-peers bench-cameras bench-tracking bench-detectors docs docs-serve docs-publish pictures soak protos lock clean
+.PHONY: help install packages optimised native demo demo-sensors demo-cameras demo-objects test test-fast programs lint style format types layers bench bench-peers bench-cameras bench-tracking bench-detectors docs docs-serve docs-publish pictures soak protos lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -40,6 +40,10 @@ demo-sensors:  ## the same for machines that publish their vibration on MQTT
 demo-cameras:  ## the same for people, cars and cups on four cameras, on a page in the browser
 	@$(INSTALL) demo-cameras
 	$(BIN)/streamer demo cameras
+
+demo-objects:  ## people and cups in a film, found by a detector and counted as they pass the middle
+	@$(INSTALL) demo-cameras
+	$(BIN)/streamer demo objects
 
 # Types are checked last: the first time that takes a minute in which nothing else would be seen.
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0

@@ -76,6 +76,7 @@ class ObjectReader:
             limit=self._limit,
             agnostic=step.agnostic,
             most=step.max_boxes,
+            turned=detector.task == "obb",
         )
         return Objects(
             chosen.owner,

@@ -63,8 +63,9 @@ class _Detecting(Step):
     threshold: Fraction = 0.25
     """Boxes with a lower probability are left out."""
     nms_threshold: Fraction | None = None
-    """Of two boxes of a class whose intersection / union is larger, the less probable one is left out; default: 0.5
-    for layouts whose models give several boxes of one object, none for others."""
+    """Of two boxes of a class whose intersection / union is larger, the less probable one is left out (turned boxes
+    overlap as probabilistic distributions do, ProbIoU); default: 0.5 for layouts whose models give several boxes of one
+    object, none for others."""
     agnostic: bool = False
     """Whether boxes of different classes are compared too."""
     max_boxes: Annotated[Int, Field(ge=1)] = 300

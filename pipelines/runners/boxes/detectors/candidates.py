@@ -8,12 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.runners.boxes.detectors.detector import Candidates
+from pipelines.runners.boxes.detectors.turned import distributions_of, overlap
+from pipelines.runners.boxes.suppression import survivors
 from pipelines.runners.images.opencv import opencv
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
-def best(candidates: Candidates, *, classes: int, limit: float | None, agnostic: bool, most: int) -> Candidates:
+def best(
+    candidates: Candidates, *, classes: int, limit: float | None, agnostic: bool, most: int, turned: bool = False
+) -> Candidates:
     """Those that stay, by picture, in each picture the most probable first (equal ones in their order).
 
     Args:
@@ -23,10 +27,16 @@ def best(candidates: Candidates, *, classes: int, limit: float | None, agnostic:
             (non-maximum suppression, `suppression.survivors`); `None`: all stay.
         agnostic: Whether boxes of different classes count as boxes of one.
         most: How many boxes of a picture stay at most.
+        turned: Whether they are turned boxes, with width, height and angle as their last further numbers: these overlap
+            as `turned.overlap` says.
     """
     if limit is not None and len(candidates) > 1:
         groups = candidates.owner if agnostic else candidates.owner * classes + candidates.number
-        candidates = candidates.take(_survivors(candidates, groups, limit))
+        if turned:
+            stays = survivors(distributions_of(candidates), candidates.score, groups, limit, overlap)
+            candidates = candidates.take(stays)
+        else:
+            candidates = candidates.take(_survivors(candidates, groups, limit))
     order = np.lexsort((-candidates.score, candidates.owner))
     owner = candidates.owner[order]
     # The place of each box among those of its picture.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,14 @@ from hypothesis import given
 from pipelines.errors import RowsFailed
 from pipelines.runners.boxes.detectors.candidates import best
 from pipelines.runners.boxes.detectors.detector import Candidates, Detector
+from pipelines.runners.boxes.detectors.geometry import upright
 from pipelines.runners.boxes.detectors.given import Asked
 from pipelines.runners.boxes.detectors.keypoints import keypoints
 from pipelines.runners.boxes.detectors.layouts.yolo import is_raw
 from pipelines.runners.boxes.detectors.outlines import outlines
 from pipelines.runners.boxes.detectors.recognise import decode, recognise
+from pipelines.runners.boxes.detectors.turned import distributions_of
+from pipelines.runners.boxes.detectors.turned import overlap as overlap_of_turned
 from pipelines.runners.models.model import Port
 from pipelines.runners.models.onnxmodel import OnnxModel
 from pipelines.runners.runner import OpenContext
@@ -148,6 +152,36 @@ def test_of_boxes_that_overlap_the_most_probable_stays(
         known += stays[:most]
     chosen = best(candidates, classes=3, limit=limit, agnostic=agnostic, most=most)
     assert chosen.extra[:, 0].astype(int).tolist() == known
+
+
+def turned(*boxes: tuple[float, ...]) -> Candidates:
+    """Turned boxes: centre, width, height, angle in radians, score."""
+    table = np.array(boxes)
+    return Candidates(
+        np.zeros(len(table), np.int64),
+        upright(table[:, :4], table[:, 4]),
+        table[:, 5].astype(np.float32),
+        np.zeros(len(table), np.int64),
+        table[:, 2:5].astype(np.float32),
+    )
+
+
+def test_turned_boxes_side_by_side_stay_and_of_those_that_overlap_the_best() -> None:
+    # Ships at a pier: upright boxes around them would overlap by more than half.
+    aslant = math.pi / 4
+    ships = turned(
+        (100, 100, 100, 12, aslant, 0.9),
+        (110, 90, 100, 12, aslant, 0.8),
+        # The first again: a little off, and by its other side, a quarter turn further.
+        (101, 101, 100, 12, aslant, 0.7),
+        (100, 100, 12, 100, aslant + math.pi / 2, 0.6),
+        # Across the first.
+        (100, 100, 100, 12, -aslant, 0.5),
+    )
+    scores = best(ships, classes=1, limit=0.5, agnostic=False, most=300, turned=True).score
+    assert scores.tolist() == pytest.approx([0.9, 0.8, 0.5])
+    measures = distributions_of(ships)
+    assert overlap_of_turned(measures[0], measures)[[0, 3]] == pytest.approx([1.0, 1.0], abs=1e-3)
 
 
 def ports(*given: tuple[str, Any]) -> list[Port]:
