@@ -20,17 +20,17 @@ class Detector:
 
     layout: str
     """The name of the layout, which the registry of layouts finds the decoder by: `yolo8`, `detr`, ..."""
-    because: str
-    """What it was recognised by, for people: `by its metadata (task detect)`, `by the names of its outputs`."""
     outputs: tuple[int, ...]
     """Positions of the model's outputs that the decoder reads, in the decoder's order."""
-    wide: int | None
+    because: str = ""
+    """What it was recognised by, for people: `by its metadata (task detect)`, `by the names of its outputs`."""
+    wide: int | None = None
     """Width of the model's input in pixels; `None` where it is open and nothing names one."""
-    high: int | None
+    high: int | None = None
     """Height of the model's input in pixels, or `None`."""
-    classes: int | None
+    classes: int | None = None
     """Number of classes; `None` where class numbers are given by the model and their count is not known."""
-    labels: tuple[str, ...] | None
+    labels: tuple[str, ...] | None = None
     """Label of each class; `None`: class numbers are written as text."""
     first_class: int = 0
     """The number by which the model names the class of `labels[0]`."""

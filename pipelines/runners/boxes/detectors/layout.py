@@ -24,10 +24,15 @@ class Layout(ABC):
 
     name: ClassVar[str] = ""
     """Its name in the field `layout`; empty for a base of several."""
+    evidence: ClassVar[str] = "shape"
+    """What of the outputs it is recognised by, for people: shape, names."""
 
     @abstractmethod
     def fit(self, given: Given) -> Detector | Misfit | None:
-        """How outputs in this layout are read; why they are not in it, or `None` if they are not even like it."""
+        """How outputs in this layout are read; why they are not in it, or `None` if they are not even like it.
+
+        What is the same in all layouts, size and labels among it, is filled in by `recognise`.
+        """
 
     @abstractmethod
     def decode(self, detector: Detector, outputs: Sequence[Any], size: Size, threshold: float) -> Candidates:

@@ -42,7 +42,9 @@ def recognise(inputs: Sequence[Port], outputs: Sequence[Port], metadata: Mapping
         elif isinstance(detector, Misfit):
             near.append(f"{layout.name}: {detector.lacks}")
     if len(fits) == 1:
-        return _completed(fits[0], given, _by_metadata(given) or _by_outputs(given, fits[0]))
+        return _completed(
+            fits[0], given, _by_metadata(given) or f"by the {LAYOUTS.get(fits[0].layout).evidence} of its outputs"
+        )
     if fits:
         names = " or ".join(detector.layout for detector in fits)
         raise StreamerError(f"the model's outputs, {_described(outputs)}, may be {names}: say which by layout")
@@ -60,9 +62,12 @@ def decode(detector: Detector, outputs: Sequence[Any], size: Size, threshold: fl
 
 
 def _completed(detector: Detector, given: Given, because: str) -> Detector:
-    asked = given.asked
-    if detector.labels is not None and detector.classes not in (None, len(detector.labels)):
-        raise StreamerError(f"there are {len(detector.labels)} labels, and the model has {detector.classes} classes")
+    """What a layout said of the model, with what is known of it in any layout."""
+    asked, (high, wide) = given.asked, given.size
+    labels = detector.labels if given.labels is None else given.labels
+    classes = len(labels) if detector.classes is None and labels is not None else detector.classes
+    if labels is not None and classes != len(labels):
+        raise StreamerError(f"there are {len(labels)} labels, and the model has {classes} classes")
     for field, said, meant in (
         ("activation", asked.activation, detector.activation),
         ("firstClass", asked.first_class, detector.first_class),
@@ -71,7 +76,7 @@ def _completed(detector: Detector, given: Given, because: str) -> Detector:
     ):
         if said not in (None, meant):
             raise DefinitionError(f"{field}: {said} has no meaning for the layout {detector.layout}: leave it out")
-    return replace(detector, because=because)
+    return replace(detector, because=because, wide=wide, high=high, classes=classes, labels=labels)
 
 
 def _by_metadata(given: Given) -> str:
@@ -81,20 +86,6 @@ def _by_metadata(given: Given) -> str:
     if metadata.task is not None:
         return f"by its metadata (task {metadata.task})"
     return "by its metadata (names)" if metadata.labels is not None else ""
-
-
-def _by_outputs(given: Given, detector: Detector) -> str:
-    named = detector.layout in (
-        "detr",
-        "rtdetr",
-        "tf",
-        "tflite",
-        "torchvision",
-        "mmdet",
-        "boxes_scores",
-        "efficient_nms",
-    )
-    return f"by the {'names' if named else 'shape'} of its outputs"
 
 
 def _check_size(given: Given) -> None:

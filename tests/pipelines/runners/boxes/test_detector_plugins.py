@@ -23,7 +23,7 @@ class Faces(Layout):
     name = "faces"
     def fit(self, given):
         places = given.named("faces")
-        return None if places is None else Detector("faces", "", places, 320, 320, 1, ("face",), box="xywh")
+        return None if places is None else Detector("faces", places, labels=("face",), box="xywh")
     def decode(self, detector, outputs, size, threshold):
         rows = outputs[0][outputs[0][:, :, 4] >= threshold]
         zeros = (0 * rows[:, 0]).astype(int)
@@ -48,7 +48,7 @@ def test_a_plugin_adds_a_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(recognising, "LAYOUTS", fresh)
     outputs = [Port("other", np.dtype(np.float32), (1, 9)), Port("faces", np.dtype(np.float32), (1, 2, 5))]
     detector = recognising.recognise([], outputs, {}, Asked())
-    assert (detector.layout, detector.outputs) == ("faces", (1,))
+    assert (detector.layout, detector.outputs, detector.classes) == ("faces", (1,), 1)
     arrays = [np.zeros((1, 9)), np.array([[[10, 20, 30, 40, 0.9], [0, 0, 0, 0, 0]]])]
     assert recognising.decode(detector, arrays, (320, 320), 0.25).corners.tolist() == [[10, 20, 40, 60]]
     assert LAYOUTS.group in GROUPS

@@ -57,12 +57,7 @@ class _Listed(Layout):
         first = self.first if given.asked.first_class is None else given.asked.first_class
         return Detector(
             layout=self.name,
-            because="",
             outputs=places,
-            wide=given.size[1],
-            high=given.size[0],
-            classes=None if given.labels is None else len(given.labels),
-            labels=given.labels,
             first_class=first,
             box=given.asked.box or self.box,
             unit=given.asked.unit or self.unit,
@@ -78,6 +73,7 @@ class Tf(_Listed):
     """`detection_boxes`, `detection_scores`, `detection_classes` of TensorFlow: y1, x1, y2, x2 in fractions, from 1."""
 
     name: ClassVar[str] = "tf"
+    evidence: ClassVar[str] = "names"
     box: ClassVar[BoxForm] = "y1x1y2x2"
     unit: ClassVar[Unit] = "fractions"
     first: ClassVar[int] = 1
@@ -91,6 +87,7 @@ class TfLite(_Listed):
     """`TFLite_Detection_PostProcess` and its `:1`, `:2`, `:3`: boxes, classes, scores, count; classes from 0."""
 
     name: ClassVar[str] = "tflite"
+    evidence: ClassVar[str] = "names"
     box: ClassVar[BoxForm] = "y1x1y2x2"
     unit: ClassVar[Unit] = "fractions"
 
@@ -111,6 +108,7 @@ class Torchvision(_Listed):
     """`boxes` `[n, 4]`, `labels` and `scores` `[n]` of one picture (torchvision): in pixels, classes from 1."""
 
     name: ClassVar[str] = "torchvision"
+    evidence: ClassVar[str] = "names"
     first: ClassVar[int] = 1
 
     def places(self, given: Given) -> tuple[int, ...] | Misfit | None:
@@ -134,6 +132,7 @@ class EfficientNms(_Listed):
     """
 
     name: ClassVar[str] = "efficient_nms"
+    evidence: ClassVar[str] = "names"
 
     def places(self, given: Given) -> tuple[int, ...] | Misfit | None:
         """See the base class; the position of the counts is the last."""
@@ -151,6 +150,7 @@ class MmDet(Layout):
     """`dets` `[N, n, 5]` (a box and its score) and `labels` `[N, n]` (MMDetection): in pixels, classes from 0."""
 
     name: ClassVar[str] = "mmdet"
+    evidence: ClassVar[str] = "names"
 
     def fit(self, given: Given) -> Detector | Misfit | None:
         """See `Layout`."""
@@ -164,12 +164,7 @@ class MmDet(Layout):
             return Misfit("dets [N, n, 5] and labels [N, n] are needed")
         return Detector(
             layout=self.name,
-            because="",
             outputs=places,
-            wide=given.size[1],
-            high=given.size[0],
-            classes=None if given.labels is None else len(given.labels),
-            labels=given.labels,
             first_class=given.asked.first_class or 0,
             box=given.asked.box or "x1y1x2y2",
             unit=given.asked.unit or "pixels",
@@ -189,6 +184,7 @@ class BoxesScores(Layout):
     """
 
     name: ClassVar[str] = "boxes_scores"
+    evidence: ClassVar[str] = "names"
 
     def fit(self, given: Given) -> Detector | Misfit | None:
         """See `Layout`."""
@@ -212,12 +208,8 @@ class BoxesScores(Layout):
             return Misfit(f"there are {len(given.labels)} labels, and the model has {classes} classes{hint}")
         return Detector(
             layout=self.name,
-            because="",
             outputs=places,
-            wide=given.size[1],
-            high=given.size[0],
             classes=classes,
-            labels=given.labels,
             first_class=first,
             box=box,
             unit=unit,

@@ -23,6 +23,7 @@ class Detr(Layout):
     """
 
     name: ClassVar[str] = "detr"
+    evidence: ClassVar[str] = "names"
 
     def fit(self, given: Given) -> Detector | Misfit | None:
         """See `Layout`."""
@@ -42,12 +43,8 @@ class Detr(Layout):
             return Misfit(f"there are {len(given.labels)} labels, and the model has {classes} classes{hint}")
         return Detector(
             layout=self.name,
-            because="",
             outputs=places,
-            wide=given.size[1],
-            high=given.size[0],
             classes=classes,
-            labels=given.labels,
             first_class=first,
             box=given.asked.box or "cxcywh",
             unit=given.asked.unit or "fractions",
@@ -72,6 +69,7 @@ class RtDetr(Layout):
     """`labels`, `boxes` and `scores` (RT-DETR, D-FINE), in pixels of the size that a second input gives."""
 
     name: ClassVar[str] = "rtdetr"
+    evidence: ClassVar[str] = "names"
 
     def fit(self, given: Given) -> Detector | Misfit | None:
         """See `Layout`."""
@@ -81,12 +79,7 @@ class RtDetr(Layout):
             return Misfit(f"it needs the input {SIZES_INPUT} and the outputs labels, boxes, scores") if sizes else None
         return Detector(
             layout=self.name,
-            because="",
             outputs=places,
-            wide=given.size[1],
-            high=given.size[0],
-            classes=None if given.labels is None else len(given.labels),
-            labels=given.labels,
             first_class=given.asked.first_class or 0,
             box=given.asked.box or "x1y1x2y2",
             unit=given.asked.unit or "pixels",

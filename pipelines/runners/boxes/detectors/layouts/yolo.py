@@ -69,12 +69,8 @@ class Yolo8(Layout):
         protos = prototypes_at(given) if division.task == "segment" else None
         return Detector(
             layout=self.name,
-            because="",
             outputs=(0,) if protos is None else (0, protos),
-            wide=given.size[1],
-            high=given.size[0],
             classes=division.classes,
-            labels=given.labels,
             box=_form(given, division.task),
             unit=_unit(given, division.task, "fractions" if transformer else "pixels"),
             activation=_activation(given),
@@ -126,12 +122,8 @@ class _WithObjectness(Layout):
         protos = prototypes_at(given) if division.task == "segment" else None
         return Detector(
             layout=self.name,
-            because="",
             outputs=(0,) if protos is None else (0, protos),
-            wide=given.size[1],
-            high=given.size[0],
             classes=division.classes,
-            labels=given.labels,
             box=_form(given, division.task),
             unit=_unit(given, division.task, "pixels"),
             activation=_activation(given),
@@ -225,12 +217,7 @@ class EndToEnd(Layout):
             return Misfit(f"a box has {shape[2]} numbers, and {_FINAL + wanted} are needed") if said else None
         return Detector(
             layout=self.name,
-            because="",
             outputs=(0,) if protos is None else (0, protos),
-            wide=given.size[1],
-            high=given.size[0],
-            classes=None if given.labels is None else len(given.labels),
-            labels=given.labels,
             first_class=given.asked.first_class or 0,
             box=_form(given, task, "cxcywh" if transformer else "x1y1x2y2"),
             unit=_unit(given, task, "fractions" if transformer else "pixels"),
@@ -266,12 +253,7 @@ class Flat7(Layout):
             return Misfit("YOLO-NAS is read as it exports with output_predictions_format=BATCH_FORMAT, not FLAT_FORMAT")
         return Detector(
             layout=self.name,
-            because="",
             outputs=(0,),
-            wide=given.size[1],
-            high=given.size[0],
-            classes=None if given.labels is None else len(given.labels),
-            labels=given.labels,
             first_class=given.asked.first_class or 0,
             box=given.asked.box or "x1y1x2y2",
             unit=given.asked.unit or "pixels",
