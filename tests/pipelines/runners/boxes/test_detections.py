@@ -105,3 +105,21 @@ def test_a_record_whose_arrays_cannot_be_read_fails_alone() -> None:
 def test_boxes_in_pixels_need_the_size_of_the_input() -> None:
     (result,) = detections([{"a": FINAL}], layout="end2end")
     assert 'whose size is not known, as no IMAGE_TO_NDARRAY of this pipeline made it: give "size"' in str(result)
+
+
+def test_a_definition_that_puts_boxes_right_itself_gets_them_in_fractions_of_the_array(tmp_path: Path) -> None:
+    save_detector(tmp_path / "model.onnx", "end2end", SIZE)
+    config = f"{{height: {HIGH}, width: {WIDE}, aspectRatioHandling: PAD, normalization: {{type: SCALE_01}}}}"
+    steps = f"""
+steps:
+- {{"@type": IMAGE_TO_NDARRAY, outputNames: [images], config: {config}}}
+- {{"@type": ONNX, modelUri: model.onnx}}
+- {{"@type": DETECTIONS, layout: end2end, labels: [red, green, blue]}}
+- {{"@type": RELATIVE_TO_ABSOLUTE, imageH: 359, imageW: 639, toConvert: [boxes]%s}}
+"""
+    shown, truth = picture(639, 359)
+    for own in ("", f", imageToNDArrayConfig: {config}"):
+        (result,) = run(pipelines.loads(steps % own, base=tmp_path), [{"image": Image(shown)}])
+        (box,) = result["boxes"]
+        scaled = (box.x1 / 639, box.y1 / 359, box.x2 / 639, box.y2 / 359)
+        assert scaled == pytest.approx(truth["red"], abs=0.01), own
