@@ -147,6 +147,9 @@ class KafkaSource(Source):
         try:
             self._check_topics()
             self._membership.join()
+            # Told before the first poll: a service whose brokers never answered has not been ready for a moment.
+            if self._failures.reach.check():
+                self._tell_reachability()
         except KafkaException as error:
             self.close()
             raise failures.explained(error) from error
@@ -228,6 +231,9 @@ class KafkaSource(Source):
             return
         self._open = False
         self._membership.leave()
+        # A rebalance that waits to be answered: answered while it closes, the client may hang for ever, and the
+        # interpreter with it (librdkafka issue 4884).
+        self._receive(1, 0.0)
         # First: the client would wait for records that were received and not taken.
         self._reading.close()
         with suppress(TimeoutError):

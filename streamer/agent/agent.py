@@ -158,6 +158,8 @@ class Agent:
         if self._stopping:
             return "stopping"
         for intake in self._loop.intakes:
+            if not intake.watch.has_reported:
+                return "starting"
             if intake.watch.down:
                 return f"source {intake.source.name}: {intake.watch.down}"
         for route in self._assembly.all_routes:

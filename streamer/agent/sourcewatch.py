@@ -39,6 +39,8 @@ class SourceWatch:
         """Whether the source delivers no more records, unless a lane begins."""
         self.fault: str | None = None
         """Why the source's peer cannot be reached, or the error that it failed with."""
+        self.has_reported = False
+        """Whether the events of its opening were looked at, so that `down` is known."""
         self.codec_waits: str | None = None
         """Why no record can be decoded at present."""
         self.lag: Mapping[Partition, int] = {}
@@ -104,6 +106,7 @@ class SourceWatch:
                 self.fault = event.reason if event.down else None
                 self._log.warning("source down" if event.down else "source up", reason=event.reason)
         self._lanes_unlogged += len(left)
+        self.has_reported = True
         return gone, left
 
     def look(self, *, starved: bool) -> None:

@@ -158,6 +158,9 @@ class Membership:
         return {topic for topic, _ in self._lanes.places}
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._state is State.LEAVING:
+            self._partitions.refuse()
+            return
         if self._state is State.JOINING:
             self._state = State.JOINED
         places = [(partition.topic, partition.partition) for partition in partitions]

@@ -75,7 +75,7 @@ def test_nothing_is_acknowledged_while_the_sink_is_away_and_nothing_is_lost(
     sink.topic.faults.cut()
     for start in range(0, 5000, 500):
         serving.feed(*range(start, start + 500))
-    eventually(lambda: serving.agent.ready() is not None)
+    eventually(lambda: "sink memory" in str(serving.agent.ready()))
     time.sleep(2.5)
     assert serving.source.acknowledged == [0]
     assert serving.agent.meters.in_flight() <= 64 * 1024

@@ -65,8 +65,7 @@ def test_a_full_outbox_holds_back_the_source_and_ready_says_so(tmp_path: Path) -
     with service_of(tmp_path, name, max="100") as service:
         agent = agent_of(service)
         assert agent is not None
-        until(lambda: agent.ready() is not None)
-        assert "out.outbox is full" in str(agent.ready())
+        until(lambda: "out.outbox is full" in str(agent.ready()))
         assert "at sea" in str(agent.ready())
         memory_topic(f"{name}-out").faults.mend()
         until(lambda: sum(agent.acknowledged.values()) == 500)
