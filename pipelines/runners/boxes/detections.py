@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Rows
+from pipelines.data.data import is_reserved
 from pipelines.data.result import Result
 from pipelines.data.views import View
 from pipelines.errors import DataError, RowsFailed, StreamerError
@@ -19,7 +20,7 @@ from pipelines.runners.boxes.detectors.detector import Detector
 from pipelines.runners.boxes.detectors.layouts.yolo import is_raw
 from pipelines.runners.boxes.detectors.recognise import recognise
 from pipelines.runners.boxes.objectreader import LEFT_OUT, ObjectReader, asked, with_objects, written_keys
-from pipelines.runners.images.imagecolumns import over_parts
+from pipelines.runners.images.imagecolumns import is_plain, over_parts
 from pipelines.runners.models.arrays import array_column
 from pipelines.runners.models.model import Port
 from pipelines.runners.runner import OpenContext, Runner
@@ -89,6 +90,13 @@ class DetectionsRunner(Runner):
                 array_column(batch, key)
             yield everyone, batch, keys
             return
+        columns = {key: batch[key] for key in batch.columns if not is_reserved(key)}
+        if all(map(is_plain, columns.values())):
+            arrays = [key for key, column in columns.items() if column.type is ValueType.NDARRAY]
+            if arrays:
+                # Usual behind a model: all records have the same values, and need not be looked at one by one.
+                yield everyone, batch, arrays
+                return
         rows_by_keys: dict[tuple[str, ...], list[int]] = {}
         for row, values in enumerate(batch.all_values()):
             keys = [key for key, value in values.items() if isinstance(value, np.ndarray)]

@@ -33,7 +33,7 @@ def image_keys(batch: Batch, *, lists: bool) -> Iterator[tuple[Rows, Batch, list
     """
     everyone = np.arange(batch.size, dtype=np.int64)
     columns = {key: _decoded(column) for key, column in batch.columns.items()}
-    if not batch.size or all(_is_plain(column) for column in columns.values()):
+    if not batch.size or all(is_plain(column) for column in columns.values()):
         yield everyone, batch, [key for key, column in columns.items() if column.type is ValueType.IMAGE]
         return
     keys_of: list[list[str]] = [[] for _ in range(batch.size)]
@@ -151,7 +151,8 @@ def _decoded(column: Column) -> Column:
     return column if isinstance(column, SparseColumn) else column.decoded()
 
 
-def _is_plain(column: Column) -> bool:
+def is_plain(column: Column) -> bool:
+    """Whether all rows have a value of the column's type, and no list: no row needs to be looked at."""
     if isinstance(column, SparseColumn):
         return False
     return column.mask is None and column.type not in (None, ValueType.LIST)
