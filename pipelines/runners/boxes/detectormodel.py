@@ -10,8 +10,9 @@ from typing import Final
 import numpy as np
 
 from pipelines.errors import RowsFailed, StreamerError
+from pipelines.runners.boxes.detectors.given import SIZES_INPUT
 from pipelines.runners.boxes.detectors.layouts.yolo import is_raw
-from pipelines.runners.boxes.detectors.preparing import SIZE_INPUT, config_of, in_words, picture_input
+from pipelines.runners.boxes.detectors.preparing import config_of, in_words, picture_input
 from pipelines.runners.boxes.detectors.recognise import recognise
 from pipelines.runners.boxes.objectreader import LEFT_OUT, ObjectReader, asked
 from pipelines.runners.boxes.objects import Objects
@@ -56,7 +57,6 @@ class DetectorModel:
                 fit=step.fit,
                 pad_color=step.pad_color,
                 changed=step.input,
-                size=step.high_wide,
             )
             self._read = ObjectReader(step, self.detector, context.metrics.counter(LEFT_OUT, "Boxes left out."))
         except StreamerError as error:
@@ -123,10 +123,9 @@ class DetectorModel:
         try:
             return self._read.read(self._run(array), self.size, total)
         except RowsFailed as error:
-            failures = {row: failure for row, failure in error.failures.items() if row < total}
-            if failures:
-                raise RowsFailed(failures) from None
-            raise
+            # The last picture answers for those that the call was filled up with, which are the same.
+            failures = {min(row, total - 1): error.failures[row] for row in sorted(error.failures, reverse=True)}
+            raise RowsFailed(failures) from None
 
     def in_words(self) -> str:
         """The model in one line: inputs and outputs, what it was recognised by, labels, the picture that it gets."""
@@ -152,7 +151,7 @@ class DetectorModel:
     def _run(self, array: Array) -> list[Array]:
         feeds = []
         for port in self.model.inputs:
-            if port.name == SIZE_INPUT:
+            if port.name == SIZES_INPUT:
                 high, wide = self.size
                 feeds.append(np.tile(np.array([[wide, high]], port.dtype), (len(array), 1)))
             else:

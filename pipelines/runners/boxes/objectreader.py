@@ -123,6 +123,7 @@ def with_objects(batch: Batch, step: Detect | Detections, detector: Detector, ob
 def asked(step: Detect | Detections, context: OpenContext) -> Asked:
     """What the fields of a step say about its model. Raises `StreamerError` for labels that cannot be read."""
     number = step.keypoints
+    axes = step.input.format if isinstance(step, Detect) and step.input is not None else None
     return Asked(
         layout=step.layout,
         labels=_labels(step, context),
@@ -132,6 +133,7 @@ def asked(step: Detect | Detections, context: OpenContext) -> Asked:
         box=step.box,
         unit=step.unit,
         keypoints=(number, 3) if isinstance(number, int) else number,
+        channels_last=axes == "CHANNELS_LAST" if axes is not None else None,
     )
 
 

@@ -20,6 +20,10 @@ Lengths: TypeAlias = tuple[int | None, ...]
 STRIDES: Final = ((8, 16, 32), (8, 16, 32, 64), (4, 8, 16, 32))
 """How many pixels of the input a cell of each grid of a YOLO covers in each direction: the usual three grids first,
 then those of models for large pictures (P6) and for small objects (P2)."""
+SIZES_INPUT: Final = "orig_target_sizes"
+"""The input by which RT-DETR is given the size, width and height, that its boxes are to be in."""
+CHANNELS: Final = (1, 3, 4)
+"""How many channels a picture may have."""
 SIZE: Final = 640
 """Height and width of the input where nothing says them: what most detectors were trained with."""
 
@@ -36,6 +40,8 @@ class Asked:
     box: BoxForm | None = None
     unit: Unit | None = None
     keypoints: tuple[int, int] | None = None
+    channels_last: bool | None = None
+    """Whether the input takes pictures `[N, H, W, C]`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +105,13 @@ class Given:
         return next(pictures, None)
 
     @cached_property
-    def channels_last(self) -> bool:
-        """Whether the input takes pictures `[N, H, W, C]`."""
-        shape = () if self.picture is None else self.picture.shape or ()
-        return len(shape) == 4 and shape[3] in (1, 3) and shape[1] not in (1, 3)
-
-    @cached_property
     def stated(self) -> tuple[int | None, int | None]:
         """Height and width of the input as the model states them; `None` where they are open."""
         shape = None if self.picture is None else _lengths(self.picture)
-        if shape is None:
+        if self.picture is None or shape is None:
             return None, None
-        return (shape[1], shape[2]) if self.channels_last else (shape[2], shape[3])
+        last = channels_last(self.picture) if self.asked.channels_last is None else self.asked.channels_last
+        return (shape[1], shape[2]) if last else (shape[2], shape[3])
 
     @cached_property
     def size(self) -> Size:
@@ -152,6 +153,13 @@ class Given:
 def cells_of(size: Size, strides: Sequence[int]) -> int:
     """How many cells grids of these strides have together for an input of a size, height and width."""
     return sum((size[0] // stride) * (size[1] // stride) for stride in strides)
+
+
+def channels_last(port: Port) -> bool:
+    """Whether an input takes pictures `[N, H, W, C]`, as its shape says; `[N, C, H, W]` where it may be both."""
+    if port.shape is None or len(port.shape) != 4:
+        return False
+    return port.shape[3] in CHANNELS and port.shape[1] not in CHANNELS
 
 
 def _lengths(port: Port) -> Lengths | None:

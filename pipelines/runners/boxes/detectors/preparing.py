@@ -10,15 +10,11 @@ import numpy as np
 
 from pipelines.errors import StreamerError
 from pipelines.runners.boxes.detectors.detector import Detector
+from pipelines.runners.boxes.detectors.given import SIZES_INPUT, channels_last
 from pipelines.runners.models.model import Port
 from pipelines.steps.boxes.detect import DetectorInput
 from pipelines.steps.images.imagetondarray import Fit, ImageNormalization, ImageToNDArrayConfig, PadColor
 
-SIZE_INPUT: Final = "orig_target_sizes"
-"""The input of models that put boxes into pixels of a size which they are told: width and height."""
-
-_USUAL: Final = 640
-"""Side of the input where neither the model nor its metadata nor the step states one."""
 _TYPES: Final = {
     "float32": "FLOAT",
     "float64": "DOUBLE",
@@ -58,7 +54,7 @@ _OF_LAYOUT: Final = {
 
 def picture_input(inputs: Sequence[Port]) -> int:
     """The position of the input that takes the picture. Raises `StreamerError` if there is none, or not only one."""
-    pictures = [place for place, port in enumerate(inputs) if port.name != SIZE_INPUT]
+    pictures = [place for place, port in enumerate(inputs) if port.name != SIZES_INPUT]
     if len(pictures) == 1 and (inputs[pictures[0]].shape is None or len(inputs[pictures[0]].shape or ()) == 4):
         return pictures[0]
     listed = ", ".join(f"{port.name} {port}" for port in inputs)
@@ -75,27 +71,24 @@ def config_of(
     fit: Fit | None = None,
     pad_color: PadColor | None = None,
     changed: DetectorInput | None = None,
-    size: tuple[int, int] | None = None,
 ) -> ImageToNDArrayConfig:
     """How a picture becomes the array for the input `port` of this detector.
 
-    `size`, height and width, counts where the model leaves them open. Raises `StreamerError` for an input that is not
-    for pictures, and for a size that the model does not take.
+    Raises `StreamerError` for an input that is not for pictures.
     """
     usual = _OF_LAYOUT.get(detector.layout, _Usual("LETTERBOX"))
     if detector.unit == "fractions" and detector.layout in ("end2end", "yolo8"):
         # RT-DETR of Ultralytics is trained on stretched pictures.
         usual = _Usual("STRETCH")
     changed = changed or DetectorInput()
-    last = _channels_last(port) if changed.format is None else changed.format == "CHANNELS_LAST"
-    high, wide = _size(detector, port, size, last=last)
+    last = channels_last(port) if changed.format is None else changed.format == "CHANNELS_LAST"
     element = changed.data_type or _TYPES.get(port.dtype.name)
     if element is None:
         raise StreamerError(f'the input "{port.name}" is {port}: pictures cannot be made of that type')
     normalization = usual.normalization if np.dtype(port.dtype).kind == "f" else _NONE
     fields: dict[str, Any] = {
-        "height": high,
-        "width": wide,
+        "height": detector.high,
+        "width": detector.wide,
         "data_type": element,
         "format": "CHANNELS_LAST" if last else "CHANNELS_FIRST",
         "channel_layout": changed.channel_layout or _channels(port, usual.channels, last=last),
@@ -124,13 +117,6 @@ def _range(normalization: ImageNormalization) -> str:
     return ranges.get(normalization.type, normalization.type)
 
 
-def _channels_last(port: Port) -> bool:
-    if port.shape is None:
-        return False
-    _, first, _, last = port.shape
-    return last in _LAYOUTS and first not in _LAYOUTS
-
-
 def _channels(port: Port, usual: str, *, last: bool) -> str:
     count = None if port.shape is None else port.shape[3 if last else 1]
     if not isinstance(count, int) or count == 3:
@@ -141,15 +127,3 @@ def _channels(port: Port, usual: str, *, last: bool) -> str:
             "input: {format: CHANNELS_LAST} says the last"
         )
     return _LAYOUTS[count]
-
-
-def _size(detector: Detector, port: Port, asked: tuple[int, int] | None, *, last: bool) -> tuple[int, int]:
-    stated = (None, None) if port.shape is None else (port.shape[1:3] if last else port.shape[2:4])
-    known = (detector.high, detector.wide)
-    sides: list[int] = []
-    for place, (length, side) in enumerate(zip(stated, known, strict=True)):
-        wanted = None if asked is None else asked[place]
-        if isinstance(length, int) and wanted is not None and length != wanted:
-            raise StreamerError(f'"size" says {wanted}, but the input "{port.name}" is {port}: leave "size" out')
-        sides.append(length if isinstance(length, int) else wanted or side or _USUAL)
-    return sides[0], sides[1]

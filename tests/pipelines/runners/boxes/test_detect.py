@@ -14,7 +14,9 @@ from rectangles import SIZE, corners, off, picture
 
 import pipelines
 from pipelines import BoundingBox, Data, Detect, Image, StepError
-from pipelines.errors import StreamerError
+from pipelines.errors import DataError, RowsFailed, StreamerError
+from pipelines.runners.boxes.detectormodel import DetectorModel
+from pipelines.runners.runner import OpenContext
 
 SIZES = [(1366, 768), (640, 480), (480, 640), (1920, 1080), (333, 999), (320, 320), (639, 359), (1, 1000)]
 LAYOUTS = [
@@ -283,3 +285,18 @@ def scaled(path: Path, factor: float) -> None:
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(factor, "f4"), "factor"))
     model.graph.node.append(onnx.helper.make_node("Mul", ["before", "factor"], ["scores"]))
     onnx.save(model, path)
+
+
+def test_a_failure_of_what_a_call_was_filled_up_with_is_that_of_the_last_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_detector(tmp_path / "model.onnx", "flat7", SIZE, batch=4)
+    model = DetectorModel(Detect(tmp_path / "model.onnx", labels=LABELS), OpenContext())
+
+    def read(*_: object) -> None:
+        raise RowsFailed({3: DataError("no such picture"), 0: DataError("first")})
+
+    monkeypatch.setattr(model._read, "read", read)
+    with pytest.raises(RowsFailed) as failed:
+        model.objects(np.zeros((2, 3, *SIZE), np.float32))
+    assert {row: str(error) for row, error in failed.value.failures.items()} == {0: "first", 1: "no such picture"}

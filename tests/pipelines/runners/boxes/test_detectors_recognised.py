@@ -503,3 +503,10 @@ def test_metadata_that_cannot_be_read_is_left_out(written: str) -> None:
     detector = read([port("output0", 1, 84, 8400)], {"names": written, "imgsz": written, "args": written})
     assert detector.labels is None
     assert (detector.high, detector.wide) == (640, 640)
+
+
+def test_an_input_of_pictures_with_alpha_has_its_channels_last() -> None:
+    detector = read([port("output0", 1, 84, 5040)], {}, port("images", 1, 384, 640, 4))
+    assert (detector.high, detector.wide, detector.layout) == (384, 640, "yolo8")
+    said = read([port("output0", 1, 84, 5040)], {}, port("images", 1, 384, 640, "channels"), channels_last=True)
+    assert (said.high, said.wide) == (384, 640)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, get_args
 import numpy as np
 
 from pipelines.runners.boxes.detectors.detector import BoxForm, Candidates, Detector, Unit
-from pipelines.runners.boxes.detectors.given import Given, Size
+from pipelines.runners.boxes.detectors.given import SIZES_INPUT, Given, Size
 from pipelines.runners.boxes.detectors.layout import Layout, Misfit
 from pipelines.runners.boxes.detectors.reading import (
     candidates_of,
@@ -114,7 +114,7 @@ class Torchvision(_Listed):
     def places(self, given: Given) -> tuple[int, ...] | Misfit | None:
         """See the base class."""
         places = given.named("boxes", "scores", "labels")
-        if places is None or any(port.name == "orig_target_sizes" for port in given.inputs):
+        if places is None or any(port.name == SIZES_INPUT for port in given.inputs):
             return None
         if given.named("num_dets") is not None:
             return None

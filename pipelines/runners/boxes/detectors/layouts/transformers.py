@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from pipelines.runners.boxes.detectors.detector import Candidates, Detector
-from pipelines.runners.boxes.detectors.given import Given, Size
+from pipelines.runners.boxes.detectors.given import SIZES_INPUT, Given, Size
 from pipelines.runners.boxes.detectors.layout import Layout, Misfit
 from pipelines.runners.boxes.detectors.layouts.listed import listed
 from pipelines.runners.boxes.detectors.reading import candidates_of, least, probabilities, reaching, softmax
 
-SIZES_INPUT = "orig_target_sizes"
-"""The input by which RT-DETR is given the size, width and height, that its boxes are to be in."""
 _NAMES = (("dets", "labels"), ("pred_boxes", "pred_logits"), ("pred_boxes", "logits"), ("boxes", "logits"))
 
 

@@ -145,7 +145,7 @@ class _WithObjectness(Layout):
         number = scores.argmax(axis=1)
         with np.errstate(invalid="ignore"):
             score = objectness * probabilities(detector, scores[np.arange(len(rows)), number])
-        # NaN stays, to be refused.
+        # What is not a number stays, to be counted.
         stays = ~(score < threshold)
         owner, place, rows = owner[stays], place[stays], rows[stays]
         boxes = self.boxes(detector, rows[:, :_BOX], place, table.shape[1], size)
