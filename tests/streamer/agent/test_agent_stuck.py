@@ -23,10 +23,12 @@ class Silent(MemorySource):
         self.silent = threading.Event()
         self.gave_nothing = threading.Event()
         self.hanging = threading.Event()
+        self.polled = threading.Event()
         self.down: str | None = None
         self._told: str | None = None
 
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
+        self.polled.set()
         while self.hanging.is_set():
             threading.Event().wait(0.01)
         if self.down != self._told:
@@ -85,6 +87,17 @@ def test_a_source_whose_thread_hangs_is_not_alive(define: Any, serve: Any, event
     assert "source memory: its thread has made no progress for" in serving.agent.live()
     source.hanging.clear()
     eventually(lambda: serving.agent.live() is None)
+
+
+def test_a_service_is_not_ready_before_its_source_has_said_how_it_is(define: Any, serve: Any, eventually: Any) -> None:
+    source = Silent(name="memory")
+    source.hanging.set()
+    source.down = "the peer is away"
+    serving = serve(define(), {"memory": source})
+    assert source.polled.wait(30)
+    assert serving.agent.ready() == "starting"
+    source.hanging.clear()
+    eventually(lambda: serving.agent.ready() == "source memory: the peer is away")
 
 
 @pytest.mark.slow
