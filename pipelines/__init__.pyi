@@ -26,6 +26,7 @@ from .errors import (
     WrongTypeError,
 )
 from .executors.executor import Executor
+from .executors.policy import Retry, StepPolicy
 from .observe.observing import Observer, StepRun
 from .observe.profiler import Profiler
 from .observe.tracing import Trace
@@ -214,6 +215,7 @@ __all__ = [
     "RelativeToAbsolute",
     "ReservedKeyError",
     "Result",
+    "Retry",
     "RowRunner",
     "RowsFailed",
     "Runner",
@@ -230,6 +232,7 @@ __all__ = [
     "StatefulRunner",
     "Step",
     "StepError",
+    "StepPolicy",
     "StepRun",
     "StreamerError",
     "StringSwitch",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor as Pool
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 from pipelines.definitions.yamlwriter import write_yaml
 from pipelines.executors.executor import Executor
+from pipelines.executors.policy import StepPolicy
 from pipelines.late import late
 from pipelines.observe.profiler import Profiler
 from pipelines.runners.runner import OpenContext, RunnerSource
@@ -20,6 +22,9 @@ from pipelines.steps.base import Step
 from pipelines.steps.config import Form
 
 _default_registry: Final[Callable[[], RunnerSource]] = late("pipelines.plugins.registry:default_registry")
+_by_step: Final[Callable[[Pipeline, Mapping[str, StepPolicy]], Mapping[str, StepPolicy]]] = late(
+    "pipelines.executors.openpolicy:by_step"
+)
 _says_geometry: Final[Callable[[Pipeline], bool]] = late("pipelines.definitions.walk:says_geometry")
 
 
@@ -63,14 +68,20 @@ class Pipeline(ABC):
         registry: RunnerSource | None = None,
         runners: Mapping[str, str] | None = None,
         profile: str | PathLike[str] | Profiler | None = None,
+        steps: Mapping[str, StepPolicy] | None = None,
+        stopping: threading.Event | None = None,
     ) -> Executor:
         """An executor with every model loaded; close it, or use it in a `with`.
 
         `pool` (of threads) may run independent work in parallel; `allow_code=False` refuses steps that run Python code
         of the user; `progress` is called with a text for each file that is loaded; `runners` names the runner of a type
         of step, `{"ONNX": "onnxruntime"}`, in place of the registry's choice (`DefinitionError` if unknown). `profile`
-        is a file that gets the times of all steps, for a trace viewer, or a `Profiler`, which stays open. Raises
-        `StepError` naming the step that cannot be opened; its `__cause__` says why: `MissingPackageError`,
+        is a file that gets the times of all steps, for a trace viewer, or a `Profiler`, which stays open. `steps` says
+        by the name or type of a step which rows are run again and how long a call may take:
+        `{"enrich": StepPolicy(retry=Retry(on=["ConnectionError"]))}` (`DefinitionError` if no step is called so). Waits
+        before rows are run again end when `stopping` is set.
+
+        Raises `StepError` naming the step that cannot be opened; its `__cause__` says why: `MissingPackageError`,
         `RegistryError`, `DefinitionError`, ...
         """
         named = dict(runners or {})
@@ -83,6 +94,8 @@ class Pipeline(ABC):
             registry=registry,
             runners=named,
             own_geometry=_says_geometry(self),
+            policies=_by_step(self, steps) if steps else {},
+            stopping=stopping,
         )
         return self.open_in(context) if profile is None else self._profiled(context, profile)
 

@@ -131,7 +131,7 @@ def _without_failed(batch: Batch, failed: Mapping[int, Exception]) -> tuple[Batc
     causes = dict(failed)
     if not failed or not batch.size:
         return batch, causes
-    keep = _free_of(batch, np.fromiter(failed, np.int64, len(failed)))
+    keep = free_of(batch, np.fromiter(failed, np.int64, len(failed)))
     if keep.all():
         return batch, causes
     kept = batch.take(keep)
@@ -145,7 +145,8 @@ def _without_failed(batch: Batch, failed: Mapping[int, Exception]) -> tuple[Batc
     return kept, causes
 
 
-def _free_of(batch: Batch, failed: Rows) -> Mask:
+def free_of(batch: Batch, failed: Rows) -> Mask:
+    """For each row whether it came from none of these records, `bool (N,)`."""
     hit = among(batch.rows, failed)
     if batch.splits is None:
         return ~hit

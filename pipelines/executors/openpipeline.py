@@ -16,6 +16,7 @@ from pipelines.data.data import Data, as_data
 from pipelines.data.result import Result
 from pipelines.errors import RAISED, StepError, StreamerError, blamed
 from pipelines.executors.executor import Outcome, Output, traced
+from pipelines.executors.openpolicy import opened_policy
 from pipelines.executors.openstep import Emit, OpenStep
 from pipelines.executors.snapshot import packed, unpacked
 from pipelines.observe.metrics import Metrics, begin, end
@@ -50,8 +51,8 @@ class OpenPipeline(ABC):
         self._turn = threading.RLock()
         try:
             for name, step in steps:
-                create = partial(registry.create, step, replace(context, step=name))
-                self._steps.append(self._opened_step(name, create))
+                named = replace(context, step=name)
+                self._steps.append(self._opened_step(name, partial(registry.create, step, named), named))
         except BaseException:
             self.close()
             raise
@@ -198,13 +199,18 @@ class OpenPipeline(ABC):
     ) -> None:
         self.close()
 
-    def _opened_step(self, name: str, create: Callable[[], Runner]) -> OpenStep:
+    def _opened_step(self, name: str, create: Callable[[], Runner], context: OpenContext) -> OpenStep:
         metrics = self._meters.of(name)
         token = begin(metrics)
         try:
-            return OpenStep(name, opened(name, create), metrics)
+            runner = opened(name, create)
         finally:
             end(token)
+        try:
+            return OpenStep(name, runner, metrics, opened(name, partial(opened_policy, context, runner)))
+        except BaseException:
+            runner.close()
+            raise
 
     def _check_open(self) -> None:
         if self._closed:

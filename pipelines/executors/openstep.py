@@ -13,6 +13,7 @@ from pipelines.data.result import Result
 from pipelines.errors import RAISED, StepError, blamed, step_of
 from pipelines.executors.accounting import NO_ROWS, accounted, all_emitted, check_account, in_order, joined
 from pipelines.executors.isolation import isolated_rows
+from pipelines.executors.retrying import Retrying
 from pipelines.observe.metrics import StepMetrics, begin, end
 from pipelines.observe.observing import NO_ERRORS, Observer, StepRun
 from pipelines.runners.runner import ContractError, Runner, StatefulRunner
@@ -31,13 +32,17 @@ class OpenStep:
     `SystemExit` fails rows as other exceptions do. `ContractError` and `KeyboardInterrupt` are raised.
     """
 
-    def __init__(self, name: str, runner: Runner, metrics: StepMetrics) -> None:
-        """`metrics` are used by the functions of `pipelines.observe.metrics` while the runner runs."""
+    def __init__(self, name: str, runner: Runner, metrics: StepMetrics, retrying: Retrying | None = None) -> None:
+        """`metrics` are used by the functions of `pipelines.observe.metrics` while the runner runs.
+
+        `retrying` runs rows that failed again; `None`: their errors count at once.
+        """
         self.name = name
         self.runner = runner
         self._metrics = metrics
         self._stateful = isinstance(runner, StatefulRunner)
         self._inside = runner.inside
+        self._retrying = retrying
 
     def run(self, batch: Batch, observer: Observer | None = None) -> Result:
         """The result of all rows, each accounted for, in the order of `batch` unless the runner is stateful.
@@ -59,7 +64,7 @@ class OpenStep:
     def _checked(self, batch: Batch) -> Result:
         token = begin(self._metrics)
         try:
-            result = self._run(batch)
+            result = self._run(batch) if self._retrying is None else self._retrying.run(batch, self._run)
         finally:
             end(token)
         if not all_emitted(result, batch):

@@ -22,7 +22,10 @@ LABELS: Final = "streamer_labels"
 """Name of the metric in which classifying steps count their labels."""
 FILLED: Final = "streamer_model_filled"
 """Name of the metric in which models of a fixed batch count the samples that their calls are filled up with."""
-_SERVICES: Final = frozenset({LABELS, FILLED})
+RETRIES: Final = "streamer_step_retries"
+"""Name of the metric in which executors count the records that they run again."""
+RETRIES_TEXT: Final = "Records that a step ran again."
+_SERVICES: Final = frozenset({LABELS, FILLED, RETRIES})
 
 Kind = TypeVar("Kind", bound=Meter)
 
@@ -104,6 +107,7 @@ class Metrics(Mapping[str, StepMetrics]):
         # The service's own are there from the start.
         yield Reading(LABELS, "Samples that a step gave this label.", "counter", ("step", "label"), ())
         yield Reading(FILLED, "Samples that calls of a model were filled up with.", "counter", ("step",), ())
+        yield Reading(RETRIES, RETRIES_TEXT, "counter", ("step",), ())
         meters = self.all()
         texts = {meter.name: meter.text for _, meter in reversed(meters) if meter.text}
         for step, meter in meters:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor as Pool
@@ -20,6 +21,7 @@ from pipelines.data.result import Result
 from pipelines.data.sparsecolumn import columns_of
 from pipelines.errors import RAISED, StreamerError, WrongTypeError, blamed
 from pipelines.executors.executor import Executor
+from pipelines.executors.policy import NO_POLICY, StepPolicy
 from pipelines.observe.metrics import Metrics, StepMetrics
 from pipelines.observe.observing import Observer
 from pipelines.runners.forms import Forms, ValueForm
@@ -64,6 +66,16 @@ class OpenContext:
     Konduit Serving do: then steps that make boxes leave them in fractions of their array (`Batch.views`)."""
     finish: Callable[[], None] | None = None
     """Called when the pipeline is closed."""
+    policies: Mapping[str, StepPolicy] = field(default_factory=dict)
+    """By the name of a step, `outer/inner` for one of a pipeline inside: whether rows that failed are run again, and
+    how long a call may take."""
+    stopping: threading.Event | None = None
+    """Set when what runs the pipeline is to end: then nothing waits before it runs rows again."""
+
+    @property
+    def policy(self) -> StepPolicy:
+        """Of `policies` that of the step that is opened."""
+        return self.policies.get(self.step, NO_POLICY)
 
     @property
     def metrics(self) -> StepMetrics:
@@ -96,6 +108,8 @@ class Runner(ABC):
     opens_images: ClassVar[bool] = True
     """Whether it may look at the pixels of images: then a service keeps those of a batch within `limits.pixels`, and
     looks for images also among values that are not decoded yet."""
+    ends_calls: bool = False
+    """Whether it ends the call for a record that takes longer than `OpenContext.policy.timeout`."""
     inside: Executor | None = None
     """The executor of the steps inside this one, if there are any that can be observed."""
 

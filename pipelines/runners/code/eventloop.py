@@ -33,10 +33,17 @@ class EventLoop:
         return asyncio.run_coroutine_threadsafe(_without_exit(work), self._loop).result()
 
     def map(
-        self, function: Callable[[Given], Awaitable[Returned]], given: Sequence[Given], concurrency: int
+        self,
+        function: Callable[[Given], Awaitable[Returned]],
+        given: Sequence[Given],
+        concurrency: int,
+        timeout: float | None = None,
     ) -> list[Returned | Exception]:
-        """The result for each of `given`, in order, or the error that it raised; so many at a time at most."""
-        return self.wait_for(_all(function, given, concurrency))
+        """The result for each of `given`, in order, or the error that it raised; so many at a time at most.
+
+        A call that takes longer than `timeout` seconds is cancelled, and its error is a `TimeoutError`.
+        """
+        return self.wait_for(_all(function if timeout is None else _timed(function, timeout), given, concurrency))
 
     def close(self) -> None:
         """End the loop and its thread; tasks that still run in it are cancelled."""
@@ -66,6 +73,19 @@ async def _without_exit(work: Coroutine[Any, Any, Returned]) -> Returned:
         return await work
     except SystemExit as error:
         raise blamed(error) from error
+
+
+def _timed(function: Callable[[Given], Awaitable[Returned]], timeout: float) -> Callable[[Given], Awaitable[Returned]]:
+    async def call(given: Given) -> Returned:
+        try:
+            async with asyncio.timeout(timeout) as scope:
+                return await function(given)
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise TimeoutError(f"the function took longer than {timeout:g} s (timeout)") from error
+
+    return call
 
 
 async def _all(

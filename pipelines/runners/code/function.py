@@ -47,6 +47,8 @@ class FunctionRunner(RowRunner):
         # Looked up for each record otherwise.
         self._call, self._takes_dict = self._code.call, self._code.takes_dict
         self._concurrency = step.concurrency
+        self._timeout = context.policy.timeout
+        self.ends_calls = self._code.waits and not self._code.batched
         self._seen = 0
         """Records that were run while all were dropped; -1 once one was not, or it was said."""
         if step.concurrency > 1 and (self._code.batched or not self._code.waits):
@@ -65,7 +67,7 @@ class FunctionRunner(RowRunner):
     def run_rows(self, rows: Sequence[Data]) -> list[Data | None | list[Data] | Exception]:
         if self._code.loop is None or not self._code.waits:
             return super().run_rows(rows)
-        return self._code.loop.map(self._run_async, rows, self._concurrency)
+        return self._code.loop.map(self._run_async, rows, self._concurrency, self._timeout)
 
     async def _run_async(self, data: Data) -> Data | None | list[Data]:
         return _adopted(await self._call(plain_dict(data) if self._takes_dict else data), data)

@@ -64,6 +64,7 @@ def meters() -> ServiceMeters:
     labels.add("cat", 2)
     labels.add("dog", 5)
     found.step_metrics.of("a").counter("streamer_model_filled").add(7)
+    found.step_metrics.of("outer/b").counter("streamer_step_retries").add(4)
     return found
 
 
