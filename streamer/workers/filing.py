@@ -31,7 +31,8 @@ class PagesFile:
         self._map = layout.create(path, workers)
         memory = memoryview(self._map)
         self._board = Published(memory[layout.BOARD_AT : layout.BOARD_AT + layout.BOARD_SIZE])
-        self._marks = []
+        self._marks: list[Published] = []
+        self._read = [0] * workers
         for worker in range(workers):
             marks = layout.page_at(worker) + layout.MARKS_AT
             self._marks.append(Published(memory[marks : marks + layout.MARKS_SIZE]))
@@ -74,10 +75,14 @@ class PagesFile:
         return [note for slot in range(layout.SLOTS) if (note := self._note(worker, slot)) is not None]
 
     def marks(self, worker: int) -> dict[Place, int]:
-        """The acknowledged positions of partitions that have entries on the board."""
+        """The acknowledged positions of partitions that have entries on the board, if they are new since the last
+        call."""
+        if self._marks[worker].version == self._read[worker]:
+            return {}
         read = self._marks[worker].read()
         if read is None:
             return {}
+        self._read[worker] = read[0]
         return {(service, source, partition): position for service, source, partition, position in json.loads(read[1])}
 
     def clear(self, worker: int) -> None:
@@ -85,6 +90,7 @@ class PagesFile:
         page = layout.page_at(worker)
         size = layout.MARKS_AT + HEADER_SIZE
         self._map[page : page + size] = bytes(size)
+        self._read[worker] = 0
 
     def close(self) -> None:
         """Unmap the file, and delete it."""
