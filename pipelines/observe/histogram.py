@@ -28,10 +28,11 @@ class Histogram:
         """Values by bucket, `int64 (bounds + 1,)`."""
         return self._added + np.array(self._singles, np.int64)
 
-    def add(self, values: npt.NDArray[np.float64]) -> None:
-        """Count these values, `float64 (N,)`."""
-        self._added += np.bincount(np.searchsorted(self.bounds, values), minlength=len(self._added))
-        self.total += float(values.sum())
+    def add(self, values: npt.NDArray[np.float64], times: npt.NDArray[np.float64] | None = None) -> None:
+        """Count these values, `float64 (N,)`, each once or as many `times`: whole numbers, `float64 (N,)`."""
+        counted = np.bincount(np.searchsorted(self.bounds, values), times, minlength=len(self._added))
+        self._added += counted.astype(np.int64, copy=False)
+        self.total += float(values.sum() if times is None else values @ times)
 
     def add_one(self, value: float, times: int = 1) -> None:
         """Count one value `times` times."""

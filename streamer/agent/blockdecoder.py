@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pipelines.errors import ConnectorError, StepError
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
 from streamer.batching.batcher import Closed
 from streamer.batching.pictures import in_parts
+from streamer.batching.residence import Arrivals
 from streamer.delivery.sending import pause
 from streamer.routing.keep import put_metadata
 
@@ -61,6 +63,7 @@ class BlockDecoder:
         `None` if the service stopped while the codec waited: the records come again in its next run. Raises
         `ConnectorError` if the codec cannot recover by waiting.
         """
+        began = time.perf_counter()
         records = closed.records
         count, first = len(records), self._next_row
         self._next_row += count
@@ -76,6 +79,8 @@ class BlockDecoder:
             # A codec may make several rows of one record.
             tombstones = [first + row for row in where_null(records.values) if row not in records.faults]
         decoded = DecodedBatch(self._source, records, first, batch, failed, tombstones, self._stamps(closed))
+        decoded.arrivals = arrivals = Arrivals(first, closed.arrivals)
+        arrivals.decoding = time.perf_counter() - began
         pixels = self._decoding.pixels
         if pixels is None or not batch.may_hold_images:
             return deque([decoded])

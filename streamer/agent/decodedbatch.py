@@ -13,6 +13,7 @@ import numpy as np
 from connectors.records import Ints, Records
 from pipelines.data.batch import Batch
 from pipelines.data.rowrange import RowNumbers, as_array, row_range
+from streamer.batching.residence import Arrivals
 from streamer.delivery.deadletter import Letter
 
 SOURCE_BITS: Final = 48
@@ -35,6 +36,8 @@ class DecodedBatch:
     """Timestamps of all rows, in milliseconds since 1970; `None` if the latency of this batch is not measured."""
     kept: bool = True
     """Whether the payloads of `records` are still there."""
+    arrivals: Arrivals | None = None
+    """When its records came into the process; `None`: not known."""
     letters: dict[int, Letter] = field(default_factory=dict)
     """The dead letters that were sent for its rows, to be sent again if one is lost."""
     rows: RowNumbers = field(init=False)

@@ -12,8 +12,9 @@ from streamer.agent.blockdecoder import BlockDecoder, Decoding
 from streamer.agent.intakeloop import IntakeLoop
 from streamer.agent.intakes import Intake
 from streamer.agent.sourcewatch import SourceWatch
-from streamer.batching.batcher import Batcher
+from streamer.batching.batcher import Batcher, SoftBatcher
 from streamer.batching.rounds import RoundBatcher
+from streamer.batching.waiting import WaitRule
 from streamer.definition.settings import BatchSettings
 from streamer.delivery.confirming import Barrier, Confirming, Upstream
 from streamer.delivery.delivery import Delivery
@@ -41,9 +42,15 @@ def opened_delivery(assembly: Assembly, inbox: RunInbox, upstream: Upstream, met
 
 
 def built_intakes(
-    assembly: Assembly, batch: BatchSettings, runs: BatchRuns, inbox: RunInbox, meters: ServiceMeters, log: Any
+    assembly: Assembly,
+    batch: BatchSettings,
+    runs: BatchRuns,
+    inbox: RunInbox,
+    meters: ServiceMeters,
+    log: Any,
+    rule: WaitRule | None,
 ) -> list[Intake]:
-    """The intakes of the sources, which are not open yet."""
+    """The intakes of the sources, which are not open yet. `rule` says how long records wait for others."""
     service = assembly.service
     pixels = None if batch.type == "hard" else service.limits.pixels
     decoding = Decoding(assembly.wanted(), pixels, assembly.opens_images)
@@ -52,7 +59,7 @@ def built_intakes(
             IntakeLoop(
                 SourceWatch(source, service.limits.stuck, log),
                 BlockDecoder(name, assembly.codecs[name], index, config.into, decoding, log),
-                _batcher(assembly, batch, runs),
+                _batcher(assembly, batch, runs, rule),
                 inbox,
                 guarantee(service.delivery),
                 meters.sources[name],
@@ -63,10 +70,12 @@ def built_intakes(
     ]
 
 
-def _batcher(assembly: Assembly, batch: BatchSettings, runs: BatchRuns) -> Batcher:
+def _batcher(assembly: Assembly, batch: BatchSettings, runs: BatchRuns, rule: WaitRule | None) -> Batcher:
     batcher = batch.build()
     if isinstance(batcher, RoundBatcher):
         batcher.rounds = runs.rounds
+    if isinstance(batcher, SoftBatcher):
+        batcher.wait_rule = rule
     # Not for batches of an exact size, nor where steps hold state or records are traced.
     service = assembly.service
     ahead = guarantee(service.delivery).may_gather_ahead and not (assembly.executor.stateful or service.debug)

@@ -20,6 +20,7 @@ from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.intakes import Intake, Intakes
 from streamer.agent.messages import Ended
 from streamer.agent.opening import built_intakes, opened_delivery
+from streamer.batching.residence import Residence
 from streamer.delivery.delivery import Delivery
 from streamer.delivery.failures import ServiceStopped
 from streamer.delivery.guarantee import guarantee
@@ -56,6 +57,9 @@ class RunLoop:
         self._intakes = Intakes(self._inbox.control, self._drain, self._end_lanes)
         self._batch = service.batch.for_sources(perishable=all(perishable), in_flight=service.limits.in_flight)
         self._runs = BatchRuns(self._batch, self._drain, service.debug, log)
+        self._residence = Residence(meters.run, self._batch, log)
+        self._since = 0.0
+        """When the batch that is being run was taken from the queue."""
         self._sessions = frozenset(name for name, _, source in assembly.sources if source.replays is Replays.SESSION)
         """Names of the sources that replay a session: they acknowledge in each round, because their bus allows few
         records in flight."""
@@ -94,7 +98,9 @@ class RunLoop:
         if self._assembly.profiler is not None:
             self._meters.profile(self._assembly.profiler)
         if not self._drain.begun:
-            intakes = built_intakes(self._assembly, self._batch, self._runs, self._inbox, self._meters, self._log)
+            intakes = built_intakes(
+                self._assembly, self._batch, self._runs, self._inbox, self._meters, self._log, self._residence.rule
+            )
             self._intakes.open(intakes, self._assembly.check_transactions)
 
     def run(self) -> None:
@@ -170,6 +176,7 @@ class RunLoop:
         asks = delivery.confirming.unconfirmed and (delivery.ledger.has_open_rows or self._guarantee.transactional)
         decoded = self._inbox.batches.get(CONFIRM_WAIT if asks else IDLE_WAIT)
         if decoded is not None:
+            self._since = time.monotonic()
             delivery.enter(decoded)
         return decoded
 
@@ -185,6 +192,7 @@ class RunLoop:
             result.batch = kept(result.batch, part.batch, keep)
         self._meters.run.stage("run", began, time.perf_counter() - began, part.batch.size)
         delivery.deliver(part, result)
+        self._residence.handed_over(part.arrivals, part.rows, self._since)
         if self._runs.rest is None:
             self._intakes.by_source[decoded.source].state.processed += 1
         return True

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal, NamedTuple
 
 from connectors.records import Lane, Records
 from connectors.source import Source
 from streamer.batching.sizer import BatchSizer
+from streamer.batching.waiting import WaitRule
 
 Reason = Literal["records", "bytes", "wait", "window", "drain", "target", "round"]
 
@@ -26,6 +27,8 @@ class Closed(NamedTuple):
     """Why the batch was closed."""
     seconds: float
     """Seconds from the arrival of its first record until it was closed."""
+    arrivals: Sequence[tuple[float, int]] = ()
+    """When its records came (seconds on `time.monotonic`) and how many came then, in their order."""
 
 
 class Batcher(ABC):
@@ -43,6 +46,8 @@ class Batcher(ABC):
         """Whether the source reported after its last poll that no record comes until some are acknowledged."""
         self.sizer: BatchSizer | None = None
         """Decides how many records may be gathered together; `None`: `max_records`."""
+        self.clock: Callable[[], float] = time.monotonic
+        """Gives the present time; simulations replace it."""
         self.lanes: Collection[Lane] = ()
         """The lanes that the source delivers at present; the intake thread keeps them up to date."""
         self._blocks: list[Records] = []
@@ -63,7 +68,7 @@ class Batcher(ABC):
         if not self._count:
             self._poll(source, 1, self.max_bytes, IDLE_WAIT)
         if self._count and not self.starved and self._full() is None:
-            wait = min(max(self._deadline() - time.monotonic(), 0.0), IDLE_WAIT)
+            wait = min(max(self._deadline() - self.clock(), 0.0), IDLE_WAIT)
             self._poll(source, self.max_records - self._count, self._bytes_left(), wait)
         return self._blocks[before:]
 
@@ -74,7 +79,7 @@ class Batcher(ABC):
         reason = self._full()
         if reason is None and self.starved:
             reason = "window"
-        if reason is None and time.monotonic() >= self._deadline():
+        if reason is None and self.clock() >= self._deadline():
             reason = "wait"
         return None if reason is None else self._close(reason)
 
@@ -115,8 +120,10 @@ class Batcher(ABC):
     def _add(self, records: Records) -> None:
         if not len(records):
             return
+        if records.received is None:
+            records.received = self.clock()
         if not self._count:
-            self._since = time.monotonic() if records.received is None else records.received
+            self._since = records.received
         self._blocks.append(records)
         self._count += len(records)
         self._bytes += records.byte_count
@@ -124,12 +131,19 @@ class Batcher(ABC):
     def _close(self, reason: Reason) -> Closed:
         records = Records.concat(self._blocks)
         self._mean_size = max(self._bytes / self._count, 1.0)
+        arrivals = [(self._since if block.received is None else block.received, len(block)) for block in self._blocks]
         self._blocks, self._count, self._bytes = [], 0, 0
-        return Closed(records, reason, time.monotonic() - self._since)
+        return Closed(records, reason, self.clock() - self._since, arrivals)
 
 
 class SoftBatcher(Batcher):
     """Full at `max_records`, and at `max_bytes`."""
+
+    wait_rule: WaitRule | None = None
+    """Says how long records wait for others, in place of `max_wait`."""
+
+    def _deadline(self) -> float:
+        return super()._deadline() if self.wait_rule is None else self._since + self.wait_rule.max_wait
 
     def _full(self) -> Reason | None:
         if self._count >= self.max_records:

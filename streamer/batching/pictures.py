@@ -49,6 +49,7 @@ def in_parts(decoded: DecodedBatch, most: int, *, undecoded: bool) -> list[Decod
             {**decoded.failed, **failed},
             decoded.tombstones,
             decoded.stamps,
+            arrivals=decoded.arrivals,
         )
         sizes = np.delete(sizes, large)
     return list(_cut(decoded, _ranges(sizes, most)))
@@ -97,6 +98,7 @@ def _cut(decoded: DecodedBatch, ranges: list[range]) -> Iterator[DecodedBatch]:
             {row: error for row, error in decoded.failed.items() if row in rows},
             [row for row in decoded.tombstones if row in rows],
             None if decoded.stamps is None else decoded.stamps[start:stop],
+            arrivals=decoded.arrivals,
         )
 
 

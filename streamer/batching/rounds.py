@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from typing import Final
 
@@ -45,7 +44,7 @@ class RoundBatcher(Batcher):
         if not self._count:
             self._poll(source, 1, self.max_bytes, IDLE_WAIT)
         if self._count and not self.starved and self._full() is None:
-            wait = min(max(self._deadline() - time.monotonic(), 0.0), IDLE_WAIT)
+            wait = min(max(self._deadline() - self.clock(), 0.0), IDLE_WAIT)
             if all_polled and not wait:
                 return self._blocks[before:]
             left = limit - self._count

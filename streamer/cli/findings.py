@@ -363,7 +363,11 @@ def _batch(service: Service) -> Finding:
     if batch.type == "round":
         size = "the best number is measured" if batch.learns_size else f"{most} records at most"
         return Finding("batch", True, f"at most one record of each camera or partition, {size}")
-    text = f"up to {most} records or {batch.max_bytes:,} bytes, waiting {batch.max_wait * 1000:g} ms at most"
+    if batch.target_latency is None:
+        waiting = f"waiting {batch.max_wait * 1000:g} ms at most"
+    else:
+        waiting = f"waiting as long as results still come within {batch.target_latency * 1000:g} ms"
+    text = f"up to {most} records or {batch.max_bytes:,} bytes, {waiting}"
     for label, window in ahead:
         if window < most:
             text += f"; note: those of source {label} have at most {window}, its window"

@@ -391,6 +391,19 @@ class Service(Settings):
             raise ValueError(str(error).removeprefix("runners: ")) from None
         return runners
 
+    @field_validator("batch")
+    @classmethod
+    def _no_target_for_rounds(cls, batch: BatchSettings, info: ValidationInfo) -> BatchSettings:
+        sources = info.data.get("source")
+        if batch.target_latency is None or "type" in batch.model_fields_set or not sources:
+            return batch
+        if all(source.perishable for source in sources):
+            raise ValueError(
+                "target_latency is for batches of type soft, and a service of live sources alone has rounds, which "
+                "wait for max_wait; remove it, or write type: soft"
+            )
+        return batch
+
     @field_validator("on_error")
     @classmethod
     def _one_place_for_failures(cls, on_error: str, info: ValidationInfo) -> str:

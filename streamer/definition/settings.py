@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from connectors.config import LocalPath
 from connectors.http.hosts import is_loopback
 from connectors.units import Duration, OneOrMore, Size
+from streamer.batching.waiting import first_wait
 
 if TYPE_CHECKING:
     from streamer.batching.batcher import Batcher
@@ -19,6 +30,10 @@ class Settings(BaseModel):
     """Base of these models: immutable, an unknown field is an error, numbers may be written as text (`${VAR}`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+
+
+LEAST_TARGET = 0.001
+"""The shortest `target_latency` in seconds."""
 
 
 class BatchSettings(Settings):
@@ -34,6 +49,8 @@ class BatchSettings(Settings):
     """Payload bytes at which a batch is closed; a larger record is a batch of its own. For soft and round; the default for round is `limits.in_flight`."""  # noqa: E501
     max_age: Duration | None = None
     """For hard: how long the oldest record waits at most before a smaller batch is run after all; by default for ever."""  # noqa: E501
+    target_latency: Duration | None = None
+    """For soft, in place of `max_wait`: how long results may take, from the arrival of a record until its results are handed to the sinks. 99 % keep to it while the pipeline has capacity for the load; what is left of it records wait for others, as larger batches save CPU time."""  # noqa: E501
 
     @field_validator("max_age")
     @classmethod
@@ -43,13 +60,39 @@ class BatchSettings(Settings):
             raise ValueError(f"is for batches of type hard; a {kind} one waits for max_wait")
         return max_age
 
+    @field_validator("target_latency")
+    @classmethod
+    def _of_a_soft_batch(cls, target: float | None, info: ValidationInfo) -> float | None:
+        kind = info.data.get("type")
+        if target is None or kind is None:
+            return target
+        if kind != "soft":
+            waits = "is run only when it is full" if kind == "hard" else "waits for max_wait"
+            raise ValueError(f"is for batches of type soft; a {kind} one {waits}; remove it, or write type: soft")
+        if target < LEAST_TARGET:
+            raise ValueError(f"{target * 1000:g} ms is less than a batch takes; 1ms is the least")
+        return target
+
+    @model_validator(mode="after")
+    def _one_wait(self) -> BatchSettings:
+        if self.target_latency is not None and "max_wait" in self.model_fields_set:
+            raise ValueError("target_latency says how long records wait, and so does max_wait; remove one of them")
+        return self
+
+    @property
+    def wait(self) -> float:
+        """Seconds that the oldest record of a batch waits at most, in a service that has run no batch yet."""
+        if self.type == "hard":
+            return math.inf if self.max_age is None else self.max_age
+        return self.max_wait if self.target_latency is None else first_wait(self.target_latency)
+
     def for_sources(self, *, perishable: bool, in_flight: int) -> BatchSettings:
         """These settings with other defaults in fields that were not set, if all sources are `perishable`.
 
         `in_flight`: as in `Limits`.
         """
         said = self.model_fields_set
-        kind = "round" if perishable and "type" not in said else self.type
+        kind = "round" if perishable and not said & {"type", "target_latency"} else self.type
         if kind != "round":
             return self
         defaults = {"max_wait": 0.0, "max_bytes": in_flight}

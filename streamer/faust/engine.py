@@ -125,7 +125,7 @@ class Engine:
     @property
     def _gathered(self) -> float:
         least, most = GATHERED
-        return min(max(self._service.batch.max_wait / 5, least), most)
+        return min(max(self._service.batch.wait / 5, least), most)
 
     @property
     def _revoke_timeout(self) -> float:

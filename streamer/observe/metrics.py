@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from connectors.measures import Measure
 from pipelines.observe.histogram import Histogram
-from pipelines.observe.meters import BOUNDS, Counts, Distribution, Distributions, Meter, Reading
+from pipelines.observe.meters import BOUNDS, Counter, Counts, Distribution, Distributions, Gauge, Meter, Reading
 from pipelines.observe.metrics import Metrics
 from pipelines.observe.observing import StepRun
 from pipelines.observe.profiler import Profiler
@@ -77,6 +77,11 @@ class RunMeters:
         self.dropped = Counts("streamer_messages_dropped", "Messages that a sink had no room for.", ("sink",))
         self.stages = _stages("run", "encode", "send")
         self.latency = Distribution("streamer_latency_seconds", "Record timestamp to confirmed result.", SECONDS)
+        self.residence = Distribution(
+            "streamer_residence_seconds", "Arrival of a record to its results' hand-over to the sinks.", SECONDS
+        )
+        self.late = Counter("streamer_late_records", "Records whose results came later than batch.target_latency.")
+        self.batch_wait = Gauge("streamer_batch_wait_seconds", "How long records wait for others at most, at present.")
         self.transactions = Counts("streamer_transactions", "Transactions, by outcome.", ("outcome",))
         self.transaction_seconds = Distribution(
             "streamer_transaction_seconds", "From the beginning of a transaction to its outcome.", SECONDS

@@ -83,3 +83,17 @@ def _registry(meters: Any) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(meters)
     return registry
+
+
+def test_each_record_is_counted_with_the_time_that_it_was_in_the_service(
+    define: Callable[..., Any], serve: Callable[..., Any], eventually: Callable[..., None]
+) -> None:
+    serving = serve(define(finished, batch={"target_latency": "1h", "max_records": 4}))
+    serving.feed(*range(8))
+    serving.feed(-1)
+    # The last record waits for others.
+    eventually(lambda: len(serving.results()) == 8)
+    serving.stop()
+    meters = serving.agent.meters.run
+    assert (meters.residence.count, meters.late.value) == (9, 0)
+    assert serving.buried() == [-1]

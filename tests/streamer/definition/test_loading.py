@@ -243,7 +243,8 @@ ERRORS = [
     (
         "a field that is like no other: all are named, those that are required and its own first",
         SHORT + "batch: {qqq: 1}",
-        "digits.yaml:4: batch.qqq: no such field; delete it: known are type, max_records, max_wait, max_bytes, max_age",
+        "digits.yaml:4: batch.qqq: no such field; delete it: known are type, max_records, max_wait, max_bytes, "
+        "max_age, target_latency",
     ),
     (
         "a misspelt field of the service",
@@ -276,6 +277,17 @@ ERRORS = [
         "a bad duration",
         SHORT + "batch: {max_wait: 5 minutes}",
         'digits.yaml:4: batch.max_wait: "5 minutes" is not a duration like 5ms, 2s or 1m',
+    ),
+    (
+        "a target for batches of one size",
+        SHORT + "batch:\n  type: hard\n  target_latency: 20ms",
+        "digits.yaml:6: batch.target_latency: is for batches of type soft; a hard one is run only when it is full; "
+        "remove it, or write type: soft",
+    ),
+    (
+        "two waits",
+        SHORT + "batch:\n  max_wait: 5ms\n  target_latency: 20ms",
+        "digits.yaml:4: batch: target_latency says how long records wait, and so does max_wait; remove one of them",
     ),
     (
         "a guarantee that its sink cannot give",

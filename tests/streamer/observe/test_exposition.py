@@ -40,6 +40,9 @@ def meters() -> ServiceMeters:
     found.run.stage("run", 0.0, 0.125, 64)
     found.run.stage("send", 0.0, 2.0, 64)
     found.run.latency.add_one(0.75, 3)
+    found.run.residence.add_one(0.015625, 3)
+    found.run.batch_wait.set(0.03125)
+    found.run.late.add(2)
     for step in ("0:ONNX", "outer/b"):
         found.run.step(StepRun(step, "OnnxRunner", 0.0, 0.03125, 1, (), Batch({}, 0), {"WireError": 3}))
     found.in_flight = lambda: 1234
