@@ -36,6 +36,11 @@ def check_error_class(error: ErrorClass) -> None:
         raise DefinitionError(f"{error!r} is no class of errors")
 
 
+def is_known(error: type) -> bool:
+    """Whether the class is found by its bare name."""
+    return _known().get(error.__name__) is error
+
+
 def needs_import(error: ErrorClass) -> bool:
     """Whether a module has to be imported to get the class."""
     return isinstance(error, str) and ("." in error or ":" in error)

@@ -19,11 +19,15 @@ from pipelines.steps.flow.graph import GraphStep
 
 
 class PolicyError(DefinitionError):
-    """A step cannot have a policy that it was given. `key` is what is wrong with it: `retry`, `timeout`."""
+    """A step cannot have the policy that it was given.
+
+    `key` is the part of it that is wrong, `retry` or `timeout`, `why` says why.
+    """
 
     def __init__(self, key: str, why: str) -> None:
         super().__init__(f"{key}: {why}")
         self.key = key
+        self.why = why
 
 
 class UnknownStepError(DefinitionError):
@@ -48,7 +52,7 @@ def by_step(pipeline: Pipeline, policies: Mapping[str, StepPolicy]) -> dict[str,
     resolved: dict[str, StepPolicy] = {}
     for part in parts:
         if isinstance(part.what, Step):
-            given = [policies[name] for name in reversed(_names(part)) if name in policies]
+            given = [policies[name] for name in reversed(names_of(part)) if name in policies]
             if given:
                 resolved[part.name] = reduce(_over, given, NO_POLICY)
     return resolved
@@ -61,16 +65,16 @@ def _over(general: StepPolicy, special: StepPolicy) -> StepPolicy:
     )
 
 
-def _names(part: Part) -> list[str]:
-    """What a step is called, the most special first."""
+def names_of(part: Part) -> list[str]:
+    """What a step is called in settings, the most special first: name, name inside its own pipeline, type."""
     return list(dict.fromkeys([part.name, part.name.rpartition("/")[2], part.what.type_name]))
 
 
 def _check_name(name: str, parts: list[Part]) -> None:
     steps = [part for part in parts if isinstance(part.what, Step)]
-    if any(name in _names(part) for part in steps):
+    if any(name in names_of(part) for part in steps):
         return
-    joint = next((part for part in parts if isinstance(part.what, GraphStep) and name in _names(part)), None)
+    joint = next((part for part in parts if isinstance(part.what, GraphStep) and name in names_of(part)), None)
     if joint is not None:
         raise UnknownStepError(
             name, f"is a {joint.what.type_name}, which only joins or splits branches: it is never run again"
@@ -86,7 +90,7 @@ def opened_policy(context: OpenContext, runner: Runner) -> Retrying | None:
     Raises `PolicyError` if the step cannot have its policy, and the errors of `error_class` for errors that are named.
     """
     retry = context.policy.retry
-    check_policy(context.policy, runner)
+    check_policy(context.policy, stateful=isinstance(runner, StatefulRunner), ends_calls=runner.ends_calls)
     if retry is None:
         return None
     classes = tuple(error_class(error, allowed=context.allow_code) for error in retry.on)
@@ -94,15 +98,15 @@ def opened_policy(context: OpenContext, runner: Runner) -> Retrying | None:
     return Retrying(context.step, retry, classes, RetryBudget(), counter, context.stopping)
 
 
-def check_policy(policy: StepPolicy, runner: Runner) -> None:
-    """Raise `PolicyError` if the runner of a step does not allow its policy."""
-    if policy.retry is not None and isinstance(runner, StatefulRunner):
+def check_policy(policy: StepPolicy, *, stateful: bool, ends_calls: bool) -> None:
+    """Raise `PolicyError` if a runner of this kind does not allow its step's policy."""
+    if policy.retry is not None and stateful:
         raise PolicyError(
             "retry",
             "the step keeps state from record to record, and a record that comes again would count twice; remove it, "
             "or have only the steps before it retried",
         )
-    if policy.timeout is not None and not runner.ends_calls:
+    if policy.timeout is not None and not ends_calls:
         raise PolicyError(
             "timeout",
             "only a call of an async function for one record can be ended from outside, and this step makes none; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from pipelines.executors.executor import Executor
 from pipelines.hotpath import choosing
 from pipelines.observe.profiler import Profiler
 from streamer.definition.hotpaths import PartHotPath
+from streamer.definition.openedpipeline import opened_pipeline
 from streamer.definition.refusals import check_code
 from streamer.definition.service import Service
 from streamer.delivery.guarantee import guarantee
@@ -40,6 +42,8 @@ class Assembly:
     _stack: ExitStack = field(default_factory=ExitStack)
     profiler: Profiler | None = None
     """Records the times of stages and steps, while open, if the service has `profile`."""
+    draining: threading.Event = field(default_factory=threading.Event)
+    """Set when the service stops: then no step waits any more before it runs records again."""
     _executor: Executor | None = None
 
     @property
@@ -91,13 +95,8 @@ class Assembly:
             raise
 
     def _open_pipeline(self, pool: DaemonPool | None, progress: Callable[[str], None] | None) -> Executor:
-        runners = self.service.runners
         # A step that `check_code` cannot see, such as one inside a plug-in's step, is refused when it opens.
-        allow_code = self.service.allows_code
-        opened: Executor = self.service.sequence().open(
-            pool=pool, allow_code=allow_code, progress=progress, runners=runners
-        )
-        return opened
+        return opened_pipeline(self.service, pool=pool, progress=progress, stopping=self.draining)
 
     def _opened_profiler(self) -> Profiler | None:
         profile = self.service.profile

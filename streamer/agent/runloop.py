@@ -83,6 +83,7 @@ class RunLoop:
 
     def stop(self) -> None:
         """Stop polling; records in flight are finished as far as `limits.drain` allows. From any thread."""
+        self._assembly.draining.set()
         self._intakes.stop()
 
     def open(self) -> None:

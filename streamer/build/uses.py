@@ -12,6 +12,7 @@ from connectors.codecs.registry import CODECS, codec_config
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from connectors.registry import SINKS, SOURCES
 from pipelines.definitions.functions import well_formed
+from pipelines.executors.errorclasses import module_of
 from pipelines.plugins.modelfiles import fetchers, is_remote
 from pipelines.plugins.catalog import OURS, Catalog
 from pipelines.plugins.registry import Registry, default_registry, requirement_of
@@ -77,6 +78,10 @@ def used_by(service: Service) -> Uses:
     registry = default_registry()
     for piece in walk(service.sequence()):
         _add_part(uses, piece, service, registry)
+    for name, settings in service.steps.items():
+        for error in settings.retry.on if settings.retry else ():
+            if module := module_of(error):
+                uses.modules.setdefault(module, f"steps {name}")
     return uses
 
 

@@ -13,6 +13,9 @@ from connectors.outbox.wrapping import contents
 from pipelines.definitions.drawing import settings_text
 from pipelines.definitions.walk import Part, walk
 from pipelines.errors import DefinitionError, StepError, StreamerError, nearest
+from pipelines.executors.errorclasses import error_class
+from pipelines.executors.openpolicy import PolicyError, by_step, check_policy
+from pipelines.executors.policy import NO_POLICY, StepPolicy
 from pipelines.hotpath import HotPathError
 from pipelines.plugins.modelfiles import is_here, is_remote
 from pipelines.plugins.registry import default_registry
@@ -53,8 +56,10 @@ from streamer.cli.resultkeys import (
 )
 from streamer.definition.circles import circle
 from streamer.definition.hotpaths import in_words
+from streamer.definition.openedpipeline import policy_error
 from streamer.definition.refusals import refused
 from streamer.definition.service import Service
+from streamer.definition.stepsettings import policies
 from streamer.delivery.guarantee import STATEFUL, guarantee
 from streamer.routing.sinkroute import SinkRoute
 
@@ -107,7 +112,8 @@ def examined(service: Service) -> Examined:
         whys = (f"{refusal.where}{refusal.why}" for refusal in refusals if f"{refusal.part}/".startswith(f"{part}/"))
         return next((Finding(part, False, why) for why in whys), None) or finding(part, look)
 
-    context = OpenContext(allow_code=service.allows_code, runners=service.runners)
+    pipeline_policies = by_step(service.sequence(), policies(service.steps))
+    context = OpenContext(allow_code=service.allows_code, runners=service.runners, policies=pipeline_policies)
     findings = [tried(f"source {config.label}", partial(_source, config, service)) for config in service.sources]
     findings += [
         tried(f"step {part.name}", partial(_part, part, parts, replace(context, base=part.base), service, steps))
@@ -122,7 +128,7 @@ def examined(service: Service) -> Examined:
     findings += [
         Finding(refusal.part, False, f"{refusal.where}{refusal.why}")
         for refusal in refusals
-        if refusal.part in ("pipeline", "profile")
+        if refusal.part in ("pipeline", "profile") or refusal.part.startswith("steps ")
     ]
     findings += _together(service)
     if not refusals:
@@ -206,7 +212,10 @@ def _part(part: Part, parts: Iterable[Part], context: OpenContext, service: Serv
         return settings_text(part.what) or part.what.type_name
     if not isinstance(part.what, Step):
         return part.what.type_name
-    text, does = _step(part.what, context, service)
+    try:
+        text, does = _step(part.what, context, service, context.policies.get(part.name, NO_POLICY))
+    except PolicyError as error:
+        raise policy_error(service, part, error) from error
     if does is not None:
         keys[part.name] = does
     return text + _strange_cameras(part.what, service) + left_in_arrays(part.what, parts)
@@ -225,9 +234,14 @@ def _strange_cameras(step: Step, service: Service) -> str:
     )
 
 
-def _step(step: Step, context: OpenContext, service: Service) -> tuple[str, StepKeys | None]:
+def _step(step: Step, context: OpenContext, service: Service, policy: StepPolicy) -> tuple[str, StepKeys | None]:
     """The text about a step, and the keys that it needs and gives, if they are known."""
     factory = default_registry().runner_for(step, context.runners.get(step.type_name))
+    if context.allow_code and policy.retry is not None:
+        for error in policy.retry.on:
+            error_class(error, allowed=True)
+    if isinstance(step, (PipelineStep, Onnx, Detect)):
+        check_policy(policy, stateful=False, ends_calls=False)
     if isinstance(step, PipelineStep):
         # The steps inside have their own findings.
         return factory.name, None
@@ -244,6 +258,7 @@ def _step(step: Step, context: OpenContext, service: Service) -> tuple[str, Step
     except StepError as error:
         raise error.__cause__ or error from None
     runner.close()
+    check_policy(policy, stateful=isinstance(runner, StatefulRunner), ends_calls=runner.ends_calls)
     if isinstance(runner, StatefulRunner) and _is_transactional(service):
         raise DefinitionError(STATEFUL)
     does = StepKeys.of(runner)

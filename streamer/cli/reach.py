@@ -11,6 +11,7 @@ from connectors.config import SinkConfig, SourceConfig
 from pipelines.errors import ConnectorError, nearest
 from pipelines.plugins.requirements import required
 from streamer.cli.findings import Finding, finding
+from streamer.definition.openedpipeline import opened_pipeline
 from streamer.definition.service import Service
 
 
@@ -51,7 +52,7 @@ def _asked(codec: CodecConfig) -> str:
 
 
 def _opened(service: Service) -> str:
-    with service.sequence().open(allow_code=service.allows_code, runners=service.runners):
+    with opened_pipeline(service):
         return "opens"
 
 

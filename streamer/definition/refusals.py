@@ -12,6 +12,7 @@ from connectors.config import ConnectorConfig
 from pipelines.definitions.document import Document, KeyPath, Lines
 from pipelines.definitions.walk import Part, walk
 from pipelines.errors import DefinitionError
+from pipelines.executors.errorclasses import needs_import
 from pipelines.plugins.modelfiles import is_remote, shortened, uses_identity
 from pipelines.runners.runner import OpenContext
 from streamer.definition.nocode import CODEC, REFUSED, VARIABLE, NoCode
@@ -50,15 +51,20 @@ def refused(service: Service, *, connected: bool = True) -> list[Refusal]:
     written = service.written
     refusals = []
     if pipeline.base is not None and (why := no_code.refusal_outside(pipeline.base)):
-        refusals.append(Refusal("pipeline", why, _place(written, "pipeline")))
+        refusals.append(Refusal("pipeline", why, place_of(written, "pipeline")))
     for part in walk(pipeline, refused=no_code.refusal_outside):
-        where = _place(written, "pipeline", part.name)
+        where = place_of(written, "pipeline", part.name)
         refusals += [Refusal(f"step {part.name}", why, where) for why in _of_step(part, no_code)]
     for connector in _connectors(service):
         for key, why in _of_connector(connector.config, no_code, connected=connected).items():
-            refusals.append(Refusal(connector.part, f"{key}{why}", _place(written, *connector.path, key)))
+            refusals.append(Refusal(connector.part, f"{key}{why}", place_of(written, *connector.path, key)))
+    for name, settings in service.steps.items():
+        for error in filter(needs_import, settings.retry.on if settings.retry else ()):
+            where = place_of(written, "steps", name, "retry", "on")
+            why = f"retry.on: {error} has to be imported, and {REFUSED}; remove it"
+            refusals.append(Refusal(f"steps {name}", why, where))
     if service.profile is not None and (why := no_code.refusal(service.profile.file)):
-        refusals.append(Refusal("profile", f"file: {why}", _place(written, "profile", "file")))
+        refusals.append(Refusal("profile", f"file: {why}", place_of(written, "profile", "file")))
     return refusals
 
 
@@ -123,8 +129,8 @@ def _of_connector(config: ConnectorConfig, no_code: NoCode, *, connected: bool) 
     return reasons
 
 
-def _place(written: Document | None, *parts: str | int) -> str:
-    """File and line of a part of the service file.
+def place_of(written: Document | None, *parts: str | int) -> str:
+    """File and line of a part of the service file, `service.yaml:12: `; empty if it was not written in one.
 
     A part may be a key, a position, several keys joined by dots, or the name of a step. Where it is not in the file,
     the nearest part around it counts.

@@ -48,6 +48,7 @@ from streamer.definition.settings import (
     Settings,
     TransactionSettings,
 )
+from streamer.definition.stepsettings import StepSettings, check_steps
 from streamer.delivery.guarantee import guarantee
 from streamer.routing.sinkroute import check_topics
 from streamer.routing.when import check_condition
@@ -248,6 +249,8 @@ class Service(Settings):
     """How many records may be in flight, and how long the service waits for others."""
     errors: FailureSettings = FailureSettings()
     """When the service stops because most records fail."""
+    steps: dict[str, StepSettings] = Field(default_factory=dict)
+    """By name or type of a step: which of its records are run again, and how long it may take for each, `{enrich: {retry: {on: [ConnectionError]}, timeout: 2s}}`."""  # noqa: E501
     control: Control | None = None
     """A server of metrics and health over HTTP; by default none."""
     profile: Profile | None = None
@@ -442,6 +445,14 @@ class Service(Settings):
         if given is not None and delivery is not None and not guarantee(delivery).transactional:
             raise ValueError(f"is for delivery: exactly_once; with {delivery} there are no transactions")
         return given
+
+    @field_validator("steps")
+    @classmethod
+    def _possible_steps(cls, steps: dict[str, StepSettings], info: ValidationInfo) -> dict[str, StepSettings]:
+        pipeline, limits = info.data.get("pipeline"), info.data.get("limits")
+        if steps and pipeline is not None and limits is not None:
+            check_steps(steps, overridden(pipeline, info.data.get("set", {})), limits.stuck)
+        return steps
 
     @field_validator("limits")
     @classmethod
