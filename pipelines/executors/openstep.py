@@ -64,7 +64,7 @@ class OpenStep:
     def _checked(self, batch: Batch) -> Result:
         token = begin(self._metrics)
         try:
-            result = self._run(batch) if self._retrying is None else self._retrying.run(batch, self._run)
+            result = self._run(batch) if self._retrying is None else self._run_again(batch, self._retrying)
         finally:
             end(token)
         if not all_emitted(result, batch):
@@ -103,6 +103,20 @@ class OpenStep:
                 return self._run_apart(batch, blamed(error))
         except ContractError as error:
             raise ContractError(f"{self.name}: {error}") from error
+
+    def _run_again(self, batch: Batch, retrying: Retrying) -> Result:
+        try:
+            return retrying.run(batch, self._attempt, self._run_apart)
+        except ContractError as error:
+            raise ContractError(f"{self.name}: {error}") from error
+
+    def _attempt(self, batch: Batch) -> Result | Exception:
+        try:
+            return self._run_rows((batch,))
+        except ContractError:
+            raise
+        except RAISED as error:  # any exception belongs to rows of this batch
+            return blamed(error)
 
     def _run_apart(self, batch: Batch, raised: Exception) -> Result:
         results, errors = isolated_rows([batch], self._run_rows, pure=self.runner.pure, raised=raised)

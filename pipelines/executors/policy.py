@@ -68,6 +68,17 @@ class StepPolicy:
         waits = 0.0 if self.retry is None else sum(map(self.retry.longest_wait, range(attempts - 1)))
         return waits + attempts * (self.timeout or 0.0)
 
+    @property
+    def in_words(self) -> str:
+        """`3 attempts after ConnectionError, 2 s a call`; empty if it says nothing."""
+        parts = []
+        if self.retry is not None:
+            names = [error if isinstance(error, str) else error.__name__ for error in self.retry.on]
+            parts.append(f"{self.retry.attempts} attempts after {' or '.join(names)}")
+        if self.timeout is not None:
+            parts.append(f"{self.timeout:g} s a call")
+        return ", ".join(parts)
+
 
 NO_POLICY: Final = StepPolicy()
 """Rows run once, for as long as it takes."""

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -15,10 +15,16 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import Rows
 from pipelines.data.membership import among
 from pipelines.data.result import Result
+from pipelines.errors import RowsFailed
 from pipelines.executors.accounting import free_of, joined
 from pipelines.executors.policy import Retry
 from pipelines.executors.retrybudget import SPAN, RetryBudget
 from pipelines.observe.meters import Counter
+
+Attempt: TypeAlias = Callable[[Batch], Result | Exception]
+"""Runs rows; an error was raised for all of them, and belongs to rows that are not known."""
+Search: TypeAlias = Callable[[Batch, Exception], Result]
+"""Finds the rows that such an error belongs to, and runs the others."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -48,22 +54,38 @@ class Retrying:
         self._stopping = threading.Event() if stopping is None else stopping
         self._warned_at = -float("inf")
 
-    def run(self, batch: Batch, run: Callable[[Batch], Result]) -> Result:
-        """The result of `run` for the batch, in which rows that failed were run again by it."""
+    def run(self, batch: Batch, attempt: Attempt, search: Search) -> Result:
+        """The result of all rows, after those that failed were run again.
+
+        `attempt` runs rows; if it raises for all of them, they are run again together, and `search` looks for the rows
+        to blame only for the last attempt, or for an error that is none of those of the `Retry`.
+        """
         self._budget.ran(batch.size)
-        result = part = run(batch)
-        rows = batch
-        for retries in range(self._retry.attempts - 1):
-            again = self._again(rows, part) if part.failed else None
-            if again is None:
-                break
-            last = self._waited(self._retry.longest_wait(retries))
-            self._counter.add(again.size)
-            rows, part = again, run(again)
-            result = _with(result, part, batch, set(again.rows.tolist()))
-            if last:
-                break
+        result: Result | None = None
+        rows: Batch | None = batch
+        left, stopped = self._retry.attempts, False
+        while rows is not None:
+            left = 0 if stopped else left - 1
+            outcome = attempt(rows)
+            if isinstance(outcome, Exception) and not (left and self._is_granted(rows, outcome)):
+                outcome = search(rows, outcome)
+            if isinstance(outcome, Result):
+                result = outcome if result is None else _with(result, outcome, batch, set(rows.rows.tolist()))
+                rows = self._again(rows, outcome) if left and outcome.failed else None
+            if rows is not None:
+                stopped = self._waited(self._retry.longest_wait(self._retry.attempts - left - 1))
+                self._counter.add(rows.size)
+        assert result is not None
         return result
+
+    def _is_granted(self, batch: Batch, error: Exception) -> bool:
+        """Whether all rows are run again for an error that was raised for all of them."""
+        if isinstance(error, RowsFailed) or not self._passes(error):
+            return False
+        if self._budget.take(batch.size, whole=True):
+            return True
+        self._warn(batch.size)
+        return False
 
     def _again(self, batch: Batch, result: Result) -> Batch | None:
         """The rows of `batch` to be run again; `None` if there are none."""

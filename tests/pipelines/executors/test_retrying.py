@@ -44,6 +44,10 @@ def retried(step: Any, *, on: Any = ("ConnectionError",), attempts: int = 3, **n
     return Sequence([Function(step, name="s")]).open(steps={"s": policy}, **named)
 
 
+def no_search(batch: Batch, error: Exception) -> Result:
+    raise AssertionError(error)
+
+
 def records(count: int) -> list[Data]:
     return [Data({"n": number}) for number in range(count)]
 
@@ -204,13 +208,13 @@ def test_rows_of_a_record_and_rows_of_several_records_run_again_together() -> No
     # Rows of the records 0; 1, 2; 2; 3; 3.
     windows = Batch(columns, 5, rows=np.array([0, 1, 2, 2, 3, 3]), splits=np.array([0, 1, 3, 4, 5, 6]))
     calls: list[list[list[int]]] = []
-    result = retrying.run(windows, run)
+    result = retrying.run(windows, run, no_search)
     assert calls[1:] == [[[1, 2], [2]]]
     assert [result.batch.parents(position).tolist() for position in range(5)] == calls[0]
     assert not result.failed
     twice = Batch(columns, 5, rows=np.array([3, 2, 2, 7, 7]))
     calls.clear()
-    result = retrying.run(twice, run)
+    result = retrying.run(twice, run, no_search)
     assert calls[1:] == [[[2], [2]]]
     assert result.batch.rows.tolist() == [3, 2, 2, 7, 7]
 
@@ -249,20 +253,51 @@ def test_order_and_account_are_those_of_a_step_that_did_not_fail(kinds: list[str
     assert result.failed.keys() == set(range(len(kinds))) - set(fine) - result.dropped.keys()
 
 
-def test_a_batch_that_fails_as_a_whole_has_its_rows_run_again() -> None:
-    down = [True] * 3
+@pytest.mark.parametrize(
+    ("down", "poison", "again", "sizes"),
+    [
+        # It passes: the batch is run again as it is.
+        (1, None, 4, [4, 4]),
+        (2, None, 8, [4, 4, 4]),
+        # A record that the server breaks at: only the last attempt is searched.
+        (0, 2, 8, [4, 4, 4, 2, 2, 1, 1]),
+        # Another error is searched at once.
+        (-1, 2, 0, [4, 2, 2, 1, 1]),
+    ],
+)
+def test_a_batch_for_which_a_step_raises_is_run_again_whole_and_searched_at_last(
+    down: int, poison: int | None, again: int, sizes: list[int]
+) -> None:
+    calls: list[int] = []
 
     @pipelines.batched
     def step(batch: Batch) -> Batch:
-        if down and down.pop():
-            raise ConnectionError
+        calls.append(batch.size)
+        if len(calls) <= down or poison in batch["n"].values():
+            raise ValueError if down < 0 else ConnectionError
         return batch
 
     with retried(step) as executor:
-        outcomes = executor.run_many(records(2))
-    # The whole batch and each row alone failed once before.
-    assert [outcome["n"] for outcome in outcomes] == [0, 1]
-    assert executor.metrics["s"]["streamer_step_retries"].value == 2
+        outcomes = executor.run_many(records(4))
+    assert calls == sizes
+    assert [number for number, outcome in enumerate(outcomes) if isinstance(outcome, StepError)] == (
+        [] if poison is None else [poison]
+    )
+    assert executor.metrics["s"]["streamer_step_retries"].value == again
+
+
+def test_a_batch_that_is_more_than_may_be_run_again_is_searched_at_once() -> None:
+    calls: list[int] = []
+
+    @pipelines.batched
+    def step(batch: Batch) -> Batch:
+        calls.append(batch.size)
+        raise ConnectionError
+
+    with retried(step, attempts=2) as executor:
+        executor.run_many(records(101))
+    assert calls[:2] == [101, 50]
+    assert executor.metrics["s"]["streamer_step_retries"].value == 100
 
 
 def test_the_counter_is_there_before_the_first_retry() -> None:
@@ -291,7 +326,7 @@ def test_an_outage_of_a_minute_causes_a_tenth_more_calls_at_most(caplog: pytest.
             calls = 0
             down = seconds == 60
             for _ in range(seconds * 10):
-                retrying.run(batch, run)
+                retrying.run(batch, run, no_search)
                 tenths += 1
             done.append(calls)
     assert done[0] == 30_000
@@ -301,7 +336,7 @@ def test_an_outage_of_a_minute_causes_a_tenth_more_calls_at_most(caplog: pytest.
     assert len(caplog.records) == 1
     # Long after it, some of few rows are run again.
     down, calls = True, 0
-    retrying.run(Batch.of(records(60)), run)
+    retrying.run(Batch.of(records(60)), run, no_search)
     assert calls == 180
 
 
