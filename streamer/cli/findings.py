@@ -212,12 +212,14 @@ def _part(part: Part, parts: Iterable[Part], context: OpenContext, service: Serv
         return settings_text(part.what) or part.what.type_name
     if not isinstance(part.what, Step):
         return part.what.type_name
+    policy = context.policies.get(part.name, NO_POLICY)
     try:
-        text, does = _step(part.what, context, service, context.policies.get(part.name, NO_POLICY))
+        text, does = _step(part.what, context, service, policy)
     except PolicyError as error:
         raise policy_error(service, part, error) from error
     if does is not None:
         keys[part.name] = does
+    text += f", {policy.in_words}" if policy.in_words else ""
     return text + _strange_cameras(part.what, service) + left_in_arrays(part.what, parts)
 
 

@@ -67,6 +67,7 @@ name: many
 source: {type: file, path: "${INPUT:-in.pb}"}
 pipeline: pipelines/graph.yaml
 sink: {type: file, path: out.jsonl, format: jsonl, codec: json, when: "mine:wanted"}
+steps: {inner: {retry: {on: [OSError, troubles.Busy]}}}
 control: {listen: "0.0.0.0:9470"}
 """
 
@@ -83,6 +84,7 @@ def many(tmp_path: Path) -> Path:
     (folder / "pipelines" / "deep" / "models").mkdir(parents=True)
     (folder / "many.yaml").write_text(SERVICE)
     (folder / "mine.py").write_text(FUNCTIONS)
+    (folder / "troubles.py").write_text("class Busy(Exception): ...\n")
     (folder / "local_help").mkdir()
     (folder / "local_help" / "__init__.py").write_text("import attrs\nfrom . import more\n")
     (folder / "local_help" / "more.py").write_text("TABLE = 'table.txt'\n")
@@ -199,6 +201,7 @@ def test_imported_modules_and_files_beside_the_service_are_taken_along(cli: Any,
     assert {name.removeprefix("service/") for name in built["files"]} == {
         "many.yaml",
         "mine.py",
+        "troubles.py",
         "local_help/__init__.py",
         "local_help/more.py",
         "local_help/table.txt",

@@ -143,7 +143,9 @@ def test_what_a_step_cannot_have_is_told_with_file_and_line_by_check_and_at_the_
 
 def test_check_imports_the_errors_that_are_named(folder: Path, cli: Any) -> None:
     steps = "  enrich: {{retry: {{on: steps_of_test.{}}}}}\n"
-    assert cli("check", written(folder, steps.format("Busy"))).code == 0
+    ended = cli("check", written(folder, steps.format("Busy")))
+    assert ended.code == 0
+    assert "python, 3 attempts after steps_of_test.Busy" in " ".join(ended.out.split())
     ended = cli("check", written(folder, steps.format("Bussy")))
     assert ended.code == 2
     assert 'steps_of_test has no "Bussy"; did you mean "Busy"?' in " ".join(ended.out.split())
