@@ -10,7 +10,6 @@ from pipelines.definitions.walk import Part, walk
 from pipelines.errors import DefinitionError, nearest
 from pipelines.executors.errorclasses import error_class
 from pipelines.executors.policy import NO_POLICY, StepPolicy
-from pipelines.executors.retrybudget import RetryBudget
 from pipelines.executors.retrying import Retrying
 from pipelines.observe.metrics import RETRIES, RETRIES_TEXT
 from pipelines.runners.runner import OpenContext, Runner, StatefulRunner
@@ -95,7 +94,7 @@ def opened_policy(context: OpenContext, runner: Runner) -> Retrying | None:
         return None
     classes = tuple(error_class(error, allowed=context.allow_code) for error in retry.on)
     counter = context.metrics.counter(RETRIES, RETRIES_TEXT)
-    return Retrying(context.step, retry, classes, RetryBudget(), counter, context.stopping)
+    return Retrying(context.step, retry, classes, retry.budgets.of(context.step), counter, context.stopping)
 
 
 def check_policy(policy: StepPolicy, *, stateful: bool, ends_calls: bool) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pipelines.errors import DefinitionError
 from pipelines.executors.errorclasses import ErrorClass, check_error_class
+from pipelines.executors.retrybudget import RetryBudgets
 
 LONGEST_WAIT: Final = 30.0
 """Seconds that a wait before another attempt is doubled to at most."""
@@ -18,7 +19,9 @@ class Retry:
     """Which rows of a step are run again, how often and when.
 
     A row is run again if its error, or a `__cause__` of it, is of a class in `on` or of a subclass. All such rows of a
-    batch are run together. Raises `DefinitionError` for values that make no sense, and for unknown names.
+    batch are run together. No more than a tenth of a step's rows of the last minute, or 100, are run again; executors
+    that are opened with the same object share that. Raises `DefinitionError` for values that make no sense, and for
+    unknown names.
     """
 
     on: Sequence[ErrorClass]
@@ -29,6 +32,9 @@ class Retry:
     wait: float = 0.2
     """Seconds before the second attempt, doubled for each further one up to `LONGEST_WAIT`. Each wait is between half
     of this and all of it, at random, so that processes which failed together do not come back together."""
+
+    budgets: RetryBudgets = field(default_factory=RetryBudgets, init=False, repr=False, compare=False)
+    """How many rows may still be run again, for each step."""
 
     def __post_init__(self) -> None:
         on = (self.on,) if isinstance(self.on, (str, type)) else tuple(self.on)

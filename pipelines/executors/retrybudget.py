@@ -19,7 +19,7 @@ LEAST: Final = 100
 class RetryBudget:
     """At most a tenth of the rows of the last minute are run again, or 100 of them if that is more.
 
-    A row counts each time it is run again. One object for all executors that run a step at the same time.
+    A row counts each time it is run again.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -56,3 +56,15 @@ class RetryBudget:
         if not seconds or seconds[-1][0] != second:
             seconds.append([second, 0, 0])
         return seconds[-1]
+
+
+class RetryBudgets:
+    """The budget of each step, for all executors that run it at the same time."""
+
+    def __init__(self) -> None:
+        self._budgets: dict[str, RetryBudget] = {}
+
+    def of(self, step: str) -> RetryBudget:
+        """The budget of the step of this name, the same at each call."""
+        # In one piece, as executors may be opened by several threads.
+        return self._budgets.setdefault(step, RetryBudget())

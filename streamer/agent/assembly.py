@@ -18,12 +18,14 @@ from connectors.sink import Sink, TransactionalSink
 from connectors.source import Source
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.executors.executor import Executor
+from pipelines.executors.policy import StepPolicy
 from pipelines.hotpath import choosing
 from pipelines.observe.profiler import Profiler
 from streamer.definition.hotpaths import PartHotPath
 from streamer.definition.openedpipeline import opened_pipeline
 from streamer.definition.refusals import check_code
 from streamer.definition.service import Service
+from streamer.definition.stepsettings import policies
 from streamer.delivery.guarantee import guarantee
 from streamer.observe.metrics import Measured
 from streamer.routing.sinkroute import SinkRoute
@@ -44,6 +46,7 @@ class Assembly:
     """Records the times of stages and steps, while open, if the service has `profile`."""
     draining: threading.Event = field(default_factory=threading.Event)
     """Set when the service stops: then no step waits any more before it runs records again."""
+    _policies: dict[str, StepPolicy] | None = None
     _executor: Executor | None = None
 
     @property
@@ -96,7 +99,9 @@ class Assembly:
 
     def _open_pipeline(self, pool: DaemonPool | None, progress: Callable[[str], None] | None) -> Executor:
         # A step that `check_code` cannot see, such as one inside a plug-in's step, is refused when it opens.
-        return opened_pipeline(self.service, pool=pool, progress=progress, stopping=self.draining)
+        if self._policies is None:
+            self._policies = policies(self.service.steps)
+        return opened_pipeline(self.service, self._policies, pool=pool, progress=progress, stopping=self.draining)
 
     def _opened_profiler(self) -> Profiler | None:
         profile = self.service.profile

@@ -349,6 +349,17 @@ def test_few_rows_are_all_run_again_and_of_more_than_the_budget_the_first() -> N
     assert budget.take(500) == 100
 
 
+def test_executors_that_are_opened_with_the_same_policy_share_what_may_be_run_again() -> None:
+    backend = Backend(dict.fromkeys(range(61), 99))
+    policies = {"FUNCTION": StepPolicy(Retry(on=["ConnectionError"], attempts=2, wait=0))}
+    pipeline = Sequence([Function(backend, name="s")])
+    with pipeline.open(steps=policies) as first, pipeline.open(steps=policies) as second:
+        first.run_many(records(60))
+        second.run_many(records(61))
+        counters = [executor.metrics.of("s").counter("streamer_step_retries") for executor in (first, second)]
+    assert [counter.value for counter in counters] == [60, 40]
+
+
 def test_waits_double_up_to_a_bound_and_are_shorter_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
     retry = Retry(on=["OSError"], attempts=9, wait=0.2)
     longest = [retry.longest_wait(number) for number in range(9)]
