@@ -1,6 +1,6 @@
 """What `batch.target_latency` gives: a service on a simulated clock, with the real batcher, sizer and wait rule.
 
-A batch of n records takes `a + b * n` seconds, for each call of `max_records` of them. The source gives what has arrived;
+A batch of n records takes `a + b * n` seconds, for each call of `max_records` of them. The source gives what has come;
 batches wait in a queue of two places, from which the pipeline takes what is there together, as in a service.
 """
 
