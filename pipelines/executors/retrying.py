@@ -6,6 +6,7 @@ import logging
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
@@ -164,10 +165,20 @@ def _with(result: Result, again: Result, given: Batch, rows: set[int]) -> Result
 
 
 def _in_order(batch: Batch, given: Batch) -> Batch:
-    """The rows in the order of the rows of `given` that their records have."""
-    place: dict[int, int] = {}
+    """The rows in the order of the rows of `given` that they came from, as far as their records tell these."""
+    places: dict[tuple[int, ...], deque[int]] = {}
+    first: dict[int, int] = {}
     for position in range(given.size):
-        for row in given.parents(position).tolist():
-            place.setdefault(row, position)
-    ranks = [min(place.get(row, 0) for row in batch.parents(position).tolist()) for position in range(batch.size)]
+        records = tuple(given.parents(position).tolist())
+        places.setdefault(records, deque()).append(position)
+        for record in records:
+            first.setdefault(record, position)
+    ranks = []
+    for position in range(batch.size):
+        records = tuple(batch.parents(position).tolist())
+        same = places.get(records)
+        if same is None:
+            ranks.append(min((first.get(record, 0) for record in records), default=0))
+        else:
+            ranks.append(same.popleft() if len(same) > 1 else same[0])
     return batch if ranks == sorted(ranks) else batch.take(np.argsort(np.array(ranks), kind="stable"))

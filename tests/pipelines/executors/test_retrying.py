@@ -220,6 +220,32 @@ def test_rows_of_a_record_and_rows_of_several_records_run_again_together() -> No
 
 
 @given(
+    st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=3, unique=True), max_size=10),
+    st.dictionaries(st.integers(0, 7), st.integers(1, 3)),
+)
+def test_rows_of_windows_keep_their_order_and_share_the_fate_of_their_records(
+    windows: list[list[int]], fails: dict[int, int]
+) -> None:
+    left = dict(fails)
+
+    def run(batch: Batch) -> Result:
+        down = {record for record in batch.rows.tolist() if left.get(record, 0) > 0}
+        left.update({record: left[record] - 1 for record in down})
+        fine = [place for place in range(batch.size) if down.isdisjoint(batch.parents(place).tolist())]
+        return Result(batch.take(np.array(fine, np.int64)), {record: OSError() for record in down})
+
+    splits = np.cumsum([0, *map(len, windows)])
+    rows = np.array([record for window in windows for record in window], np.int64)
+    batch = Batch({"x": pipelines.Column.of(list(range(len(windows))))}, len(windows), rows=rows, splits=splits)
+    retrying = Retrying("s", Retry(on=["OSError"], wait=0), (OSError,), RetryBudget(), CounterMeter("c", ""))
+    result = retrying.run(batch, run, no_search)
+    dead = {record for record in rows.tolist() if fails.get(record, 0) > 2}
+    assert result.failed.keys() == dead
+    expected = [window for window in windows if dead.isdisjoint(window)]
+    assert [result.batch.parents(place).tolist() for place in range(result.batch.size)] == expected
+
+
+@given(
     st.lists(st.sampled_from(["ok", "drop", "double", "bad", "once", "twice", "down"]), max_size=40),
     st.booleans(),
     st.integers(1, 3),
