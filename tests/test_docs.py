@@ -357,9 +357,10 @@ def test_every_field_of_a_service_file_and_of_the_steps_is_documented() -> None:
     assert len(shown) == len(set(shown)), "one of them is in two pages"
 
 
-def test_tests_that_the_page_on_delivery_names_exist() -> None:
-    found = _TESTS.findall((ROOT / "docs/delivery.md").read_text(encoding="utf-8"))
-    assert len(found) > 20
+@pytest.mark.parametrize(("page", "least"), [("delivery", 20), ("vocabulary", 7)])
+def test_tests_that_a_page_names_exist(page: str, least: int) -> None:
+    found = _TESTS.findall((ROOT / f"docs/{page}.md").read_text(encoding="utf-8"))
+    assert len(found) > least
     for file, names in found:
         path = next(path for path in (ROOT / "tests" / file, ROOT / file) if path.exists())
         text = path.read_text(encoding="utf-8")
