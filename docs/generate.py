@@ -32,6 +32,7 @@ from connectors.camera.config import FrameSize
 from connectors.units import Position, seconds, size_in_bytes
 from pipelines.steps import Config, Step
 from streamer.definition.service import Service
+from streamer.definition.settings import BatcherSettings, BatchSettings
 from streamer.testing.cases import Case
 
 HERE: Final = Path(__file__).parent
@@ -106,8 +107,10 @@ def regions() -> dict[str, Callable[[], str]]:
 def tables() -> dict[str, Callable[[], str]]:
     """Every table by its name: that of a connector or codec by role and type, any other by its model."""
     models: dict[str, type[BaseModel]] = {
-        model.__name__: model for root in (Service, Case) for model in (root, *inner_models(root))
+        model.__name__: model for root in (Service, Case, BatchSettings) for model in (root, *inner_models(root))
     }
+    # Its fields are among those of `BatchSettings`.
+    models.pop(BatcherSettings.__name__)
     for page in our_pages():
         models |= page.tables
     inner = [model for name, model in models.items() if "." not in name]

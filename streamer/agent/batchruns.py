@@ -16,7 +16,7 @@ from streamer.agent.debugging import debugged
 from streamer.agent.decodedbatch import DecodedBatch
 from streamer.batching.roundsizer import RoundSizer
 from streamer.batching.sizer import BatchSizer, run_in_portions, whole_records
-from streamer.definition.settings import BatchSettings
+from streamer.definition.settings import BatcherSettings
 
 LAST_WAIT = 1.0
 """Seconds of `limits.drain`, a quarter of it at most, that are kept for the last confirmations and acknowledgements."""
@@ -79,7 +79,7 @@ class DrainTime:
 class BatchRuns:
     """Runs as many rows of a batch as take little time, and keeps the others as `rest`."""
 
-    def __init__(self, batch: BatchSettings, drain: DrainTime, debug: bool | Literal["records"], log: Any) -> None:
+    def __init__(self, batch: BatcherSettings, drain: DrainTime, debug: bool | Literal["records"], log: Any) -> None:
         self.rest: DecodedBatch | None = None
         """The rows of the last batch that are still to be run."""
         self.sizer = BatchSizer(batch.max_records)

@@ -15,7 +15,7 @@ from streamer.agent.sourcewatch import SourceWatch
 from streamer.batching.batcher import Batcher, SoftBatcher
 from streamer.batching.rounds import RoundBatcher
 from streamer.batching.waiting import WaitRule
-from streamer.definition.settings import BatchSettings
+from streamer.definition.settings import BatcherSettings
 from streamer.delivery.confirming import Barrier, Confirming, Upstream
 from streamer.delivery.delivery import Delivery
 from streamer.delivery.guarantee import STATEFUL, guarantee
@@ -43,7 +43,7 @@ def opened_delivery(assembly: Assembly, inbox: RunInbox, upstream: Upstream, met
 
 def built_intakes(
     assembly: Assembly,
-    batch: BatchSettings,
+    batch: BatcherSettings,
     runs: BatchRuns,
     inbox: RunInbox,
     meters: ServiceMeters,
@@ -70,7 +70,7 @@ def built_intakes(
     ]
 
 
-def _batcher(assembly: Assembly, batch: BatchSettings, runs: BatchRuns, rule: WaitRule | None) -> Batcher:
+def _batcher(assembly: Assembly, batch: BatcherSettings, runs: BatchRuns, rule: WaitRule | None) -> Batcher:
     batcher = batch.build()
     if isinstance(batcher, RoundBatcher):
         batcher.rounds = runs.rounds

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from connectors.records import Lane, Records
 from connectors.source import Source
 from streamer.batching.sizer import BatchSizer
 from streamer.batching.waiting import WaitRule
+from streamer.definition.settings import BatcherSettings, BatchSettings
 
 Reason = Literal["records", "bytes", "wait", "window", "drain", "target", "round"]
 
@@ -36,7 +37,14 @@ class Batcher(ABC):
 
     A batch is closed when it is full, as the subclass defines that, or `max_wait` seconds after its first record came
     (`None`: not before it is full).
+
+    Plug-ins bring subclasses by the entry-point group `streamer.batchers`; `BATCHERS` lists all.
     """
+
+    type_name: ClassVar[str] = ""
+    """The `batch.type` of a batcher of ours; one of a plug-in has the name of its entry point."""
+    settings: ClassVar[type[BatcherSettings]] = BatchSettings
+    """The model of the `batch` field of services that use it."""
 
     def __init__(self, max_records: int, max_bytes: int, max_wait: float | None = None) -> None:
         self.max_records = max_records
@@ -56,6 +64,11 @@ class Batcher(ABC):
         self._since = 0.0
         self._mean_size = 1.0
 
+    @classmethod
+    def of(cls, settings: Any) -> Self:
+        """The batcher for one source of a service whose `batch` field is this, a `cls.settings`."""
+        return cls(settings.max_records, settings.max_bytes)
+
     def gather(self, source: Source) -> list[Records]:
         """Wait for records, a tenth of a second at most, and add them to the batch. Returns the new ones.
 
@@ -67,8 +80,8 @@ class Batcher(ABC):
             self._poll(source, self._to_gather(), self.max_bytes, 0.0)
         if not self._count:
             self._poll(source, 1, self.max_bytes, IDLE_WAIT)
-        if self._count and not self.starved and self._full() is None:
-            wait = min(max(self._deadline() - self.clock(), 0.0), IDLE_WAIT)
+        if self._count and not self.starved and self.full() is None:
+            wait = min(max(self.deadline() - self.clock(), 0.0), IDLE_WAIT)
             self._poll(source, self.max_records - self._count, self._bytes_left(), wait)
         return self._blocks[before:]
 
@@ -76,10 +89,10 @@ class Batcher(ABC):
         """The batch, if it is full or old enough."""
         if not self._count:
             return None
-        reason = self._full()
+        reason = self.full()
         if reason is None and self.starved:
             reason = "window"
-        if reason is None and self.clock() >= self._deadline():
+        if reason is None and self.clock() >= self.deadline():
             reason = "wait"
         return None if reason is None else self._close(reason)
 
@@ -101,14 +114,32 @@ class Batcher(ABC):
         """Whether gathered records wait to be given out."""
         return self._count > 0
 
+    @property
+    def count(self) -> int:
+        """How many records the batch has."""
+        return self._count
+
+    @property
+    def byte_count(self) -> int:
+        """The size of their payloads and keys."""
+        return self._bytes
+
+    @property
+    def last_arrival(self) -> float:
+        """When the last of its records came, in seconds of `clock`; 0 without records."""
+        received = self._blocks[-1].received if self._blocks else None
+        return 0.0 if received is None else received
+
     @abstractmethod
-    def _full(self) -> Reason | None: ...
+    def full(self) -> Reason | None:
+        """Why no more records are to be gathered for the batch; `None`: more are."""
+
+    def deadline(self) -> float:
+        """When a batch that is not full is closed, in seconds of `clock`."""
+        return float("inf") if self.max_wait is None else self._since + self.max_wait
 
     def _to_gather(self) -> int:
         return self.max_records if self.sizer is None else self.sizer.to_gather(self._mean_size)
-
-    def _deadline(self) -> float:
-        return float("inf") if self.max_wait is None else self._since + self.max_wait
 
     def _bytes_left(self) -> int:
         return self.max_bytes - self._bytes
@@ -139,13 +170,21 @@ class Batcher(ABC):
 class SoftBatcher(Batcher):
     """Full at `max_records`, and at `max_bytes`."""
 
+    type_name = "soft"
     wait_rule: WaitRule | None = None
     """Says how long records wait for others, in place of `max_wait`."""
 
-    def _deadline(self) -> float:
-        return super()._deadline() if self.wait_rule is None else self._since + self.wait_rule.max_wait
+    @classmethod
+    def of(cls, settings: BatchSettings) -> Self:
+        """The batcher for one source of a service with these settings."""
+        return cls(settings.max_records, settings.max_bytes, settings.max_wait)
 
-    def _full(self) -> Reason | None:
+    def deadline(self) -> float:
+        """When the oldest record has waited long enough, by `wait_rule` if there is one."""
+        return super().deadline() if self.wait_rule is None else self._since + self.wait_rule.max_wait
+
+    def full(self) -> Reason | None:
+        """At `max_records` and `max_bytes`."""
         if self._count >= self.max_records:
             return "records"
         return "bytes" if self._bytes >= self.max_bytes else None
@@ -159,7 +198,15 @@ class HardBatcher(Batcher):
     A batch never holds more than `max_records`; records whose lane ends meanwhile do not count.
     """
 
-    def _full(self) -> Reason | None:
+    type_name = "hard"
+
+    @classmethod
+    def of(cls, settings: BatchSettings) -> Self:
+        """The batcher for one source of a service with these settings."""
+        return cls(settings.max_records, settings.max_bytes, settings.max_age)
+
+    def full(self) -> Reason | None:
+        """At `max_records`."""
         return "records" if self._count >= self.max_records else None
 
     def _bytes_left(self) -> int:

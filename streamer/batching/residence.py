@@ -12,7 +12,7 @@ import numpy as np
 
 from pipelines.data.rowrange import RowNumbers, as_array
 from streamer.batching.waiting import WaitRule
-from streamer.definition.settings import BatchSettings
+from streamer.definition.settings import BatcherSettings
 from streamer.observe.metrics import RunMeters
 
 FEW: Final = 32
@@ -50,8 +50,8 @@ class Arrivals:
 class Residence:
     """Counts how long records were in a service, and tells the wait rule how long batches take. For the run thread."""
 
-    def __init__(self, meters: RunMeters, batch: BatchSettings, log: Any) -> None:
-        self.rule = None if batch.target_latency is None else WaitRule(batch.target_latency)
+    def __init__(self, meters: RunMeters, batch: BatcherSettings, log: Any) -> None:
+        self.rule = None if batch.target is None else WaitRule(batch.target)
         """Says how long records wait for others; `None`: the service has no target."""
         self._meters = meters
         self._log = log

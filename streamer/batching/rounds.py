@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from connectors.records import Lane, Records
 from connectors.source import Source
 from streamer.batching.batcher import IDLE_WAIT, Batcher, Closed, Reason, without_lanes
 from streamer.batching.roundsizer import RoundSizer
+from streamer.definition.settings import BatchSettings
 
 NO_LIMIT: Final = 1 << 20
 """`max_records` of a batcher whose size is learned, before the first measurement."""
@@ -23,6 +24,8 @@ class RoundBatcher(Batcher):
     pipeline is busy, the next records come, and the next batch takes one of each lane.
     """
 
+    type_name = "round"
+
     def __init__(self, max_records: int | None, max_bytes: int, max_wait: float) -> None:
         """`max_records` is `None` where `rounds` is to say how many."""
         super().__init__(max_records or NO_LIMIT, max_bytes, max_wait)
@@ -30,6 +33,12 @@ class RoundBatcher(Batcher):
         """Learns how many records are best run together; `None`: `max_records` is given."""
         self._lanes_in_batch: set[Lane] = set()
         self._later: list[Records] = []
+
+    @classmethod
+    def of(cls, settings: BatchSettings) -> Self:
+        """The batcher for one source of a service with these settings."""
+        most = None if settings.learns_size else settings.max_records
+        return cls(most, settings.max_bytes, settings.max_wait)
 
     def gather(self, source: Source) -> list[Records]:
         """Wait for records, a tenth of a second at most, and add the first of each lane. Returns the new ones."""
@@ -43,8 +52,8 @@ class RoundBatcher(Batcher):
             all_polled = bool(self._count)
         if not self._count:
             self._poll(source, 1, self.max_bytes, IDLE_WAIT)
-        if self._count and not self.starved and self._full() is None:
-            wait = min(max(self._deadline() - self.clock(), 0.0), IDLE_WAIT)
+        if self._count and not self.starved and self.full() is None:
+            wait = min(max(self.deadline() - self.clock(), 0.0), IDLE_WAIT)
             if all_polled and not wait:
                 return self._blocks[before:]
             left = limit - self._count
@@ -71,7 +80,8 @@ class RoundBatcher(Batcher):
     def _limit(self) -> int:
         return self.max_records if self.rounds is None else self.rounds.size(len(self.lanes))
 
-    def _full(self) -> Reason | None:
+    def full(self) -> Reason | None:
+        """When each live lane has given a record, or has another that waits; at `max_records` and `max_bytes`."""
         if self._count >= self._limit():
             return "records"
         # A lane that has more already does not wait for the others.

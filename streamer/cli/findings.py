@@ -41,6 +41,7 @@ from pipelines.steps import (
 )
 from pipelines.values import ValueType
 from streamer.agent.assembly import build
+from streamer.batching.registry import BATCHERS
 from streamer.cli.arrayboxes import left_in_arrays
 from streamer.cli.commands.run import described
 from streamer.cli.resultkeys import (
@@ -380,10 +381,13 @@ def _batch(service: Service) -> Finding:
     if batch.type == "round":
         size = "the best number is measured" if batch.learns_size else f"{most} records at most"
         return Finding("batch", True, f"at most one record of each camera or partition, {size}")
-    if batch.target_latency is None:
-        waiting = f"waiting {batch.max_wait * 1000:g} ms at most"
+    if batch.target is not None:
+        waiting = f"waiting as long as results still come within {batch.target * 1000:g} ms"
+    elif batch.type == "soft":
+        waiting = f"waiting {batch.wait * 1000:g} ms at most"
     else:
-        waiting = f"waiting as long as results still come within {batch.target_latency * 1000:g} ms"
+        registered = BATCHERS.find(batch.type)
+        waiting = f"gathered by {batch.type}" + ("" if registered is None else f" of {registered.distribution}")
     text = f"up to {most} records or {batch.max_bytes:,} bytes, {waiting}"
     for label, window in ahead:
         if window < most:

@@ -22,12 +22,13 @@ from pipelines.definitions.documents import only, parse_documents, read_document
 from pipelines.definitions.validation import definition_error
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.plugins.catalog import Catalog
+from streamer.batching.registry import settings_class
 from streamer.definition.interpolate import InterpolationError, interpolate
 from streamer.definition.konduit import from_konduit, is_konduit
 from streamer.definition.naming import default_name
 from streamer.definition.nocode import CODEC, NoCode, code_allowed
 from streamer.definition.service import Service, checks, config_class
-from streamer.definition.settings import Control
+from streamer.definition.settings import BatcherSettings, Control
 from streamer.observe.shown import masked, remember
 
 Config = TypeVar("Config", bound=ConnectorConfig)
@@ -188,6 +189,7 @@ def _validated(document: Document, given: _Given, ready: dict[str, Any]) -> Serv
     readers: dict[str, Callable[[], Any]] = {
         "source": lambda: _connectors(SOURCES, document, "source", given),
         "pipeline": lambda: _pipeline(document, given),
+        "batch": lambda: _batch(document.at("batch"), given),
         "sink": lambda: _connectors(SINKS, document, "sink", given, fields.get("source")),
         "dead_letter": lambda: _connector(SINKS, document.at("dead_letter"), given, fields.get("source")),
     }
@@ -287,6 +289,15 @@ def _checked(document: Document, field: str, check: Callable[[], object]) -> Non
 def _read(catalog: Catalog[type[Registered]], document: Document, given: _Given) -> Registered:
     try:
         model = config_class(catalog, document.data)
+    except DefinitionError as error:
+        typed = isinstance(document.data, dict) and "type" in document.data
+        raise document.error(("type",) if typed else (), str(error)) from None
+    return _of_model(model, document.data, document, given)
+
+
+def _batch(document: Document, given: _Given) -> BatcherSettings:
+    try:
+        model = settings_class(document.data)
     except DefinitionError as error:
         typed = isinstance(document.data, dict) and "type" in document.data
         raise document.error(("type",) if typed else (), str(error)) from None

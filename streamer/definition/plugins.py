@@ -16,8 +16,9 @@ from pipelines.plugins.registry import RUNNER_GROUP, TYPE_GROUPS, default_regist
 from pipelines.runners.boxes.detectors.layout import LAYOUTS
 from pipelines.values import array_conversions, image_conversions
 from pipelines.values.conversion.convert import CONVERTER_GROUP, FORMAT_GROUP
+from streamer.batching.registry import BATCHERS
 
-CONNECTORS: Final[tuple[Catalog[Any], ...]] = (SOURCES, SINKS, CODECS)
+BY_ENTRY: Final[tuple[Catalog[Any], ...]] = (SOURCES, SINKS, CODECS, BATCHERS)
 PREFIX: Final = "streamer."
 
 GROUPS: Final[tuple[str, ...]] = (
@@ -27,7 +28,7 @@ GROUPS: Final[tuple[str, ...]] = (
     CONVERTER_GROUP,
     FETCHER_GROUP,
     LAYOUTS.group,
-    *(catalog.group for catalog in CONNECTORS),
+    *(catalog.group for catalog in BY_ENTRY),
 )
 """Every group of entry points that plug-ins may use."""
 
@@ -78,9 +79,9 @@ def _problems() -> Iterator[str]:
     # Listing loads those of plug-ins.
     LAYOUTS.registered()
     yield from LAYOUTS.problems
-    for connectors in CONNECTORS:
-        for registered in connectors.registered():
+    for catalog in BY_ENTRY:
+        for registered in catalog.registered():
             try:
-                connectors.get(registered.name)
+                catalog.get(registered.name)
             except StreamerError as error:
                 yield str(error)

@@ -12,8 +12,10 @@ from connectors.codecs.registry import CODECS
 from connectors.registry import SINKS, SOURCES
 from pipelines.errors import DISTRIBUTION
 from pipelines.plugins.catalog import Catalog
+from streamer.batching.registry import BATCHERS
 from streamer.definition.konduit import InferenceConfiguration, konduit_keys
 from streamer.definition.service import Service
+from streamer.definition.settings import BatcherSettings, BatchSettings
 
 SCHEMA_ID: Final = f"urn:{DISTRIBUTION}:service"
 """`$id` of the schema."""
@@ -48,6 +50,8 @@ def service_schema() -> dict[str, Any]:
     properties["source"] |= _or_list_of(source)
     properties["pipeline"] |= _pipeline(defs)
     properties["sink"] |= _or_list_of(sink)
+    del defs[BatcherSettings.__name__]
+    properties["batch"] = _batch(properties["batch"], defs)
     properties["dead_letter"] |= {"anyOf": [sink, {"type": "null"}]}
     for key in properties.keys() - set(service["required"]):
         # A key whose section is commented out has the value null, which is ignored. This is not written with anyOf, for
@@ -98,6 +102,25 @@ def _connector(model: type[BaseModel], name: str, defs: dict[str, Any]) -> dict[
     schema["properties"]["type"] = {"const": name, "description": described}
     schema["required"] = ["type", *(key for key in schema.get("required", []) if key != "type")]
     return schema
+
+
+def _batch(field: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
+    """The field `batch`: the model that `type` chooses, that of our batchers without one."""
+    defs.update(_models(BatchSettings, BatchSettings.__name__))
+    chosen: dict[str, Any] = {"$ref": f"#/$defs/{BatchSettings.__name__}"}
+    for name, batcher in BATCHERS.load_all().items():
+        if batcher.settings is not BatchSettings:
+            key = f"batcher-{name}"
+            defs[key] = _connector(batcher.settings, name, defs)
+            is_chosen = {"required": ["type"], "properties": {"type": {"const": name}}}
+            chosen = {"if": is_chosen, "then": {"$ref": f"#/$defs/{key}"}, "else": chosen}
+    return {**_apart(field)[0], **chosen}
+
+
+def _models(model: type[BaseModel], name: str) -> dict[str, Any]:
+    schema = model.model_json_schema(ref_template=_DEFS)
+    inner = schema.pop("$defs", {})
+    return {key: _with_references(value) for key, value in {**inner, name: schema}.items()}
 
 
 def _pipeline(defs: dict[str, Any]) -> dict[str, Any]:

@@ -38,8 +38,10 @@ from pipelines.hotpath import HotPath
 from pipelines.late import late
 from pipelines.plugins.catalog import Catalog
 from streamer.agent.summary import Summary
+from streamer.batching.registry import settings_class
 from streamer.definition.nocode import NoCode, code_allowed
 from streamer.definition.settings import (
+    BatcherSettings,
     BatchSettings,
     Control,
     FailureSettings,
@@ -202,6 +204,12 @@ def _pipeline(value: object, info: ValidationInfo) -> pipelines.Pipeline:
     return read_pipeline(Document({"steps": value} if isinstance(value, list) else value), base=base)
 
 
+def _batch(value: object, info: ValidationInfo) -> BatcherSettings:
+    if isinstance(value, BatcherSettings):
+        return value
+    return settings_class(value).model_validate(value, context=info.context)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Written:
     """The document that a service was read from, which does not count when services are compared."""
@@ -233,7 +241,7 @@ class Service(Settings):
     `streamer steps` lists them. By default the first one in that list whose packages are installed."""
     keep: Literal["all"] | list[str] | None = None
     """Keys of input values that are put back into the result of the same record, if the pipeline dropped them."""
-    batch: BatchSettings = BatchSettings()
+    batch: Annotated[SerializeAsAny[BatcherSettings], BeforeValidator(_batch)] = BatchSettings()
     """How records are gathered into batches."""
     sink: Annotated[SerializeAsAny[SinkConfig] | list[SerializeAsAny[SinkConfig]], PlainValidator(_sinks)]
     """Where results go, one sink or several; every result goes to each sink whose `when` holds, or that has no `when`."""  # noqa: E501
@@ -396,9 +404,9 @@ class Service(Settings):
 
     @field_validator("batch")
     @classmethod
-    def _no_target_for_rounds(cls, batch: BatchSettings, info: ValidationInfo) -> BatchSettings:
+    def _no_target_for_rounds(cls, batch: BatcherSettings, info: ValidationInfo) -> BatcherSettings:
         sources = info.data.get("source")
-        if batch.target_latency is None or "type" in batch.model_fields_set or not sources:
+        if batch.target is None or "type" in batch.model_fields_set or not sources:
             return batch
         if all(source.perishable for source in sources):
             raise ValueError(

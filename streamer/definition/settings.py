@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -20,6 +21,7 @@ from pydantic import (
 from connectors.config import LocalPath
 from connectors.http.hosts import is_loopback
 from connectors.units import Duration, OneOrMore, Size
+from pipelines.late import late
 from streamer.batching.waiting import first_wait
 
 if TYPE_CHECKING:
@@ -32,21 +34,55 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
 
+_batcher: Final[Callable[[BatcherSettings], Batcher]] = late("streamer.batching.registry:built")
 LEAST_TARGET = 0.001
 """The shortest `target_latency` in seconds."""
 
 
-class BatchSettings(Settings):
-    """When a batch is complete."""
+class BatcherSettings(Settings):
+    """The `batch` field of a service: which batcher gathers its records, and what all batchers have in common."""
 
-    type: Literal["soft", "hard", "round"] = "soft"
-    """When a batch is run. soft: when `max_records` have come, or `max_wait` is over. hard: only with exactly `max_records`, for models with a fixed batch size; with fewer only after `max_age`, or if the broker sends no more before some are acknowledged. round: with at most one record of each camera or partition; the default if all sources are cameras."""  # noqa: E501
+    type: str
+    """Which batcher gathers the records: soft, hard, round, or that of a plug-in."""
     max_records: Annotated[int, Field(ge=1)] = 512
     """The most records in a batch. If more wait and the pipeline is fast, several batches are decoded and sent together. For round the default is no number: the service measures sizes, and takes the smallest whose time for each record is within 10 % of the best."""  # noqa: E501
-    max_wait: Duration = 0.005
-    """How long the oldest record of a batch waits for others at most, from its arrival. For soft and round; the default for round is 0."""  # noqa: E501
     max_bytes: Annotated[Size, Field(ge=1)] = 16 << 20
     """Payload bytes at which a batch is closed; a larger record is a batch of its own. For soft and round; the default for round is `limits.in_flight`."""  # noqa: E501
+
+    @property
+    def wait(self) -> float:
+        """Seconds that the oldest record of a batch waits at most, before any batch was run; infinite: not known."""
+        return math.inf
+
+    @property
+    def target(self) -> float | None:
+        """Seconds from the arrival of a record in which its results are to be handed over; `None`: any."""
+        return None
+
+    @property
+    def learns_size(self) -> bool:
+        """Whether the service measures how many records are best run together."""
+        return False
+
+    def for_sources(self, *, perishable: bool, in_flight: int) -> BatcherSettings:
+        """These settings with the defaults that suit the sources of a service, in fields that were not set.
+
+        `perishable`: all sources are. `in_flight`: as in `Limits`.
+        """
+        return self
+
+    def build(self) -> Batcher:
+        """A batcher for one source. Raises `DefinitionError` if there is none of this type."""
+        return _batcher(self)
+
+
+class BatchSettings(BatcherSettings):
+    """When a batch is complete, for batchers of ours."""
+
+    type: Literal["soft", "hard", "round"] = "soft"
+    """When a batch is run. soft: when `max_records` have come, or `max_wait` is over. hard: only with exactly `max_records`, for models with a fixed batch size; with fewer only after `max_age`, or if the broker sends no more before some are acknowledged. round: with at most one record of each camera or partition; the default if all sources are cameras. Plug-ins add others."""  # noqa: E501
+    max_wait: Duration = 0.005
+    """How long the oldest record of a batch waits for others at most, from its arrival. For soft and round; the default for round is 0."""  # noqa: E501
     max_age: Duration | None = None
     """For hard: how long the oldest record waits at most before a smaller batch is run after all; by default for ever."""  # noqa: E501
     target_latency: Duration | None = None
@@ -86,6 +122,11 @@ class BatchSettings(Settings):
             return math.inf if self.max_age is None else self.max_age
         return self.max_wait if self.target_latency is None else first_wait(self.target_latency)
 
+    @property
+    def target(self) -> float | None:
+        """`target_latency`."""
+        return self.target_latency
+
     def for_sources(self, *, perishable: bool, in_flight: int) -> BatchSettings:
         """These settings with other defaults in fields that were not set, if all sources are `perishable`.
 
@@ -104,17 +145,6 @@ class BatchSettings(Settings):
     def learns_size(self) -> bool:
         """Whether the size of a round is learned, as `max_records` is not given."""
         return self.type == "round" and "max_records" not in self.model_fields_set
-
-    def build(self) -> Batcher:
-        """A batcher for one source."""
-        from streamer.batching.batcher import HardBatcher, SoftBatcher
-        from streamer.batching.rounds import RoundBatcher
-
-        if self.type == "round":
-            return RoundBatcher(None if self.learns_size else self.max_records, self.max_bytes, self.max_wait)
-        if self.type == "hard":
-            return HardBatcher(self.max_records, self.max_bytes, self.max_age)
-        return SoftBatcher(self.max_records, self.max_bytes, self.max_wait)
 
 
 class TransactionSettings(Settings):

@@ -70,9 +70,9 @@ def test_a_soft_batcher_asks_the_rule_how_long_it_waits() -> None:
     batcher = SoftBatcher(10, 1000, 60.0)
     batcher.wait_rule = rule = WaitRule(1.0)
     batcher._since = 5.0
-    assert batcher._deadline() == 5.005
+    assert batcher.deadline() == 5.005
     after(rule, *[0.3] * 8)
-    assert batcher._deadline() == pytest.approx(5.6)
+    assert batcher.deadline() == pytest.approx(5.6)
 
 
 @pytest.mark.parametrize("blocks", [1, 3, 2 * FEW])

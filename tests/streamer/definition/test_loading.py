@@ -164,7 +164,7 @@ batch: {max_wait: "${WAIT:-20ms}"}
     assert isinstance(sink, MemorySinkConfig)
     assert sink.topic == "readings.$out"
     assert service.sequence().id == "${TOPIC}"
-    assert service.batch.max_wait == pytest.approx(0.02)
+    assert service.batch.wait == pytest.approx(0.02)
 
 
 def test_a_field_of_a_step_is_set_from_the_environment_and_the_pipeline_file_stays(tmp_path: Path) -> None:
@@ -243,8 +243,8 @@ ERRORS = [
     (
         "a field that is like no other: all are named, those that are required and its own first",
         SHORT + "batch: {qqq: 1}",
-        "digits.yaml:4: batch.qqq: no such field; delete it: known are type, max_records, max_wait, max_bytes, "
-        "max_age, target_latency",
+        "digits.yaml:4: batch.qqq: no such field; delete it: known are type, max_wait, max_age, "
+        "target_latency, max_records, max_bytes",
     ),
     (
         "a misspelt field of the service",
@@ -346,9 +346,9 @@ ERRORS = [
     (
         "several mistakes",
         SHORT + "delivery: often\nkepe: all\nbatch: {max_records: 0}\ncontrol: {}",
+        "digits.yaml:6: batch.max_records: must be greater than or equal to 1, not 0\n"
         "digits.yaml:4: delivery: must be 'at_most_once', 'at_least_once' or 'exactly_once', not 'often'\n"
-        'digits.yaml:5: kepe: no such field; did you mean "keep"?\n'
-        "digits.yaml:6: batch.max_records: must be greater than or equal to 1, not 0 (and 1 more)",
+        'digits.yaml:5: kepe: no such field; did you mean "keep"? (and 1 more)',
     ),
     (
         "a pipeline instead of a service",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import threading
@@ -58,7 +59,7 @@ def test_source_pipeline_and_sink_are_enough() -> None:
 
 def test_defaults_are_those_of_the_documents() -> None:
     made = service()
-    assert (made.batch.type, made.batch.max_records, made.batch.max_wait) == ("soft", 512, 0.005)
+    assert (made.batch.type, made.batch.max_records, made.batch.wait) == ("soft", 512, 0.005)
     assert (made.batch.max_bytes, made.limits.in_flight, made.limits.batches) == (16 << 20, 64 << 20, 2)
     assert (made.errors.stop_ratio, made.errors.over) == (0.5, 200)
 
@@ -206,8 +207,8 @@ def test_contradictory_fields_are_refused(fields: dict[str, Any], text: str) -> 
 
 
 def test_a_hard_batch_waits_as_long_as_it_takes_unless_it_has_an_age() -> None:
-    assert service(batch={"type": "hard"}).batch.max_age is None
-    assert service(batch={"type": "hard", "max_age": "2s"}).batch.max_age == 2.0
+    assert service(batch={"type": "hard"}).batch.wait == math.inf
+    assert service(batch={"type": "hard", "max_age": "2s"}).batch.wait == 2.0
 
 
 def test_the_batch_settings_make_a_batcher() -> None:
@@ -221,7 +222,9 @@ def test_the_batch_settings_make_a_batcher() -> None:
 
 def test_a_service_of_cameras_alone_has_rounds_unless_it_says_otherwise() -> None:
     def settings(perishable: bool, **batch: Any) -> BatchSettings:
-        return service(batch=batch).batch.for_sources(perishable=perishable, in_flight=1 << 30)
+        made = service(batch=batch).batch.for_sources(perishable=perishable, in_flight=1 << 30)
+        assert isinstance(made, BatchSettings)
+        return made
 
     assert settings(False).type == "soft"
     assert settings(True, type="soft").type == "soft"
