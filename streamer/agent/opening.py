@@ -13,6 +13,7 @@ from streamer.agent.intakeloop import IntakeLoop
 from streamer.agent.intakes import Intake
 from streamer.agent.sourcewatch import SourceWatch
 from streamer.batching.batcher import Batcher, SoftBatcher
+from streamer.batching.registry import built
 from streamer.batching.rounds import RoundBatcher
 from streamer.batching.waiting import WaitRule
 from streamer.definition.settings import BatcherSettings
@@ -71,7 +72,7 @@ def built_intakes(
 
 
 def _batcher(assembly: Assembly, batch: BatcherSettings, runs: BatchRuns, rule: WaitRule | None) -> Batcher:
-    batcher = batch.build()
+    batcher = built(batch)
     if isinstance(batcher, RoundBatcher):
         batcher.rounds = runs.rounds
     if isinstance(batcher, SoftBatcher):

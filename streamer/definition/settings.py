@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -21,11 +20,7 @@ from pydantic import (
 from connectors.config import LocalPath
 from connectors.http.hosts import is_loopback
 from connectors.units import Duration, OneOrMore, Size
-from pipelines.late import late
 from streamer.batching.waiting import first_wait
-
-if TYPE_CHECKING:
-    from streamer.batching.batcher import Batcher
 
 
 class Settings(BaseModel):
@@ -34,7 +29,6 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
 
-_batcher: Final[Callable[[BatcherSettings], Batcher]] = late("streamer.batching.registry:built")
 LEAST_TARGET = 0.001
 """The shortest `target_latency` in seconds."""
 
@@ -70,10 +64,6 @@ class BatcherSettings(Settings):
         `perishable`: all sources are. `in_flight`: as in `Limits`.
         """
         return self
-
-    def build(self) -> Batcher:
-        """A batcher for one source. Raises `DefinitionError` if there is none of this type."""
-        return _batcher(self)
 
 
 class BatchSettings(BatcherSettings):

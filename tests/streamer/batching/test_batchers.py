@@ -92,7 +92,7 @@ def test_ours_are_found_by_their_names() -> None:
 @pytest.mark.usefixtures("quiet")
 def test_a_plug_in_adds_a_batcher_with_fields_of_its_own(tmp_path: Path) -> None:
     service = load(tmp_path, type="quiet", max_records=3, quiet="10ms")
-    batcher = service.batch.build()
+    batcher = registry.built(service.batch)
     assert type(batcher).__name__ == "QuietBatcher"
     assert batcher.quiet == 0.01  # type: ignore[attr-defined]
     assert len(run(service, [{"x": number} for number in range(7)]).results) == 7

@@ -23,6 +23,7 @@ from pipelines.data.data import Data
 from pipelines.errors import StreamerError
 from streamer.agent.running import agent_of
 from streamer.batching.batcher import HardBatcher, SoftBatcher
+from streamer.batching.registry import built
 from streamer.batching.rounds import RoundBatcher
 from streamer.definition.service import Service
 from streamer.definition.settings import BatchSettings
@@ -212,10 +213,10 @@ def test_a_hard_batch_waits_as_long_as_it_takes_unless_it_has_an_age() -> None:
 
 
 def test_the_batch_settings_make_a_batcher() -> None:
-    soft = service(batch={"max_records": 7, "max_wait": "1s"}).batch.build()
+    soft = built(service(batch={"max_records": 7, "max_wait": "1s"}).batch)
     assert isinstance(soft, SoftBatcher)
     assert (soft.max_records, soft.max_wait) == (7, 1.0)
-    hard = service(batch={"type": "hard", "max_age": "2s"}).batch.build()
+    hard = built(service(batch={"type": "hard", "max_age": "2s"}).batch)
     assert isinstance(hard, HardBatcher)
     assert hard.max_wait == 2.0
 
@@ -232,7 +233,7 @@ def test_a_service_of_cameras_alone_has_rounds_unless_it_says_otherwise() -> Non
     assert (rounds.type, rounds.max_wait, rounds.max_bytes, rounds.learns_size) == ("round", 0.0, 1 << 30, True)
     chosen = settings(False, type="round", max_records=4, max_wait="20ms", max_bytes="1MiB")
     assert (chosen.max_wait, chosen.max_bytes, chosen.learns_size) == (0.02, 1 << 20, False)
-    batcher = chosen.build()
+    batcher = built(chosen)
     assert isinstance(batcher, RoundBatcher)
     assert (batcher.max_records, batcher.rounds) == (4, None)
     with pytest.raises(ValidationError, match="is for batches of type hard; a round one waits for max_wait"):
