@@ -34,7 +34,7 @@ class Async(Pipeline):
             raise DefinitionError(f"a trigger runs a Sequence or a Graph, not {type(pipeline).__name__}")
         if not isinstance(trigger, Trigger):
             raise DefinitionError(f"a trigger is needed, not {type(trigger).__name__}")
-        super().__init__(id=pipeline.id, name=pipeline.name, base=pipeline.base)
+        super().__init__(id=pipeline.id, name=pipeline.name, base=pipeline.base, batch=pipeline.batch)
         self._pipeline = pipeline
         self._trigger = trigger
         self._clock = clock or Clock()

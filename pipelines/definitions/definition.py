@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
+from pipelines.batching import BATCH_KEY, checked_batch
 from pipelines.definitions.asynchronous import TRIGGER_KEY, Async
 from pipelines.definitions.document import TEXT, Document, Problems
 from pipelines.definitions.documents import parse_document, read_document
@@ -30,7 +31,7 @@ from pipelines.steps.base import TYPE_KEY
 
 OUTPUT_KEY = "outputStep"
 INPUTS_KEY = "@inputs"
-PIPELINE_KEYS = ("steps", "id", "name", TYPE_KEY, TRIGGER_KEY)
+PIPELINE_KEYS = ("steps", "id", "name", BATCH_KEY, TYPE_KEY, TRIGGER_KEY)
 PIPELINE_KEY = "pipeline"
 _CONFIGURATION_FIELDS = (
     *("host", "port", "protocol", "use_ssl", "ssl_key_path", "ssl_certificate_path", "custom_endpoints"),
@@ -97,8 +98,9 @@ def _read(document: Document, reading: LoadOptions) -> Pipeline:
     _check_kind(document, data)
     problems = Problems()
     _check_keys(document, data, reading.unknown, problems)
+    batch = problems.tried(lambda: _batch(document, data, reading))
     read = _graph if isinstance(data["steps"], dict) else _sequence
-    pipeline = problems.tried(lambda: read(document, data, reading))
+    pipeline = problems.tried(lambda: read(document, data, reading, batch))
     trigger = None
     if TRIGGER_KEY in data:
         trigger = problems.tried(lambda: read_typed(document.at(TRIGGER_KEY), Trigger, reading))
@@ -123,7 +125,11 @@ def _read_part(document: Document, reading: LoadOptions) -> Pipeline | str:
     return document.data
 
 
-def _sequence(document: Document, data: dict[str, Any], reading: LoadOptions) -> Pipeline:
+def _batch(document: Document, data: dict[str, Any], reading: LoadOptions) -> dict[str, Any] | None:
+    return None if data.get(BATCH_KEY) is None else checked_batch(document.at(BATCH_KEY), reading.unknown)
+
+
+def _sequence(document: Document, data: dict[str, Any], reading: LoadOptions, batch: dict[str, Any] | None) -> Pipeline:
     problems = Problems()
     read = [
         problems.tried(partial(read_typed, document.at("steps", i), Step, reading)) for i in range(len(data["steps"]))
@@ -132,19 +138,19 @@ def _sequence(document: Document, data: dict[str, Any], reading: LoadOptions) ->
     steps = [step for step in read if step is not None]
     identifier, name = _text(document, data, "id"), _text(document, data, "name")
     try:
-        return Sequence(steps, id=identifier, name=name, base=reading.base)
+        return Sequence(steps, id=identifier, name=name, base=reading.base, batch=batch)
     except DefinitionError as error:
         raise document.error((), str(error)) from None
 
 
-def _graph(document: Document, data: dict[str, Any], reading: LoadOptions) -> Pipeline:
+def _graph(document: Document, data: dict[str, Any], reading: LoadOptions, batch: dict[str, Any] | None) -> Pipeline:
     problems = Problems()
     read = {name: problems.tried(partial(_node, document.at("steps", name), reading)) for name in data["steps"]}
     problems.check()
     nodes = {name: node for name, node in read.items() if node is not None}
     output, identifier, name = (_text(document, data, key) for key in (OUTPUT_KEY, "id", "name"))
     try:
-        return Graph(nodes, output, id=identifier, name=name, base=reading.base)
+        return Graph(nodes, output, id=identifier, name=name, base=reading.base, batch=batch)
     except WiringError as error:
         raise document.error(_place(error, data), error.reason) from None
 

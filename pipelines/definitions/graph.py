@@ -41,8 +41,8 @@ class Graph(Pipeline):
         )
 
     `GraphBuilder` writes the same without names of inputs. Immutable; equal to another with equal steps, inputs,
-    output, id and name. Raises `DefinitionError` for an object that is not a step and for a graph that cannot run:
-    unknown inputs, circles, steps that lead nowhere, branches of a switch that do not fit or never meet. Without
+    output, id, name and batch. Raises `DefinitionError` for an object that is not a step and for a graph that cannot
+    run: unknown inputs, circles, steps that lead nowhere, branches of a switch that do not fit or never meet. Without
     `output` it is the only step that is not an input of another.
     """
 
@@ -54,8 +54,9 @@ class Graph(Pipeline):
         id: str | None = None,
         name: str | None = None,
         base: Path | None = None,
+        batch: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(id=id, name=name, base=base)
+        super().__init__(id=id, name=name, base=base, batch=batch)
         self._nodes = {key: as_node(key, step) for key, step in steps.items()}
         self._order, self._output = ordered(self._nodes, output)
 
@@ -97,8 +98,8 @@ class Graph(Pipeline):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Graph):
             return NotImplemented
-        mine = (self._nodes, self._output, self.id, self.name)
-        return mine == (other._nodes, other._output, other.id, other.name)
+        mine = (self._nodes, self._output, self.id, self.name, self.batch)
+        return mine == (other._nodes, other._output, other.id, other.name, other.batch)
 
     __hash__ = None  # type: ignore[assignment]
 

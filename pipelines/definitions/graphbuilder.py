@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pipelines.definitions.graph import Graph, GraphStepLike, as_node
 from pipelines.definitions.wiring import INPUT, Node
@@ -89,10 +91,16 @@ class GraphBuilder:
         return self._joined(Combine(combine_fn=function), stages, name)
 
     def build(
-        self, output: Stage, *, id: str | None = None, name: str | None = None, base: Path | None = None
+        self,
+        output: Stage,
+        *,
+        id: str | None = None,
+        name: str | None = None,
+        base: Path | None = None,
+        batch: Mapping[str, Any] | None = None,
     ) -> Graph:
         """The graph that ends with `output`."""
-        return Graph(self._nodes, output.name, id=id, name=name, base=base)
+        return Graph(self._nodes, output.name, id=id, name=name, base=base, batch=batch)
 
     def _joined(self, step: GraphStep, stages: tuple[Stage, ...], name: str | None) -> Stage:
         return self.add(name or self._free(step.type_name.lower()), step, *stages)

@@ -59,7 +59,7 @@ class _Overriding:
         if isinstance(pipeline, Async):
             inner = self.pipeline(pipeline.pipeline, outer, base)
             return pipeline if inner is pipeline.pipeline else pipeline.running(inner)
-        labels: dict[str, Any] = {"id": pipeline.id, "name": pipeline.name, "base": pipeline.base}
+        labels: dict[str, Any] = {key: getattr(pipeline, key) for key in ("id", "name", "base", "batch")}
         if isinstance(pipeline, Graph):
             nodes = {
                 name: Node(self.step(name, node.step, outer, base), node.inputs)

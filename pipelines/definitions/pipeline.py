@@ -10,8 +10,11 @@ from concurrent.futures import Executor as Pool
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
+from pipelines.batching import BATCH_KEY, checked_batch
+from pipelines.definitions.document import Document
 from pipelines.definitions.yamlwriter import write_yaml
 from pipelines.executors.executor import Executor
 from pipelines.executors.policy import StepPolicy
@@ -31,10 +34,18 @@ _says_geometry: Final[Callable[[Pipeline], bool]] = late("pipelines.definitions.
 class Pipeline(ABC):
     """A pipeline's definition, immutable: `Sequence`, `Graph` and `Async` are pipelines."""
 
-    def __init__(self, *, id: str | None = None, name: str | None = None, base: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        id: str | None = None,
+        name: str | None = None,
+        base: Path | None = None,
+        batch: Mapping[str, Any] | None = None,
+    ) -> None:
         self._id = id
         self._name = name
         self._base = base
+        self._batch = checked_batch(Document(batch, prefix=(BATCH_KEY,))) if batch else {}
 
     @property
     def id(self) -> str | None:
@@ -50,6 +61,14 @@ class Pipeline(ABC):
     def base(self) -> Path | None:
         """The folder where relative paths start; `None`: the working directory at the time of opening."""
         return self._base
+
+    @property
+    def batch(self) -> Mapping[str, Any]:
+        """The batching that its models need, as the `batch` field of a service says it; empty if it says none.
+
+        It is the default of the services that run it; a pipeline inside another has none of its own.
+        """
+        return MappingProxyType(self._batch)
 
     @property
     @abstractmethod
@@ -135,7 +154,8 @@ class Pipeline(ABC):
             raise
 
     def _labels(self) -> dict[str, Any]:
-        return {key: value for key, value in (("id", self._id), ("name", self._name)) if value is not None}
+        labels: dict[str, Any] = {"id": self._id, "name": self._name, BATCH_KEY: dict(self._batch) or None}
+        return {key: value for key, value in labels.items() if value is not None}
 
 
 def is_pipeline(value: object) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
+from pipelines.batching import BATCH_KEY, batch_schema
 from pipelines.plugins.registry import TYPE_GROUPS, Registry, default_registry
 from pipelines.steps import CombineFunction, GraphStep, Step, SwitchFunction, Trigger, Typed
 from pipelines.steps.base import TYPE_KEY
@@ -20,7 +21,7 @@ def pipeline_schema(registry: Registry | None = None) -> dict[str, Any]:
     Its `$defs` are `sequence`, `graph` and the models of all types that the registry knows.
     """
     definitions, references = _models(registry or default_registry())
-    labels = {"id": _TEXT, "name": _TEXT, "@AsyncTrigger": {"oneOf": references[Trigger]}}
+    labels = {"id": _TEXT, "name": _TEXT, BATCH_KEY: batch_schema(), "@AsyncTrigger": {"oneOf": references[Trigger]}}
     sequence = {
         "type": "object",
         "title": "Sequence",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,8 +24,8 @@ class Sequence(Pipeline):
     """Steps in the order in which they run: `Sequence([Onnx("model.onnx"), scale])`.
 
     A function stands for the step `Function(function)`, a pipeline for `PipelineStep(pipeline)`. Immutable; equal to
-    another with equal steps, id and name. Raises `DefinitionError` for an object that is not a step, and for steps of
-    the same name.
+    another with equal steps, id, name and batch. Raises `DefinitionError` for an object that is not a step, and for
+    steps of the same name.
     """
 
     def __init__(
@@ -35,10 +35,11 @@ class Sequence(Pipeline):
         id: str | None = None,
         name: str | None = None,
         base: Path | None = None,
+        batch: Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(steps, Step):
             raise DefinitionError(f"Sequence takes a list of steps: Sequence([{type(steps).__name__}(...)])")
-        super().__init__(id=id, name=name, base=base)
+        super().__init__(id=id, name=name, base=base, batch=batch)
         self._steps = tuple(as_step(step, f"steps[{position}]") for position, step in enumerate(steps))
         self._check_names()
 
@@ -66,7 +67,7 @@ class Sequence(Pipeline):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):
             return NotImplemented
-        return (self._steps, self.id, self.name) == (other._steps, other.id, other.name)
+        return (self._steps, self.id, self.name, self.batch) == (other._steps, other.id, other.name, other.batch)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -47,6 +47,16 @@ def says_geometry(pipeline: Pipeline) -> bool:
         return False
 
 
+def batches_inside(pipeline: Pipeline, *, refused: Refused = none_refused) -> list[str]:
+    """The names of the steps whose pipeline has a `batch`, which does not count there. Raises as `walk`."""
+    return [
+        part.name
+        for part in walk(pipeline, refused=refused)
+        for field, kind in part.what.parts.items()
+        if kind == "pipeline" and _pipeline(getattr(part.what, field), part, refused).batch
+    ]
+
+
 def _walk(pipeline: Pipeline, base: Path, outer: str, refused: Refused) -> Iterator[Part]:
     base = base if pipeline.base is None else pipeline.base
     if isinstance(pipeline, Async):

@@ -11,7 +11,7 @@ from connectors.codecs.registry import codec_config, codec_of
 from connectors.config import SinkConfig, SourceConfig
 from connectors.outbox.wrapping import contents
 from pipelines.definitions.drawing import settings_text
-from pipelines.definitions.walk import Part, walk
+from pipelines.definitions.walk import Part, batches_inside, walk
 from pipelines.errors import DefinitionError, StepError, StreamerError, nearest
 from pipelines.executors.errorclasses import error_class
 from pipelines.executors.openpolicy import PolicyError, by_step, check_policy
@@ -364,6 +364,29 @@ def _together(service: Service) -> list[Finding]:
 
 
 def _batch(service: Service) -> Finding:
+    gathers = _batching(service)
+    return Finding(gathers.part, gathers.ok, gathers.text + _of_pipeline(service))
+
+
+def _of_pipeline(service: Service) -> str:
+    """What the pipeline says about batches, and what of it the service replaces."""
+    meant = service.pipeline.batch
+    written = {} if service.written is None else service.written.data.get("batch") or {}
+    used = [f"{name} {value}" for name, value in meant.items() if _counts(service, name, written)]
+    lost = [f"{name} {value}" for name, value in meant.items() if not _counts(service, name, written)]
+    text = f"; the pipeline says {', '.join(used)}" if used else ""
+    if lost:
+        text += f"; beside the service's own these of the pipeline do not count: {', '.join(lost)}"
+    if inside := batches_inside(service.sequence()):
+        text += f"; note: the batch of the pipeline inside {', '.join(inside)} does not count"
+    return text
+
+
+def _counts(service: Service, name: str, written: Mapping[str, object]) -> bool:
+    return name not in written and name in service.batch.model_fields_set
+
+
+def _batching(service: Service) -> Finding:
     perishable = all(source.perishable for source in service.sources)
     batch = service.batch.for_sources(perishable=perishable, in_flight=service.limits.in_flight)
     most = batch.max_records

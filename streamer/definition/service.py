@@ -39,6 +39,7 @@ from pipelines.late import late
 from pipelines.plugins.catalog import Catalog
 from streamer.agent.summary import Summary
 from streamer.batching.registry import settings_class
+from streamer.definition.batchofpipeline import with_batch_of
 from streamer.definition.nocode import NoCode, code_allowed
 from streamer.definition.settings import (
     BatcherSettings,
@@ -205,9 +206,16 @@ def _pipeline(value: object, info: ValidationInfo) -> pipelines.Pipeline:
 
 
 def _batch(value: object, info: ValidationInfo) -> BatcherSettings:
-    if isinstance(value, BatcherSettings):
+    if not isinstance(value, BatcherSettings):
+        value = settings_class(value).model_validate(value, context=info.context)
+    pipeline = info.data.get("pipeline")
+    if pipeline is None or not pipeline.batch:
         return value
-    return settings_class(value).model_validate(value, context=info.context)
+    perishable = all(source.perishable for source in info.data.get("source", ()))
+    return with_batch_of(pipeline, value, perishable=perishable)
+
+
+_Batching = Annotated[SerializeAsAny[BatcherSettings], BeforeValidator(_batch), Field(validate_default=True)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -241,8 +249,8 @@ class Service(Settings):
     `streamer steps` lists them. By default the first one in that list whose packages are installed."""
     keep: Literal["all"] | list[str] | None = None
     """Keys of input values that are put back into the result of the same record, if the pipeline dropped them."""
-    batch: Annotated[SerializeAsAny[BatcherSettings], BeforeValidator(_batch)] = BatchSettings()
-    """How records are gathered into batches."""
+    batch: _Batching = BatchSettings()
+    """How records are gathered into batches. Fields that it does not set are those of the pipeline's own `batch`, if it has any."""  # noqa: E501
     sink: Annotated[SerializeAsAny[SinkConfig] | list[SerializeAsAny[SinkConfig]], PlainValidator(_sinks)]
     """Where results go, one sink or several; every result goes to each sink whose `when` holds, or that has no `when`."""  # noqa: E501
     dead_letter: Annotated[SerializeAsAny[SinkConfig] | None, PlainValidator(_dead_letter)] = None

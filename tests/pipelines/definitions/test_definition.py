@@ -112,7 +112,7 @@ def test_text_is_json_or_yaml_by_its_content_and_starts_at_the_given_folder(tmp_
         ("outputStep: a\nsteps: []", "1: outputStep: is for graphs, which have their steps by name"),
         ("steps: []\n'@AsyncTrigger': {}", '2: @AsyncTrigger: "@type" is missing; known types are CACHING_TRIGGER,'),
         ("steps: []\nidd: x", '2: idd: no such field; did you mean "id"?'),
-        ("steps: []\nqqq: x", "2: qqq: no such field; delete it: known are steps, id, name, @type, "),
+        ("steps: []\nqqq: x", "2: qqq: no such field; delete it: known are steps, id, name, batch, @type, "),
         ("steps: [{'@type': IMAGE_CROP, qqq: x}]", "1: steps[0].qqq: no such field; delete it: known are "),
         ("steps: []\nid: [x]", "2: id: must be a string, not a list"),
         ("steps: LOGGING", "1: steps: must be a list of steps, not 'LOGGING'"),
