@@ -91,6 +91,9 @@ class RoundBatcher(Batcher):
 
     def _add(self, records: Records) -> None:
         """Add the first record of each lane that has none in the batch, as many as it may have; the others wait."""
+        if records.received is None:
+            # Those that wait for later batches have come now, too.
+            records.received = self.clock()
         firsts: list[int] = []
         room = max(self._limit() - self._count, 1)
         for lane, start, _ in records.spans:

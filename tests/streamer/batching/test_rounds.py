@@ -234,3 +234,15 @@ def test_a_lane_that_ended_for_good_still_has_its_record_in_the_round() -> None:
     closed = batcher.ready()
     assert closed is not None
     assert list(closed.records.values) == [b"1"]
+
+
+def test_a_record_that_waits_for_a_later_round_has_arrived_when_it_was_polled() -> None:
+    now = [5.0]
+    batcher = RoundBatcher(8, 1000, 60.0)
+    batcher.clock, batcher.lanes = lambda: now[0], [A]
+    batcher.gather(Scripted([(A, 1), (A, 2)]))
+    now[0] = 7.0
+    first, second = batcher.flush(), batcher.flush()
+    assert first is not None
+    assert second is not None
+    assert [*first.arrivals, *second.arrivals] == [(5.0, 1), (5.0, 1)]
