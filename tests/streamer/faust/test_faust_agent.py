@@ -94,6 +94,14 @@ def test_results_know_their_record(file: Path) -> None:
     assert (result.record.topic, result.record.key, result.record.headers) == ("numbers", b"k", (("trace", b"1"),))
 
 
+def test_a_target_of_latency_works(file: Path) -> None:
+    async def tried() -> list[Any]:
+        service = written(file, "name: doubled", "name: doubled\nbatch: {target_latency: 20ms}")
+        return await put(streamer.faust.attach(new_app(), service), payload(3), payload(4))
+
+    assert [result["y"] for result in run(tried())] == [6, 8]
+
+
 def test_an_app_of_a_service_has_its_agent_and_its_group(file: Path) -> None:
     async def tried() -> tuple[faust.App, list[Any]]:
         app = streamer.faust.app(file, broker="kafka://somewhere:1234")
