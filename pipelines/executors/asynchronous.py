@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -61,6 +61,11 @@ class AsyncExecutor:
     def stateful(self) -> bool:
         """Always `False`: results do not belong to the records that ask for them."""
         return False
+
+    @property
+    def sequential_steps(self) -> Sequence[str]:
+        """The trigger: it runs the pipeline when it decides to, whatever records there are."""
+        return [self._name]
 
     @property
     def opens_images(self) -> bool:

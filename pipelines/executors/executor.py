@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
 
@@ -42,6 +42,10 @@ class Executor(Protocol):
     @property
     def stateful(self) -> bool:
         """Whether a step's results depend on earlier rows: then `tick` and `flush` have to be called."""
+
+    @property
+    def sequential_steps(self) -> Sequence[str]:
+        """Names of the steps that have to see all records, in order: no second executor may run some of them."""
 
     @property
     def opens_images(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -71,6 +71,11 @@ class OpenPipeline(ABC):
     def stateful(self) -> bool:
         """Whether a step's results depend on earlier rows: then `tick` and `flush` have to be called."""
         return any(isinstance(step.runner, StatefulRunner) for step in self._steps)
+
+    @property
+    def sequential_steps(self) -> Sequence[str]:
+        """Names of the steps that have to see all records, in order: no second executor may run some of them."""
+        return [step.name for step in self._steps if step.runner.sequential]
 
     @property
     def opens_images(self) -> bool:

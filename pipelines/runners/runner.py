@@ -110,6 +110,8 @@ class Runner(ABC):
     looks for images also among values that are not decoded yet."""
     ends_calls: bool = False
     """Whether it ends the call for a record that takes longer than `OpenContext.policy.timeout`."""
+    sequential: bool = False
+    """Whether it has to see all records, in order: then no other instance of it may run some of them."""
     inside: Executor | None = None
     """The executor of the steps inside this one, if there are any that can be observed."""
 
@@ -239,6 +241,7 @@ class StatefulRunner(Runner):
     """
 
     pure: ClassVar[bool] = False
+    sequential: bool = True
 
     @abstractmethod
     def tick(self, now: float) -> Result:

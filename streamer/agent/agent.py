@@ -120,14 +120,23 @@ class Agent:
         """Why the process should be restarted; `None` while it makes progress, or waits for a sink or for records."""
         if self._failure is not None:
             return _text(self._failure)
-        stuck = time.monotonic() - self._loop.progress_at
         # Loading a model may take long, and a restart would not help.
-        if self._began and stuck > self.service.limits.stuck:
-            return f"the run thread has made no progress for {stuck:.0f} s"
+        if self._began and (reason := self._stuck()):
+            return reason
         for intake in self._loop.intakes:
             if reason := intake.stuck():
                 return reason
         return self._stands_still()
+
+    def _stuck(self) -> str | None:
+        """Which call of the pipeline, or what else of the run thread, takes longer than `limits.stuck`."""
+        now, longest = time.monotonic(), self.service.limits.stuck
+        running = self._loop.running
+        if running is not None and now - running.since > longest:
+            return f"a batch has been running for {now - running.since:.0f} s: {running.place}"
+        if now - self._loop.progress_at > longest:
+            return f"the run thread has made no progress for {now - self._loop.progress_at:.0f} s"
+        return None
 
     def _stands_still(self) -> str | None:
         """What has waited too long for confirmation though no sink is down; `None`: nothing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +21,7 @@ from pipelines.executors.executor import Executor
 from pipelines.executors.policy import StepPolicy
 from pipelines.hotpath import choosing
 from pipelines.observe.profiler import Profiler
+from streamer.agent.parallel import check_parallel
 from streamer.definition.hotpaths import PartHotPath
 from streamer.definition.openedpipeline import opened_pipeline
 from streamer.definition.refusals import check_code
@@ -47,7 +48,8 @@ class Assembly:
     draining: threading.Event = field(default_factory=threading.Event)
     """Set when the service stops: then no step waits any more before it runs records again."""
     _policies: dict[str, StepPolicy] | None = None
-    _executor: Executor | None = None
+    _executors: list[Executor] = field(default_factory=list)
+    _busy: Collection[Executor] = ()
 
     @property
     def all_routes(self) -> list[SinkRoute]:
@@ -77,10 +79,15 @@ class Assembly:
 
     @property
     def executor(self) -> Executor:
-        """The open pipeline."""
-        if self._executor is None:
+        """The open pipeline; with `limits.parallel` the first of them, which are all alike."""
+        return self.executors[0]
+
+    @property
+    def executors(self) -> list[Executor]:
+        """The open pipelines: as many as `limits.parallel`."""
+        if not self._executors:
             raise StreamerError("the pipeline is not open")
-        return self._executor
+        return self._executors
 
     def open(self, progress: Callable[[str], None] | None = None) -> None:
         """Load the models, then connect the sinks. If one fails, those before it are closed again."""
@@ -89,7 +96,10 @@ class Assembly:
             threads = self.service.limits.threads
             # Entered first, so that the pool is closed last.
             pool = self._stack.enter_context(DaemonPool(threads, "streamer-step")) if threads else None
-            self._executor = self._stack.enter_context(self._open_pipeline(pool, progress))
+            self._stack.callback(self._close_pipelines)
+            for _ in range(self.service.limits.parallel):
+                self._executors.append(self._open_pipeline(pool, progress))
+            check_parallel(self.service.limits.parallel, self.executor.sequential_steps)
             for route in self.all_routes:
                 route.sink.open()
                 self._stack.callback(route.sink.close)
@@ -145,9 +155,16 @@ class Assembly:
                 pages.setdefault(page, {})[name] = document
         return pages
 
-    def close(self) -> None:
-        """Close everything that is open; idempotent."""
+    def close(self, busy: Collection[Executor] = ()) -> None:
+        """Close everything that is open, but for the pipelines that are `busy`; idempotent."""
+        self._busy = busy
         self._stack.close()
+
+    def _close_pipelines(self) -> None:
+        while self._executors:
+            executor = self._executors.pop()
+            if all(executor is not other for other in self._busy):
+                executor.close()
 
     @property
     def opens_images(self) -> bool:

@@ -14,17 +14,20 @@ from streamer.agent.messages import ToRunThread
 
 
 class BatchQueue:
-    """A bounded queue of batches.
+    """A bounded queue of batches, from which one thread takes.
 
-    Made of two `SimpleQueue`s, for batches and for free places: `queue.Queue`, which is written in Python, costs
-    several times as much for each batch.
+    Made of `SimpleQueue`s, for free places and for signals: `queue.Queue`, which is written in Python, costs several
+    times as much for each batch.
     """
 
     def __init__(self, places: int, *, tells_when_wanted: bool = False) -> None:
         """`tells_when_wanted`: whether intake threads may wait until a batch is `wanted`."""
         self._places = places
         self._wanted = threading.Event() if tells_when_wanted else None
-        self._batches: SimpleQueue[DecodedBatch | None] = SimpleQueue()
+        self._batches: deque[DecodedBatch] = deque()
+        # One for each batch, put after it, and one for each `wake`. There may be fewer than batches, as waits use them
+        # up, but whoever waits for one looks into `_batches` first.
+        self._signals: SimpleQueue[None] = SimpleQueue()
         self._free: SimpleQueue[None] = SimpleQueue()
         for _ in range(places):
             self._free.put(None)
@@ -37,7 +40,8 @@ class BatchQueue:
             return False
         if self._wanted is not None:
             self._wanted.clear()
-        self._batches.put(decoded)
+        self._batches.append(decoded)
+        self._signals.put(None)
         return True
 
     def wanted(self, timeout: float) -> bool:
@@ -46,26 +50,39 @@ class BatchQueue:
 
     def get(self, timeout: float) -> DecodedBatch | None:
         """The next batch; `None` if there is none after `timeout` seconds, or `wake` was called."""
-        if self._wanted is not None:
-            self._wanted.set()
-        try:
-            decoded = self._batches.get(timeout=timeout)
-        except Empty:
-            return None
-        finally:
+        if not self._batches:
+            if self._wanted is not None:
+                self._wanted.set()
+            self.rest(timeout)
             if self._wanted is not None:
                 self._wanted.clear()
-        if decoded is not None:
-            self._free.put(None)
+        else:
+            self.rest(0.0)
+        if not self._batches:
+            return None
+        decoded = self._batches.popleft()
+        self._free.put(None)
         return decoded
 
+    def rest(self, timeout: float) -> None:
+        """Wait up to `timeout` seconds for another batch or for `wake`; those that came before may end it too."""
+        try:
+            self._signals.get(timeout=timeout)
+        except Empty:
+            pass
+
     def wake(self) -> None:
-        """Make a waiting `get` return. From any thread."""
-        self._batches.put(None)
+        """Make a waiting `get` or `rest` return. From any thread."""
+        self._signals.put(None)
 
     def empty(self) -> bool:
         """Whether there is no batch to `get`."""
-        return self._batches.empty()
+        return not self._batches
+
+    @property
+    def first(self) -> DecodedBatch | None:
+        """The batch that `get` returns next; `None` if there is none."""
+        return self._batches[0] if self._batches else None
 
     @property
     def waiting(self) -> int:

@@ -7,15 +7,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Literal
 
-from pipelines.data.result import Result
-from pipelines.executors.accounting import NO_ROWS
-from pipelines.executors.executor import Executor
-from streamer.agent.debugging import debugged
-from streamer.agent.decodedbatch import DecodedBatch
+from streamer.agent.batchrun import BatchRun
+from streamer.agent.pipelinecalls import PipelineCalls, Running
 from streamer.batching.roundsizer import RoundSizer
-from streamer.batching.sizer import BatchSizer, run_in_portions, whole_records
+from streamer.batching.sizer import BatchSizer, whole_records
 from streamer.definition.settings import BatcherSettings
 
 LAST_WAIT = 1.0
@@ -77,65 +73,82 @@ class DrainTime:
 
 
 class BatchRuns:
-    """Runs as many rows of a batch as take little time, and keeps the others as `rest`."""
+    """Runs as many rows of batches as take little time, in the run thread, and keeps the others as `rest`."""
 
-    def __init__(self, batch: BatcherSettings, drain: DrainTime, debug: bool | Literal["records"], log: Any) -> None:
-        self.rest: DecodedBatch | None = None
-        """The rows of the last batch that are still to be run."""
+    def __init__(self, batch: BatcherSettings, drain: DrainTime) -> None:
+        self.rest: BatchRun | None = None
+        """The rows of the last batches that are still to be run."""
         self.sizer = BatchSizer(batch.max_records)
         self.rounds = RoundSizer() if batch.learns_size else None
-        self._executor: Executor
+        self._calls: PipelineCalls
         self._whole = batch.type == "hard"
         """Whether batches are never cut: the model accepts one batch size only."""
         self._drain = drain
-        self._debug = debug
-        self._log = log
 
-    def open(self, executor: Executor) -> None:
-        """Run batches through this pipeline, which is open."""
-        self._executor = executor
-        self.sizer.any_size = executor.limit(self.sizer.max_records)
+    def open(self, calls: PipelineCalls) -> None:
+        """Run batches by these calls of the pipeline, which is open."""
+        self._calls = calls
+        self.sizer.any_size = calls.executor.limit(self.sizer.max_records)
 
-    def run(self, decoded: DecodedBatch, before: Callable[[float], None]) -> tuple[DecodedBatch, Result] | None:
-        """The rows that were run and their result; `None` if there is no time for one row.
+    @property
+    def running(self) -> Running | None:
+        """The call that runs at present. From any thread."""
+        return self._calls.running
+
+    def run(self, run: BatchRun, before: Callable[[float], None]) -> BatchRun | None:
+        """The rows that were run, with their result; `None` if there is no time for one row.
 
         `before(estimated_seconds)` is called before the rows are run.
         """
-        began = time.perf_counter()
-        size = decoded.batch.size
-        rows = self._portion(size)
+        size = run.batch.size
+        rows = self._portion(run)
         if size and not rows:
-            self.rest = decoded
+            self.rest = run
             return None
-        rows = whole_records(decoded.batch, 0, rows)
-        part = decoded if rows == size else decoded.cut(rows)[0]
         before(self.sizer.takes(rows))
-        if self._debug:
-            result, done = debugged(self._executor, part, self._debug, self._log), rows
-        else:
-            until = time.monotonic() + self._drain.longest_portion
-            result, done = run_in_portions(
-                self._executor.run_batch,
-                part.batch,
-                self.sizer.in_one_call(rows),
-                lambda: time.monotonic() < min(until, self._drain.run_until),
-            )
-        seconds = time.perf_counter() - began
+        until = time.monotonic() + self._drain.longest_portion
+        done = self._calls.run(
+            run,
+            run.batch if rows == size else run.batch.part(0, rows),
+            self.sizer.in_one_call(rows),
+            lambda: time.monotonic() < min(until, self._drain.run_until),
+        )
         self._drain.ran()
         if done < size:
-            part, self.rest = decoded.cut(done)
-            # The ledger keeps a reference to the whole batch but needs only its records: free the values.
-            decoded.batch = NO_ROWS
-        if done:
-            self.sizer.ran(done, seconds, last=self.rest is None)
-            if self.rounds is not None:
-                self.rounds.ran(done, seconds)
-        return part, result
+            run, self.rest = run.cut(done)
+        self.ran(run, done, last=self.rest is None)
+        return run
 
-    def _portion(self, size: int) -> int:
-        """How many of `size` rows are run now; 0 if there is no time left for one."""
+    def ran(self, run: BatchRun, rows: int, *, last: bool = True) -> None:
+        """Learn from the time that so many rows took. `last`: none of the records gathered with them are left."""
+        if rows:
+            self.sizer.ran(rows, run.seconds, last=last)
+            if self.rounds is not None:
+                self.rounds.ran(rows, run.seconds)
+
+    def begin(self, run: BatchRun, before: Callable[[float], None]) -> BatchRun | None:
+        """The rows of `run` that are to be run in one go, somewhere else; otherwise as `run`."""
+        size = run.batch.size
+        rows = self._portion(run)
+        if size and not rows:
+            self.rest = run
+            return None
+        before(self.sizer.takes(rows))
+        if rows < size:
+            run, self.rest = run.cut(rows)
+        return run
+
+    @property
+    def has_measured(self) -> bool:
+        """Whether it is known how long rows take."""
+        return self.sizer.takes(1) > 0
+
+    def _portion(self, run: BatchRun) -> int:
+        """How many rows of `run` are run now; 0 if there is no time left for one."""
+        size = run.batch.size
         left = self._drain.run_until - time.monotonic()
         if self._whole:
             return size if self.sizer.takes(size) < left else 0
         fitting = self.sizer.fitting(min(left, self._drain.longest_portion))
-        return min(size, fitting if self._drain.begun else max(1, fitting))
+        rows = min(size, fitting if self._drain.begun else max(1, fitting))
+        return whole_records(run.batch, 0, rows) if rows else 0

@@ -24,21 +24,25 @@ LOGGED: Final = 10
 _NO: Final = frozenset({"", "0", "false", "no", "off"})
 
 
-def debugged(executor: Executor, decoded: DecodedBatch, debug: bool | Literal["records"], log: Any) -> Result:
-    """`executor.run_batch(decoded.batch)`, with a trace in the metadata of the results whose records get one.
+def debugged(
+    executor: Executor, decoded: DecodedBatch, batch: Batch, debug: bool | Literal["records"], log: Any
+) -> Result:
+    """`executor.run_batch(batch)`, with a trace in the metadata of the results whose records get one.
+
+    `batch` holds all rows of `decoded`, or some of them.
 
     With `debug` "records" these are the records that ask for it, and up to `LOGGED` of their traces are logged. With
     `debug` true these are all records, and the first one's trace is logged.
     """
-    numbers = list(_asking(decoded)) if debug == "records" else decoded.batch.rows.tolist()
+    numbers = list(_asking(decoded, batch)) if debug == "records" else batch.rows.tolist()
     if not numbers:
-        return executor.run_batch(decoded.batch)
+        return executor.run_batch(batch)
     tracer = Tracer(frozenset(numbers))
     before = executor.observer
     executor.observer = together(before, tracer)
     began = time.perf_counter()
     try:
-        result = executor.run_batch(decoded.batch)
+        result = executor.run_batch(batch)
     finally:
         executor.observer = before
     seconds = time.perf_counter() - began
@@ -49,9 +53,8 @@ def debugged(executor: Executor, decoded: DecodedBatch, debug: bool | Literal["r
     return result
 
 
-def _asking(decoded: DecodedBatch) -> Iterator[int]:
+def _asking(decoded: DecodedBatch, batch: Batch) -> Iterator[int]:
     headers = decoded.records.header_column()
-    batch = decoded.batch
     for position in range(batch.size):
         number = int(batch.rows[position])
         given = None if headers is None else headers[number - decoded.first]

@@ -39,7 +39,9 @@ class IntakeLoop:
         guarantee: Guarantee,
         meters: SourceMeters,
         log: Any,
+        parallel: int = 1,
     ) -> None:
+        """`parallel`: how many batches of the source may be run at the same time."""
         self.source = watch.source
         self.watch = watch
         self.state = IntakeState()
@@ -52,6 +54,7 @@ class IntakeLoop:
         self._guarantee = guarantee
         self._meters = meters
         self._log = log
+        self._parallel = parallel
         self._left: list[Lane] = []
         self._rewound = 0
 
@@ -142,7 +145,7 @@ class IntakeLoop:
         """Whether records would be run at once: only then are perishable ones polled. Waits for that up to `WAIT`."""
         if not self.source.perishable or self._batcher.holds_any:
             return True
-        wanted = self._inbox.batches.wanted(WAIT) and self.state.all_processed
+        wanted = self._inbox.batches.wanted(WAIT) and self.state.under_way < self._parallel
         return wanted and self.state.stage is Stage.READ
 
     def _hand_over_the_rest(self) -> None:

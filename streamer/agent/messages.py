@@ -48,9 +48,14 @@ class IntakeState:
         self._risen = threading.Condition()
 
     @property
+    def under_way(self) -> int:
+        """How many batches were handed over and not run yet."""
+        return self.handed_over - self.processed
+
+    @property
     def all_processed(self) -> bool:
         """Whether the run thread has run all batches that were handed over."""
-        return self.processed >= self.handed_over
+        return self.under_way <= 0
 
     def rise(self, stage: Stage) -> None:
         """Go to this stage, unless the intake is further. From any thread."""

@@ -65,6 +65,7 @@ def built_intakes(
                 guarantee(service.delivery),
                 meters.sources[name],
                 log,
+                service.limits.parallel,
             )
         )
         for index, (name, config, source) in enumerate(assembly.sources)

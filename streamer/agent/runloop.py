@@ -12,14 +12,18 @@ from typing import Any
 
 from connectors.records import Lane
 from connectors.source import Replays
+from pipelines.data.result import Result
 from pipelines.errors import ConnectorError, StreamerError
 from streamer.agent.assembly import Assembly
 from streamer.agent.batchqueue import BatchQueue, ByteBudget, RunInbox
+from streamer.agent.batchrun import BatchRun
 from streamer.agent.batchruns import IDLE_LEAVE_WAIT, LAST_WAIT, LEAVE_WAIT, BatchRuns, DrainTime
 from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.intakes import Intake, Intakes
 from streamer.agent.messages import Ended
 from streamer.agent.opening import built_intakes, opened_delivery
+from streamer.agent.pipelinecalls import PipelineCalls, Running
+from streamer.agent.slots import Slots
 from streamer.batching.residence import Residence
 from streamer.delivery.delivery import Delivery
 from streamer.delivery.failures import ServiceStopped
@@ -51,12 +55,17 @@ class RunLoop:
         self._log = log
         perishable = [source.perishable for _, _, source in assembly.sources]
         self._inbox = RunInbox(
-            BatchQueue(service.limits.batches, tells_when_wanted=any(perishable)), ByteBudget(service.limits.in_flight)
+            BatchQueue(service.limits.batches + len(perishable) - 1, tells_when_wanted=any(perishable)),
+            ByteBudget(service.limits.in_flight),
         )
         self._drain = DrainTime(service.limits.drain)
         self._intakes = Intakes(self._inbox.control, self._drain, self._end_lanes)
         self._batch = service.batch.for_sources(perishable=all(perishable), in_flight=service.limits.in_flight)
-        self._runs = BatchRuns(self._batch, self._drain, service.debug, log)
+        self._runs = BatchRuns(self._batch, self._drain)
+        self._slots: Slots | None = None
+        """Run the batches if `limits.parallel` is above 1; `None`: the run thread does."""
+        self._joins = False
+        """Whether batches that wait are run together."""
         self._residence = Residence(meters.run, self._batch, log)
         self._since = 0.0
         """When the batch that is being run was taken from the queue."""
@@ -93,16 +102,32 @@ class RunLoop:
         self._delivery = opened_delivery(self._assembly, self._inbox, self._intakes, self._meters.run, self._log)
         self._meters.oldest = self._delivery.ledger.oldest
         self._stateful = executor.stateful
-        self._runs.open(executor)
-        executor.observer = self._meters.run
-        self._meters.step_metrics = executor.metrics
-        if self._assembly.profiler is not None:
-            self._meters.profile(self._assembly.profiler)
+        self._joins = self._may_join()
+        self._open_pipelines()
         if not self._drain.begun:
             intakes = built_intakes(
                 self._assembly, self._batch, self._runs, self._inbox, self._meters, self._log, self._residence.rule
             )
             self._intakes.open(intakes, self._assembly.check_transactions)
+
+    def _open_pipelines(self) -> None:
+        executors, profiler = self._assembly.executors, self._assembly.profiler
+        if profiler is not None:
+            self._meters.profile(profiler)
+        self._meters.step_metrics = executors[0].metrics
+        calls = [PipelineCalls(executor, self._service.debug, self._log) for executor in executors]
+        for each in calls:
+            self._runs.open(each)
+        if len(calls) > 1:
+            self._slots = Slots(calls, self._runs, self._drain, self._inbox.batches.wake, profiler)
+        else:
+            executors[0].observer = self._meters.run
+
+    def _may_join(self) -> bool:
+        """Whether batches of several sources may be run together: a step must not depend on which records those are,
+        and what is traced or committed together must not either."""
+        exact = self._batch.type != "soft" or self._service.debug or self._stateful
+        return not (exact or self._guarantee.transactional)
 
     def run(self) -> None:
         """Run until all sources have ended, failed or stopped, and everything is finished.
@@ -113,19 +138,18 @@ class RunLoop:
         next_commit = time.monotonic() + COMMIT_INTERVAL
         while True:
             self._drain.progress_at = time.monotonic()
-            decoded = self._next()
-            in_time = decoded is None or self._process(decoded)
-            if self._runs.rest is not None or batches.empty():
+            worked, in_time = self._round()
+            if self._slots is not None or self._runs.rest is not None or batches.empty():
                 delivery.confirming.push()
             delivery.collect()
             delivery.release()
             if self._stateful:
                 delivery.emit(self._assembly.executor.tick(time.monotonic()))
-            self._notice_standstill(decoded)
+            self._notice_standstill(worked)
             if intakes.control:
                 intakes.serve()
             if intakes.forgettable and (lanes := intakes.finished_lanes(delivery.ledger)):
-                self._assembly.executor.forget(lanes)
+                self._forget(lanes)
             if intakes.revokes:
                 self._answer_revoke_requests()
             now = time.monotonic()
@@ -139,8 +163,7 @@ class RunLoop:
             if not in_time or now >= self._drain.run_until:
                 self._cut_short()
                 break
-            waiting = self._runs.rest is not None or not batches.empty()
-            if intakes.have_finished and not waiting and self._drained():
+            if intakes.have_finished and not self._has_work and self._drained():
                 break
         if intakes.error is not None:
             raise intakes.error
@@ -164,45 +187,140 @@ class RunLoop:
         finally:
             if self._delivery is not None:
                 self._delivery.close()
-            self._assembly.close()
+            # A pipeline that still runs cannot be closed: it ends with the process.
+            self._assembly.close(busy=() if self._slots is None else self._slots.end())
 
-    def _next(self) -> DecodedBatch | None:
-        """The rest of the batch that is being run, or the next batch."""
-        delivery = self._open_delivery
-        decoded, self._runs.rest = self._runs.rest, None
-        if decoded is not None:
-            delivery.look_again(decoded)
-            return decoded
+    @property
+    def running(self) -> Running | None:
+        """The call of the pipeline that has been running for longest. From any thread."""
+        return self._runs.running if self._slots is None else self._slots.running
+
+    @property
+    def _has_work(self) -> bool:
+        """Whether batches wait, or are being run."""
+        under_way = self._runs.rest is not None or (self._slots is not None and self._slots.runs > 0)
+        return under_way or not self._inbox.batches.empty()
+
+    def _round(self) -> tuple[bool, bool]:
+        """Run, or have run, some of the batches that wait, or wait for some; deliver results.
+
+        Returns whether anything was done, and whether there was time for it.
+        """
+        if self._slots is not None:
+            return self._round_of_slots(self._slots)
+        run = self._next(self._wait)
+        if run is None:
+            return False, True
+        begun = self._runs.run(run, self._open_delivery.confirming.run_next)
+        if begun is None:
+            return True, False
+        self._deliver(begun)
+        return True, True
+
+    def _round_of_slots(self, slots: Slots) -> tuple[bool, bool]:
+        worked = False
+        while slots.has_room and (run := self._next(0.0)) is not None:
+            worked = True
+            if not self._start(slots, run):
+                return True, False
+        if self._deliver_finished(slots) or worked:
+            return True, True
+        if not slots.has_room:
+            # Until a slot has finished, or a message comes.
+            self._inbox.batches.rest(self._wait)
+            return False, True
+        run = self._next(self._wait)
+        return run is not None, run is None or self._start(slots, run)
+
+    def _start(self, slots: Slots, run: BatchRun) -> bool:
+        """Have a slot run as many rows as take little time; `False`: no time is left."""
+        begun = self._runs.begin(run, self._open_delivery.confirming.run_next)
+        if begun is not None:
+            slots.start(begun)
+        return begun is not None
+
+    def _deliver_finished(self, slots: Slots) -> bool:
+        """Deliver the results of runs that have finished, in the order of the batches; whether there were any."""
+        worked = False
+        while (run := slots.finished(self._meters.run)) is not None:
+            self._deliver(run)
+            worked = True
+        return worked
+
+    @property
+    def _wait(self) -> float:
+        """Seconds of one wait for a batch."""
         # Sinks are queried often only while rows wait for them: a wake-up costs more than a query.
+        delivery = self._open_delivery
         asks = delivery.confirming.unconfirmed and (delivery.ledger.has_open_rows or self._guarantee.transactional)
-        decoded = self._inbox.batches.get(CONFIRM_WAIT if asks else IDLE_WAIT)
-        if decoded is not None:
-            self._since = time.monotonic()
-            delivery.enter(decoded)
-        return decoded
+        return CONFIRM_WAIT if asks else IDLE_WAIT
 
-    def _process(self, decoded: DecodedBatch) -> bool:
-        """Run as many rows of a batch as take little time; the next round runs the rest. `False`: no time is left."""
+    def _next(self, wait: float) -> BatchRun | None:
+        """The rest of the batches that are being run, or the next batch with those behind it that are run with it."""
+        batches = self._inbox.batches
+        run, self._runs.rest = self._runs.rest, None
+        if run is not None:
+            return self._looked_at_again(run)
+        decoded = batches.get(wait)
+        if decoded is None:
+            return None
+        self._enter(decoded)
+        together = [decoded]
+        if self._joins and batches.first is not None:
+            most = self._runs.sizer.to_gather(decoded.records.byte_count / max(len(decoded.records), 1))
+            rows, pictures = decoded.batch.size, decoded.picture_bytes
+            while (following := batches.first) is not None:
+                rows += following.batch.size
+                pictures += following.picture_bytes
+                if rows > most or pictures > self._service.limits.pixels:
+                    break
+                batches.get(0.0)
+                self._enter(following)
+                together.append(following)
+        return BatchRun.of(together)
+
+    def _enter(self, decoded: DecodedBatch) -> None:
+        # What an intake thread reported before it handed the batch over, such as the end of a lane, counts before it.
+        if self._intakes.control:
+            self._intakes.serve()
+        self._open_delivery.enter(decoded)
+
+    def _looked_at_again(self, run: BatchRun) -> BatchRun:
+        """A run that is yet to come, without rows of lanes that have ended since they were entered."""
+        before = sum(len(decoded.rows) for decoded in run.batches)
+        for decoded in run.batches:
+            self._open_delivery.look_again(decoded)
+        if sum(len(decoded.rows) for decoded in run.batches) == before:
+            return run
+        return BatchRun.of(run.batches, run.taken)
+
+    def _deliver(self, run: BatchRun) -> None:
+        """Send the results of batches that were run, batch by batch."""
         delivery, keep = self._open_delivery, self._service.keep
-        began = time.perf_counter()
-        ran = self._runs.run(decoded, delivery.confirming.run_next)
-        if ran is None:
-            return False
-        part, result = ran
-        if keep:
-            result.batch = kept(result.batch, part.batch, keep)
-        self._meters.run.stage("run", began, time.perf_counter() - began, part.batch.size)
-        delivery.deliver(part, result)
-        self._residence.handed_over(part.arrivals, part.rows, self._since)
-        if self._runs.rest is None:
+        self._meters.run.stage("run", run.began, run.seconds, run.batch.size)
+        parts, shared = run.split()
+        for part, result in parts:
+            if keep:
+                result.batch = kept(result.batch, part.batch, keep)
+            if self._slots is not None:
+                part, result = delivery.without_ended(part, result)
+            delivery.deliver(part, result)
+            self._residence.handed_over(part.arrivals, part.rows, run.taken)
+        if shared.size:
+            delivery.emit(Result(kept(shared, run.batch, keep) if keep else shared))
+        for decoded in run.ended:
             self._intakes.by_source[decoded.source].state.processed += 1
-        return True
 
-    def _notice_standstill(self, decoded: DecodedBatch | None) -> None:
+    def _forget(self, lanes: Collection[Lane]) -> None:
+        # Executors without state have nothing to forget, and one that runs would have to be waited for.
+        if self._stateful:
+            self._assembly.executor.forget(lanes)
+
+    def _notice_standstill(self, worked: bool) -> None:
         """Warn if polling has stopped because steps hold too many records, whose windows then never complete."""
         delivery = self._open_delivery
         holds = self._stateful and delivery.ledger.has_open_rows and not delivery.confirming.unconfirmed
-        if decoded is not None or not holds or not (self._inbox.budget.is_full or self._held_up()):
+        if worked or not holds or not (self._inbox.budget.is_full or self._held_up()):
             self._idle_since = None
         elif self._idle_since is None:
             self._idle_since = time.monotonic()
@@ -225,7 +343,7 @@ class RunLoop:
         ledger = self._open_delivery.ledger
         if not ended.finish:
             self._open_delivery.end_lanes(ended.lanes)
-            self._assembly.executor.forget(ended.lanes)
+            self._forget(ended.lanes)
             return
         for lane in ended.lanes:
             if ledger.has_ended(lane):
@@ -279,7 +397,7 @@ class RunLoop:
         returned only when there is no other work.
         """
         starved = [intake for intake in self.intakes if intake.state.starved and intake.state.all_processed]
-        if starved and not (self._runs.rest is None and self._inbox.batches.empty()):
+        if starved and self._has_work:
             starved = [intake for intake in starved if intake.state.processed != intake.processed_at_commit]
         return starved
 
@@ -353,6 +471,8 @@ class RunLoop:
     def _cut_short(self) -> None:
         """The time to drain is over: records that were not run are delivered again in the next run."""
         self._intakes.discard()
+        if self._slots is not None:
+            self._finish_runs(self._slots)
         waiting = self._inbox.batches.waiting + (self._runs.rest is not None)
         self._log.warning("there was no time to finish, the next run gets the remaining records", waiting=waiting)
         self._drain.ran()
@@ -363,6 +483,16 @@ class RunLoop:
             self._answer_revoke_requests()
             if trouble is not None and time.monotonic() >= self._drain.confirm_until:
                 raise _unconfirmed(trouble)
+
+    def _finish_runs(self, slots: Slots) -> None:
+        """Wait for the calls that have begun, and deliver the results of all runs before the first that was cut short:
+        its other rows come again, and so have to those behind them, to keep their order."""
+        deadline = time.monotonic() + LEAVE_WAIT
+        while slots.runs and not slots.cut_short and time.monotonic() < deadline:
+            if not self._deliver_finished(slots):
+                self._inbox.batches.rest(CONFIRM_WAIT)
+            self._intakes.serve()
+            self._answer_revoke_requests()
 
     def _end_delivery(self) -> None:
         now = time.monotonic()

@@ -35,7 +35,10 @@ def in_parts(decoded: DecodedBatch, most: int, *, undecoded: bool) -> list[Decod
     record whose image takes more is a part of its own; a record with several images that take more fails.
     """
     sizes = picture_bytes(decoded.batch, undecoded=undecoded)
-    if sizes is None or int(sizes.sum()) <= most:
+    if sizes is None:
+        return [decoded]
+    decoded.picture_bytes = int(sizes.sum())
+    if decoded.picture_bytes <= most:
         return [decoded]
     large = np.flatnonzero(sizes > max(most, Image.max_pixels * 3))
     if len(large):
@@ -50,6 +53,7 @@ def in_parts(decoded: DecodedBatch, most: int, *, undecoded: bool) -> list[Decod
             decoded.tombstones,
             decoded.stamps,
             arrivals=decoded.arrivals,
+            picture_bytes=decoded.picture_bytes,
         )
         sizes = np.delete(sizes, large)
     return list(_cut(decoded, _ranges(sizes, most)))
@@ -99,6 +103,7 @@ def _cut(decoded: DecodedBatch, ranges: list[range]) -> Iterator[DecodedBatch]:
             [row for row in decoded.tombstones if row in rows],
             None if decoded.stamps is None else decoded.stamps[start:stop],
             arrivals=decoded.arrivals,
+            picture_bytes=decoded.picture_bytes,
         )
 
 

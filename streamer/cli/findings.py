@@ -41,6 +41,7 @@ from pipelines.steps import (
 )
 from pipelines.values import ValueType
 from streamer.agent.assembly import build
+from streamer.agent.parallel import check_parallel
 from streamer.batching.registry import BATCHERS
 from streamer.cli.arrayboxes import left_in_arrays
 from streamer.cli.commands.run import described
@@ -264,6 +265,8 @@ def _step(step: Step, context: OpenContext, service: Service, policy: StepPolicy
     check_policy(policy, stateful=isinstance(runner, StatefulRunner), ends_calls=runner.ends_calls)
     if isinstance(runner, StatefulRunner) and _is_transactional(service):
         raise DefinitionError(STATEFUL)
+    if runner.sequential:
+        check_parallel(service.limits.parallel, [context.step])
     does = StepKeys.of(runner)
     if not isinstance(runner, ModelRunner):
         return factory.name + _noted(runner.notes), does

@@ -170,6 +170,8 @@ class Limits(Settings):
     """How many decoded batches wait for the pipeline at most. Batches that were decoded together (8192 records at most) count as one."""  # noqa: E501
     drain: Duration = 25.0
     """How long a stopping service may take to finish the records in flight; those left are read again by the next run. If records take long, a batch is run in portions that take at most a quarter of this."""  # noqa: E501
+    parallel: Annotated[int, Field(ge=1)] = 1
+    """How many batches run at the same time, each in a pipeline of its own; models are loaded once. Results leave in the order of the records all the same."""  # noqa: E501
     threads: Annotated[int, Field(ge=0)] = 0
     """Threads on which independent branches of a graph run at the same time; 0: one after the other."""
     confirm: Annotated[Duration, Field(gt=0)] = 10.0

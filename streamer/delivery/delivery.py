@@ -27,6 +27,7 @@ from streamer.delivery.failures import Failures, let_go
 from streamer.delivery.guarantee import guarantee
 from streamer.delivery.ledger import Confirmed, Ledger, LedgerEntry
 from streamer.delivery.letters import DeadLetters, in_order
+from streamer.delivery.parts import part_of
 from streamer.delivery.sending import Sender
 from streamer.observe.metrics import RunMeters
 from streamer.routing.messageblocks import in_row_order, without
@@ -81,6 +82,13 @@ class Delivery:
         left = [rows for _, rows in self.ledger.open_among(decoded.rows)]
         if sum(map(len, left)) < len(decoded.rows):
             decoded.keep(np.concatenate([np.zeros(0, np.int64), *left]))
+
+    def without_ended(self, decoded: DecodedBatch, result: Result) -> tuple[DecodedBatch, Result]:
+        """A batch that was run in another thread, without rows of lanes that have ended meanwhile."""
+        left = [rows for _, rows in self.ledger.open_among(decoded.rows)]
+        if sum(map(len, left)) == len(decoded.rows):
+            return decoded, result
+        return part_of(decoded, result, np.concatenate([np.zeros(0, np.int64), *left]))
 
     def deliver(self, decoded: DecodedBatch, result: Result) -> None:
         """Send the pipeline's results for a batch, and dead letters for the records that failed.

@@ -27,6 +27,7 @@ def part_of(decoded: DecodedBatch, result: Result, rows: Ints) -> tuple[DecodedB
         batch.take(inside),
         {row: error for row, error in result.failed.items() if row in kept},
         {row: reason for row, reason in result.dropped.items() if row in kept},
+        result.held[np.isin(result.held, rows)],
     )
 
 

@@ -103,11 +103,15 @@ class RunMeters:
 
     def step(self, run: StepRun) -> None:
         """Count a run of one batch by one step."""
-        self.steps[run.step].add_one(run.seconds)
-        for error, count in run.errors.items():
-            self.errors[run.step, error] += count
+        self.step_ran(run.step, run.seconds, run.errors)
         if self.profiler is not None:
             self.profiler.step(run)
+
+    def step_ran(self, step: str, seconds: float, errors: Mapping[str, int]) -> None:
+        """Count a run of one batch by this step, with the records that failed in it by the error's class name."""
+        self.steps[step].add_one(seconds)
+        for error, count in errors.items():
+            self.errors[step, error] += count
 
 
 class Measured(NamedTuple):

@@ -33,6 +33,7 @@ class PipelineRunner(Runner):
         executor = _pipeline(step, context).open_in(context)
         runner = object.__new__(_StatefulPipelineRunner if executor.stateful else PipelineRunner)
         runner._executor = executor
+        runner.sequential = bool(executor.sequential_steps)
         # A trigger runs its pipeline at times of its own, and may do so in a thread of its own.
         runner.inside = executor if isinstance(executor, OpenPipeline) else None
         return runner
