@@ -18,6 +18,7 @@ from pipelines.definitions.document import Document
 from pipelines.definitions.yamlwriter import write_yaml
 from pipelines.executors.executor import Executor
 from pipelines.executors.policy import StepPolicy
+from pipelines.executors.shared import Shared
 from pipelines.late import late
 from pipelines.observe.profiler import Profiler
 from pipelines.runners.runner import OpenContext, RunnerSource
@@ -89,6 +90,7 @@ class Pipeline(ABC):
         profile: str | PathLike[str] | Profiler | None = None,
         steps: Mapping[str, StepPolicy] | None = None,
         stopping: threading.Event | None = None,
+        shared: Shared | None = None,
     ) -> Executor:
         """An executor with every model loaded; close it, or use it in a `with`.
 
@@ -98,7 +100,8 @@ class Pipeline(ABC):
         is a file that gets the times of all steps, for a trace viewer, or a `Profiler`, which stays open. `steps` says
         by the name or type of a step which rows are run again and how long a call may take:
         `{"enrich": StepPolicy(retry=Retry(on=["ConnectionError"]))}` (`DefinitionError` if no step is called so). Waits
-        before rows are run again end when `stopping` is set.
+        before rows are run again end when `stopping` is set. Executors of this pipeline that are opened with the same
+        `shared`, one for each thread that runs batches, load each model once.
 
         Raises `StepError` naming the step that cannot be opened; its `__cause__` says why: `MissingPackageError`,
         `RegistryError`, `DefinitionError`, ...
@@ -115,6 +118,7 @@ class Pipeline(ABC):
             own_geometry=_says_geometry(self),
             policies=_by_step(self, steps) if steps else {},
             stopping=stopping,
+            shared=Shared() if shared is None else shared,
         )
         return self.open_in(context) if profile is None else self._profiled(context, profile)
 

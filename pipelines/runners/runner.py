@@ -22,6 +22,7 @@ from pipelines.data.sparsecolumn import columns_of
 from pipelines.errors import RAISED, StreamerError, WrongTypeError, blamed
 from pipelines.executors.executor import Executor
 from pipelines.executors.policy import NO_POLICY, StepPolicy
+from pipelines.executors.shared import Shared
 from pipelines.observe.metrics import Metrics, StepMetrics
 from pipelines.observe.observing import Observer
 from pipelines.runners.forms import Forms, ValueForm
@@ -71,6 +72,8 @@ class OpenContext:
     how long a call may take."""
     stopping: threading.Event | None = None
     """Set when what runs the pipeline is to end: then nothing waits before it runs rows again."""
+    shared: Shared = field(default_factory=Shared)
+    """What all executors of the definition use together, such as the weights of models."""
 
     @property
     def policy(self) -> StepPolicy:

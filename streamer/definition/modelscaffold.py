@@ -13,7 +13,7 @@ import pipelines
 from pipelines.data.data import Data
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.plugins.requirements import Package
-from pipelines.runners.models.onnxmodel import why_not_loaded
+from pipelines.runners.models.onnxsession import why_not_loaded
 from pipelines.telemetry import import_onnxruntime
 
 MODEL_STEP: Final = "model"

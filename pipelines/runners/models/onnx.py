@@ -40,6 +40,13 @@ class OnnxRunner(ModelRunner):
 
     def __init__(self, step: Onnx, context: OpenContext) -> None:
         model = OnnxModel(step, context)
+        try:
+            self._prepare(step, model, context)
+        except BaseException:
+            model.close()
+            raise
+
+    def _prepare(self, step: Onnx, model: OnnxModel, context: OpenContext) -> None:
         inputs, outputs = input_keys(step, model), output_keys(step, model)
         options: _Options = {
             "max_batch": step.max_batch,
