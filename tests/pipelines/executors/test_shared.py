@@ -35,7 +35,8 @@ def test_the_first_makes_it_and_the_last_closes_it() -> None:
     shared.release("weights")
     assert closed == [first]
     shared.release("weights")
-    assert closed == [first] and not len(shared)
+    assert closed == [first]
+    assert not len(shared)
     assert shared.find("weights") is None
 
 
@@ -58,7 +59,8 @@ def test_executors_of_a_definition_have_one_session_until_the_last_is_closed(tmp
     assert loaded == ["loading m.onnx"]
     for executor in opened:
         result = executor.run({"x": np.ones(2, np.float32)})
-        assert isinstance(result, pipelines.Data) and result["y"].tolist() == [1, 1]
+        assert isinstance(result, pipelines.Data)
+        assert result["y"].tolist() == [1, 1]
         executor.close()
         executor.close()
     assert not len(shared)
