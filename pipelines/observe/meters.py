@@ -7,6 +7,7 @@ come to the exporter (`streamer.observe.metrics`) as a `Reading`.
 from __future__ import annotations
 
 import collections
+import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,6 +25,8 @@ MAX_LABELS: Final = 100
 
 OTHER: Final = "other"
 """The label under which all labels beyond the limit are counted."""
+
+_SETS: Final = itertools.count()
 
 Exported: TypeAlias = Literal["counter", "gauge", "histogram"]
 """The type of a metric in Prometheus."""
@@ -101,9 +104,16 @@ class Gauge(Number):
     exported = "gauge"
     kind = "gauge"
 
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(name, text)
+        self.last_set = -1
+        """The place of the last `set` among those of all gauges of the process; -1: none yet."""
+
     def set(self, value: float) -> None:
         """Set the value."""
         self.value = float(value)
+        # Not the time, which may be the same for two.
+        self.last_set = next(_SETS)
 
     def add(self, amount: float) -> None:
         """Add to the value; a negative amount lowers it."""

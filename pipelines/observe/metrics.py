@@ -1,14 +1,15 @@
 """Metrics of steps: counters, gauges, timers and label counts that their own code keeps.
 
 A runner takes them from `OpenContext.metrics` when it opens; a function that is a step calls `counter`, `gauge`,
-`timer` and `labels` of this module while it runs. The numbers are those of one open pipeline: `executor.metrics`.
+`timer` and `labels` of this module while it runs. The numbers are those of one open pipeline: `executor.metrics`;
+`summed` are those of several.
 """
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
@@ -138,6 +139,23 @@ class Metrics(Mapping[str, StepMetrics]):
         return f"<table><tr><th>step</th><th>metric</th><th>kind</th><th>value</th></tr>{rows}</table>"
 
 
+def summed(metrics: Sequence[Metrics]) -> Metrics:
+    """The metrics of all executors at this moment, by step and name.
+
+    Counters, timers and counts by label are sums. A gauge has the value that was set last, in whichever executor; the
+    amounts by which gauges were only changed (`add`) are summed. Where executors have metrics of one name and of
+    different kinds, the kind of the first counts.
+    """
+    if len(metrics) == 1:
+        return metrics[0]
+    total = Metrics()
+    latest: dict[tuple[str, str], int] = {}
+    for part in metrics:
+        for step, meter in part.all():
+            _add(total, step, meter, latest)
+    return total
+
+
 def counter(name: str, text: str = "") -> Counter:
     """The counter `name` of the step that is running; outside of a step it is a counter that is not exported."""
     return _running().counter(name, text)
@@ -189,3 +207,29 @@ def _checked(given: str) -> str:
     if name.startswith(OWN) and name not in _SERVICES:
         raise DefinitionError(f'the metric "{given}" has a name of the service\'s own; begin it with another word')
     return name
+
+
+def _add(total: Metrics, step: str, meter: Meter, latest: dict[tuple[str, str], int]) -> None:
+    into = total.of(step)
+    known = into.get(meter.name)
+    if known is not None and type(known) is not type(meter):
+        return
+    if isinstance(meter, Counter):
+        into.counter(meter.name, meter.text).add(meter.value)
+    elif isinstance(meter, Timer):
+        timer = into.timer(meter.name, meter.text)
+        timer.histogram = timer.histogram.merge(meter.histogram)
+    elif isinstance(meter, Labels):
+        counts = into.labels(meter.name, meter.text, limit=meter.limit)
+        for label, count in list(meter.counts.items()):
+            counts.add(label, count)
+    elif isinstance(meter, Gauge):
+        _add_gauge(into.gauge(meter.name, meter.text), meter, latest, (step, meter.name))
+
+
+def _add_gauge(into: Gauge, meter: Gauge, latest: dict[tuple[str, str], int], key: tuple[str, str]) -> None:
+    before, now = latest.get(key, -1), meter.last_set
+    if before < 0 and now < 0:
+        into.add(meter.value)
+    elif now > before:
+        into.value, latest[key] = meter.value, now
