@@ -6,7 +6,7 @@ import pipelines
 from pipelines.observe.metrics import Metrics, summed
 
 
-def readings(metrics: Metrics) -> dict[tuple[str, str], Any]:
+def readings(metrics: Metrics) -> dict[tuple[str, ...], Any]:
     return {(reading.name, *labels): value for reading in metrics.readings() for labels, value in reading.samples}
 
 
