@@ -6,7 +6,7 @@ from .data.record import RecordContext
 from .data.result import Result
 from .definitions.asynchronous import Async
 from .definitions.definition import load, loads
-from .definitions.functions import batched
+from .definitions.functions import alone, batched
 from .definitions.graph import Graph
 from .definitions.graphbuilder import GraphBuilder, Stage
 from .definitions.pipeline import Pipeline
@@ -27,6 +27,7 @@ from .errors import (
 )
 from .executors.executor import Executor
 from .executors.policy import Retry, StepPolicy
+from .executors.shared import Shared
 from .observe.observing import Observer, StepRun
 from .observe.profiler import Profiler
 from .observe.tracing import Trace
@@ -225,6 +226,7 @@ __all__ = [
     "Sequence",
     "SerializedNDArray",
     "SessionOptions",
+    "Shared",
     "ShowImage",
     "SimpleLoopTrigger",
     "SsdToBoundingBox",
@@ -256,6 +258,7 @@ __all__ = [
     "Zone",
     "Zones",
     "all_of",
+    "alone",
     "any_of",
     "batched",
     "default_registry",

@@ -43,6 +43,8 @@ class CaptureRunner(Runner):
 
     keeps_rows: ClassVar[bool] = True
     pure: ClassVar[bool] = False
+    # Most cameras can be opened once only.
+    alone = True
 
     def __init__(self, output_key: str, skip_frames: int | None) -> None:
         self._output_key = output_key

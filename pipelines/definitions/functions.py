@@ -15,7 +15,10 @@ from pipelines.errors import RAISED, DefinitionError, nearest
 
 BatchFunction = TypeVar("BatchFunction", bound=Callable[..., Batch] | Callable[..., Awaitable[Batch]])
 
+Code = TypeVar("Code", bound=Callable[..., Any])
+
 _MARK = "__pipelines_batched__"
+_ALONE = "__pipelines_alone__"
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -28,6 +31,21 @@ def batched(function: BatchFunction) -> BatchFunction:
 def is_batched(function: Callable[..., Any]) -> bool:
     """Whether `batched` marked the function (or, for an object, its `__call__`)."""
     return bool(getattr(function, _MARK, False) or getattr(type(function).__call__, _MARK, False))
+
+
+def alone(function: Code) -> Code:
+    """Decorator: the function, or an object of the class, is not called by several threads of a service at a time.
+
+    With `limits.parallel` above 1 a function is called by as many threads, and of a class each thread has an object of
+    its own. With this mark the threads take turns, and have one object of the class for each step that names it.
+    """
+    setattr(function, _ALONE, True)
+    return function
+
+
+def is_alone(function: Callable[..., Any]) -> bool:
+    """Whether `alone` marked the function or class; subclasses of a marked class are marked."""
+    return bool(getattr(function, _ALONE, False))
 
 
 def well_formed(text: str) -> bool:

@@ -17,6 +17,7 @@ from pipelines.data.result import Result
 from pipelines.errors import RAISED, StepError, StreamerError, blamed
 from pipelines.executors.executor import Outcome, Output, traced
 from pipelines.executors.openpolicy import opened_policy
+from pipelines.executors.openrunner import open_runner
 from pipelines.executors.openstep import Emit, OpenStep
 from pipelines.executors.snapshot import packed, unpacked
 from pipelines.observe.metrics import Metrics, begin, end
@@ -189,7 +190,7 @@ class OpenPipeline(ABC):
         while self._steps:
             step = self._steps.pop()
             try:
-                step.runner.close()
+                step.close()
             except Exception:  # noqa: BLE001 - the other runners must be closed too
                 _log.exception("closing the step %s failed", step.name)
         finish, self._finish = self._finish, None
@@ -208,13 +209,20 @@ class OpenPipeline(ABC):
         metrics = self._meters.of(name)
         token = begin(metrics)
         try:
-            runner = opened(name, create)
+            running = opened(name, partial(open_runner, name, create, context.shared))
         finally:
             end(token)
         try:
-            return OpenStep(name, runner, metrics, opened(name, partial(opened_policy, context, runner)))
+            return OpenStep(
+                name,
+                running.runner,
+                metrics,
+                opened(name, partial(opened_policy, context, running.runner)),
+                turn=running.turn,
+                close=running.close,
+            )
         except BaseException:
-            runner.close()
+            running.close()
             raise
 
     def _check_open(self) -> None:

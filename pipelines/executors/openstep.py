@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TypeAlias
 
 from pipelines.data.batch import Batch
@@ -32,11 +33,24 @@ class OpenStep:
     `SystemExit` fails rows as other exceptions do. `ContractError` and `KeyboardInterrupt` are raised.
     """
 
-    def __init__(self, name: str, runner: Runner, metrics: StepMetrics, retrying: Retrying | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        runner: Runner,
+        metrics: StepMetrics,
+        retrying: Retrying | None = None,
+        *,
+        turn: threading.Lock | None = None,
+        close: Callable[[], None] | None = None,
+    ) -> None:
         """`metrics` are used by the functions of `pipelines.observe.metrics` while the runner runs.
 
-        `retrying` runs rows that failed again; `None`: their errors count at once.
+        `retrying` runs rows that failed again; `None`: their errors count at once. `turn` is held during each call of a
+        runner that other executors use, too, and `close` closes the runner in place of its own `close`.
         """
+        self.close = runner.close if close is None else close
+        """Closes the runner, unless other executors still use it."""
+        self._alone = nullcontext() if turn is None else turn
         self.name = name
         self.runner = runner
         self._metrics = metrics
@@ -126,7 +140,8 @@ class OpenStep:
         return joined([Result(NO_ROWS, failed), *results])
 
     def _run_rows(self, batches: Sequence[Batch]) -> Result:
-        result = self.runner.run_batch(batches[0])
+        with self._alone:
+            result = self.runner.run_batch(batches[0])
         if not isinstance(result, Result):
             raise ContractError(f"the runner returned {type(result).__name__}, not a Result")
         return result

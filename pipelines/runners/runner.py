@@ -97,7 +97,11 @@ class OpenContext:
 
 
 class Runner(ABC):
-    """Runs one step over batches. Created by a runner factory, used by one thread at a time, closed once."""
+    """Runs one step over batches. Created by a runner factory, used by one thread at a time, closed once.
+
+    Where several executors of a definition are open (`limits.parallel`), each has an instance of its own, unless the
+    runner is `alone`: instances must not write to the same file, device or global variable.
+    """
 
     keeps_rows: ClassVar[bool] = False
     """Whether each row that goes in comes out once, in the same order, unless it failed."""
@@ -113,6 +117,8 @@ class Runner(ABC):
     looks for images also among values that are not decoded yet."""
     ends_calls: bool = False
     """Whether it ends the call for a record that takes longer than `OpenContext.policy.timeout`."""
+    alone: bool = False
+    """Whether all executors that are opened with the same `Shared` use one instance, one at a time."""
     sequential: bool = False
     """Whether it has to see all records, in order: then no other instance of it may run some of them."""
     inside: Executor | None = None

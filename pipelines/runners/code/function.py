@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data, as_data
 from pipelines.data.result import Result
+from pipelines.definitions.functions import is_alone
 from pipelines.errors import DefinitionError, RowsFailed
 from pipelines.runners.code.usercode import UserCode
 from pipelines.runners.runner import DROPPED, ContractError, OpenContext, RowRunner
@@ -43,7 +44,9 @@ class FunctionRunner(RowRunner):
 
     def __init__(self, step: Function, context: OpenContext) -> None:
         self._label = step.label
-        self._code = UserCode(step.label, step.resolved(allowed=context.allow_code), step.args or {})
+        function = step.resolved(allowed=context.allow_code)
+        self.alone = is_alone(function)
+        self._code = UserCode(step.label, function, step.args or {})
         # Looked up for each record otherwise.
         self._call, self._takes_dict = self._code.call, self._code.takes_dict
         self._concurrency = step.concurrency

@@ -67,6 +67,7 @@ class PythonRunner(RowRunner):
     writes: ClassVar[bool] = False
     # The code may keep state, such as counts.
     pure: ClassVar[bool] = False
+    alone = True
 
     def __init__(self, step: Python, context: OpenContext) -> None:
         if not context.allow_code:
