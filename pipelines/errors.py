@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeVar
 
+from pipelines.outofmemory import give_back
+
 E = TypeVar("E", bound=BaseException)
 
 SHOWN_PROBLEMS = 3
@@ -130,7 +132,8 @@ class ExitCalledError(StreamerError):
 
 
 def blamed(raised: BaseException) -> Exception:
-    """What was raised as the error of a record or step."""
+    """What was raised as the error of a record or step. If memory ran out, what that call took is given back."""
+    give_back(raised)
     if isinstance(raised, Exception):
         return raised
     error = ExitCalledError(f"sys.exit({getattr(raised, 'code', None)!r}) was called, which ends no service")

@@ -25,6 +25,7 @@ from pipelines.executors.policy import NO_POLICY, StepPolicy
 from pipelines.executors.shared import Shared
 from pipelines.observe.metrics import Metrics, StepMetrics
 from pipelines.observe.observing import Observer
+from pipelines.outofmemory import is_out_of_memory
 from pipelines.runners.forms import Forms, ValueForm
 from pipelines.steps.base import Step
 from pipelines.values import ValueType
@@ -218,6 +219,10 @@ class RowRunner(Runner):
                 results.append(self.run(data))
             except RAISED as error:  # any exception belongs to that record
                 results.append(blamed(error))
+                if is_out_of_memory(error):
+                    # What was put into it is memory that the records behind it need.
+                    for key in list(data):
+                        del data[key]
         return results
 
     def run_batch(self, batch: Batch) -> Result:

@@ -13,7 +13,7 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, DenseColumn, ObjectColumn, RaggedColumn
 from pipelines.data.data import check_key
 from pipelines.data.result import Result
-from pipelines.errors import DataError, ReservedKeyError
+from pipelines.errors import DataError, ReservedKeyError, blamed
 from pipelines.observe.metrics import StepMetrics
 from pipelines.runners.forms import ArrayForm, Forms
 from pipelines.runners.models.fixedbatch import FixedBatch, of_any_count
@@ -180,7 +180,7 @@ class ModelRunner(Runner):
                     raise parts
                 outputs = self._called.run([part.array for part in parts])
             except Exception as error:  # noqa: BLE001 - one record runs, so it is that record's failure
-                failed.update(dict.fromkeys(batch.parents(row).tolist(), error))
+                failed.update(dict.fromkeys(batch.parents(row).tolist(), blamed(error)))
                 continue
             done.append(row)
             lead = self._inputs.lead(parts)
