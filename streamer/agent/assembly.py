@@ -19,6 +19,7 @@ from connectors.source import Source
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.executors.executor import Executor
 from pipelines.executors.policy import StepPolicy
+from pipelines.executors.shared import Shared
 from pipelines.hotpath import choosing
 from pipelines.observe.profiler import Profiler
 from streamer.agent.parallel import check_parallel
@@ -97,8 +98,9 @@ class Assembly:
             # Entered first, so that the pool is closed last.
             pool = self._stack.enter_context(DaemonPool(threads, "streamer-step")) if threads else None
             self._stack.callback(self._close_pipelines)
+            shared = Shared()
             for _ in range(self.service.limits.parallel):
-                self._executors.append(self._open_pipeline(pool, progress))
+                self._executors.append(self._open_pipeline(pool, progress, shared))
             check_parallel(self.service.limits.parallel, self.executor.sequential_steps)
             for route in self.all_routes:
                 route.sink.open()
@@ -107,11 +109,15 @@ class Assembly:
             self.close()
             raise
 
-    def _open_pipeline(self, pool: DaemonPool | None, progress: Callable[[str], None] | None) -> Executor:
+    def _open_pipeline(
+        self, pool: DaemonPool | None, progress: Callable[[str], None] | None, shared: Shared
+    ) -> Executor:
         # A step that `check_code` cannot see, such as one inside a plug-in's step, is refused when it opens.
         if self._policies is None:
             self._policies = policies(self.service.steps)
-        return opened_pipeline(self.service, self._policies, pool=pool, progress=progress, stopping=self.draining)
+        return opened_pipeline(
+            self.service, self._policies, pool=pool, progress=progress, stopping=self.draining, shared=shared
+        )
 
     def _opened_profiler(self) -> Profiler | None:
         profile = self.service.profile

@@ -114,7 +114,7 @@ class RunLoop:
         executors, profiler = self._assembly.executors, self._assembly.profiler
         if profiler is not None:
             self._meters.profile(profiler)
-        self._meters.step_metrics = executors[0].metrics
+        self._meters.of_executors = [executor.metrics for executor in executors]
         calls = [PipelineCalls(executor, self._service.debug, self._log) for executor in executors]
         for each in calls:
             self._runs.open(each)

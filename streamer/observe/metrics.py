@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from connectors.measures import Measure
 from pipelines.observe.histogram import Histogram
 from pipelines.observe.meters import BOUNDS, Counter, Counts, Distribution, Distributions, Gauge, Meter, Reading
-from pipelines.observe.metrics import Metrics
+from pipelines.observe.metrics import Metrics, summed
 from pipelines.observe.observing import StepRun
 from pipelines.observe.profiler import Profiler
 from streamer.definition.hotpaths import PartHotPath
@@ -147,8 +147,13 @@ class ServiceMeters(Collector):
         self.connectors: Callable[[], Iterable[Measured]] = list
         self.hot_paths: Callable[[], Iterable[PartHotPath]] = list
         self.started = time.time()
-        self.step_metrics = Metrics()
-        """Metrics that the steps' own code keeps."""
+        self.of_executors: Sequence[Metrics] = [Metrics()]
+        """Metrics that the steps' own code keeps, of each open pipeline."""
+
+    @property
+    def step_metrics(self) -> Metrics:
+        """Metrics that the steps' own code keeps, of all open pipelines together."""
+        return summed(self.of_executors)
 
     def profile(self, profiler: Profiler) -> None:
         """Also write the times of stages and steps to `profiler`."""

@@ -82,8 +82,35 @@ def commit_interval(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return between
 
 
+PARALLEL = {
+    "test_agent_chaos": (1, 4),
+    "test_agent_delivery": (1, 2),
+    "test_agent_letters": (1, 2),
+    "test_agent_outbox": (1, 2),
+    "test_agent_sinks": (1, 2),
+    "test_agent_sources": (1, 2),
+    "test_agent_stopping": (1, 2),
+    "test_agent_transactions": (1, 2),
+    "test_sessions": (1, 2),
+    "test_transactions_chaos": (1, 4),
+}
+"""The modules whose tests run with several values of `limits.parallel`. Not those that count batches on their way, nor
+those whose steps keep state."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "define" in metafunc.fixturenames and (counts := PARALLEL.get(metafunc.module.__name__.rpartition(".")[2])):
+        metafunc.parametrize("parallel", counts, ids="parallel {}".format, indirect=True)
+
+
 @pytest.fixture
-def define() -> Callable[..., Service]:
+def parallel(request: pytest.FixtureRequest) -> int:
+    """`limits.parallel` of services that do not say it."""
+    return int(getattr(request, "param", 1))
+
+
+@pytest.fixture
+def define(parallel: int) -> Callable[..., Service]:
     """`define(step, **settings)` is a service in memory with a dead letter; a setting of `None` is left out."""
 
     def defined(step: Any = double, **settings: Any) -> Service:
@@ -92,6 +119,8 @@ def define() -> Callable[..., Service]:
             "sink": {"type": "memory", "topic": "out"},
             "dead_letter": {"type": "memory", "topic": "dead"},
         }
+        if parallel > 1:
+            settings["limits"] = {"parallel": parallel, **settings.get("limits", {})}
         chosen = {key: value for key, value in {**known, **settings}.items() if value is not None}
         return Service(name="test", pipeline=pipelines.Sequence([step]), **chosen)
 
