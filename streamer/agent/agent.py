@@ -18,8 +18,8 @@ from connectors.records import Lane
 from pipelines.errors import StreamerError
 from pipelines.hotpath import explained
 from streamer.agent.assembly import Assembly, build
-from streamer.agent.batchruns import IDLE_LEAVE_WAIT, LEAVE_WAIT
 from streamer.agent.runloop import RunLoop
+from streamer.agent.runs.batchruns import IDLE_LEAVE_WAIT, LEAVE_WAIT
 from streamer.agent.summary import Summary
 from streamer.definition.circles import circle
 from streamer.definition.hotpaths import by_report

@@ -22,7 +22,7 @@ from pipelines.executors.policy import StepPolicy
 from pipelines.executors.shared import Shared
 from pipelines.hotpath import choosing
 from pipelines.observe.profiler import Profiler
-from streamer.agent.parallel import check_parallel
+from streamer.agent.runs.parallel import check_parallel
 from streamer.definition.hotpaths import PartHotPath
 from streamer.definition.openedpipeline import opened_pipeline
 from streamer.definition.refusals import check_code

@@ -58,6 +58,30 @@ class DecodedBatch:
         rest.tombstones = [row for row in self.tombstones if row >= edge]
         return first, rest
 
+    def fail(self, errors: Mapping[int, Exception]) -> None:
+        """These rows fail without being run."""
+        self.failed = {**self.failed, **errors}
+        self.batch = self.batch.take(~np.isin(self.batch.rows, np.fromiter(errors, np.int64)))
+
+    def apart(self, rows: Ints) -> list[DecodedBatch]:
+        """The batch in parts, in order: each of these rows, which rise, is a part, and what lies between two of them.
+
+        Rows that are not run belong to the part before them.
+        """
+        parts: list[DecodedBatch] = []
+        rest = self
+        for row in rows.tolist():
+            at = int(np.searchsorted(rest.batch.rows, row))
+            if at:
+                before, rest = rest.cut(at)
+                parts.append(before)
+            count = int(np.searchsorted(rest.batch.rows, row, side="right"))
+            if count == rest.batch.size:
+                break
+            alone, rest = rest.cut(count)
+            parts.append(alone)
+        return [*parts, rest]
+
     def let_go(self) -> None:
         """Free the payloads: they are no longer needed."""
         self.records = self.records.without_payloads()

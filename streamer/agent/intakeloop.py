@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -40,8 +40,10 @@ class IntakeLoop:
         meters: SourceMeters,
         log: Any,
         parallel: int = 1,
+        on_acknowledged: Callable[[Mapping[Lane, int]], None] | None = None,
     ) -> None:
-        """`parallel`: how many batches of the source may be run at the same time."""
+        """`parallel`: how many batches of the source may be run at the same time. `on_acknowledged` is called with
+        positions that were acknowledged."""
         self.source = watch.source
         self.watch = watch
         self.state = IntakeState()
@@ -55,6 +57,7 @@ class IntakeLoop:
         self._meters = meters
         self._log = log
         self._parallel = parallel
+        self._on_acknowledged = on_acknowledged
         self._left: list[Lane] = []
         self._rewound = 0
 
@@ -192,6 +195,8 @@ class IntakeLoop:
 
     def _acknowledge(self, marks: Mapping[Lane, int], *, wait: bool = False) -> None:
         self.source.acknowledge(marks, wait=wait)
+        if self._on_acknowledged is not None:
+            self._on_acknowledged(marks)
         self.state.acknowledged.update((lane, position) for lane, position in marks.items() if lane in self.watch.lanes)
 
     def _look_around(self) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from connectors.records import Lane
 from connectors.source import Replays, TransactionToken
-from streamer.agent.batchruns import DrainTime
 from streamer.agent.intakeloop import IntakeLoop
 from streamer.agent.messages import (
     Acknowledge,
@@ -22,6 +21,7 @@ from streamer.agent.messages import (
     Stage,
     ToRunThread,
 )
+from streamer.agent.runs.batchruns import DrainTime
 from streamer.delivery.ledger import Ledger
 
 
@@ -189,6 +189,14 @@ class Intakes:
             positions = intake.of_its_lanes(marks)
             if positions:
                 intake.acknowledge(positions)
+
+    def have_acknowledged(self, marks: Mapping[Lane, int]) -> bool:
+        """Whether the sources have acknowledged these positions."""
+        return all(
+            intake.state.acknowledged.get(lane, -1) >= position
+            for intake in self.all
+            for lane, position in intake.of_its_lanes(marks).items()
+        )
 
     def close(self, marks: Mapping[Lane, int]) -> None:
         """Have the sources acknowledge these last positions, and close."""

@@ -7,10 +7,11 @@ from typing import Any
 from pipelines.errors import DefinitionError
 from streamer.agent.assembly import Assembly
 from streamer.agent.batchqueue import RunInbox
-from streamer.agent.batchruns import BatchRuns
 from streamer.agent.blockdecoder import BlockDecoder, Decoding
 from streamer.agent.intakeloop import IntakeLoop
 from streamer.agent.intakes import Intake
+from streamer.agent.runs.batchruns import BatchRuns
+from streamer.agent.runs.dangerous import Dangerous
 from streamer.agent.sourcewatch import SourceWatch
 from streamer.batching.batcher import Batcher, SoftBatcher
 from streamer.batching.registry import built
@@ -50,8 +51,10 @@ def built_intakes(
     meters: ServiceMeters,
     log: Any,
     rule: WaitRule | None,
+    dangerous: Dangerous | None,
 ) -> list[Intake]:
-    """The intakes of the sources, which are not open yet. `rule` says how long records wait for others."""
+    """The intakes of the sources, which are not open yet. `rule` says how long records wait for others, `dangerous`
+    learns what was acknowledged."""
     service = assembly.service
     pixels = None if batch.type == "hard" else service.limits.pixels
     decoding = Decoding(assembly.wanted(), pixels, assembly.opens_images)
@@ -66,6 +69,7 @@ def built_intakes(
                 meters.sources[name],
                 log,
                 service.limits.parallel,
+                None if dangerous is None else dangerous.acknowledged,
             )
         )
         for index, (name, config, source) in enumerate(assembly.sources)

@@ -7,6 +7,7 @@ queue; their other messages come through `control`, and are served before the ne
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,16 +15,18 @@ from connectors.records import Lane
 from connectors.source import Replays
 from pipelines.data.result import Result
 from pipelines.errors import ConnectorError, StreamerError
+from pipelines.executors.accounting import NO_ROWS
 from streamer.agent.assembly import Assembly
 from streamer.agent.batchqueue import BatchQueue, ByteBudget, RunInbox
-from streamer.agent.batchrun import BatchRun
-from streamer.agent.batchruns import IDLE_LEAVE_WAIT, LAST_WAIT, LEAVE_WAIT, BatchRuns, DrainTime
 from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.intakes import Intake, Intakes
 from streamer.agent.messages import Ended
 from streamer.agent.opening import built_intakes, opened_delivery
-from streamer.agent.pipelinecalls import PipelineCalls, Running
-from streamer.agent.slots import Slots
+from streamer.agent.runs.batchrun import BatchRun
+from streamer.agent.runs.batchruns import IDLE_LEAVE_WAIT, LAST_WAIT, LEAVE_WAIT, BatchRuns, DrainTime
+from streamer.agent.runs.dangerous import Dangerous, worker_page
+from streamer.agent.runs.pipelinecalls import PipelineCalls, Running
+from streamer.agent.runs.slots import Slots
 from streamer.batching.residence import Residence
 from streamer.delivery.delivery import Delivery
 from streamer.delivery.failures import ServiceStopped
@@ -39,6 +42,8 @@ IDLE_WAIT = 0.1
 """Seconds of one wait for a batch when everything is confirmed."""
 CONFIRM_SLICE = 0.5
 """Seconds of one wait for confirmations, between which messages of the intake threads are read."""
+SETTLE_WAIT = 5.0
+"""Seconds that sources may take to acknowledge what was sent, before records are run that may kill the process."""
 STANDSTILL = 5.0
 """Seconds without a batch, though the sources have more records, after which a warning is logged."""
 
@@ -67,8 +72,11 @@ class RunLoop:
         self._joins = False
         """Whether batches that wait are run together."""
         self._residence = Residence(meters.run, self._batch, log)
-        self._since = 0.0
-        """When the batch that is being run was taken from the queue."""
+        self._dangerous = self._dangerous_records()
+        """Which records kill the process; `None` if no parent process would notice."""
+        self._is_settled = True
+        self._alone: deque[DecodedBatch] = deque()
+        """Parts of a batch with records that may kill the process: each is run when nothing else is."""
         self._sessions = frozenset(name for name, _, source in assembly.sources if source.replays is Replays.SESSION)
         """Names of the sources that replay a session: they acknowledge in each round, because their bus allows few
         records in flight."""
@@ -106,7 +114,14 @@ class RunLoop:
         self._open_pipelines()
         if not self._drain.begun:
             intakes = built_intakes(
-                self._assembly, self._batch, self._runs, self._inbox, self._meters, self._log, self._residence.rule
+                self._assembly,
+                self._batch,
+                self._runs,
+                self._inbox,
+                self._meters,
+                self._log,
+                self._residence.rule,
+                self._dangerous,
             )
             self._intakes.open(intakes, self._assembly.check_transactions)
 
@@ -115,13 +130,23 @@ class RunLoop:
         if profiler is not None:
             self._meters.profile(profiler)
         self._meters.of_executors = [executor.metrics for executor in executors]
-        calls = [PipelineCalls(executor, self._service.debug, self._log) for executor in executors]
+        dangerous = self._dangerous
+        calls = [
+            PipelineCalls(executor, self._service.debug, self._log, None if dangerous is None else dangerous.notes())
+            for executor in executors
+        ]
         for each in calls:
             self._runs.open(each)
         if len(calls) > 1:
             self._slots = Slots(calls, self._runs, self._drain, self._inbox.batches.wake, profiler)
         else:
             executors[0].observer = self._meters.run
+
+    def _dangerous_records(self) -> Dangerous | None:
+        page = worker_page()
+        # The others count positions from 0 again after a restart.
+        digests = frozenset(n for n, _, source in self._assembly.sources if source.replays is not Replays.OFFSET)
+        return None if page is None else Dangerous(page, self._service.name, digests)
 
     def _may_join(self) -> bool:
         """Whether batches of several sources may be run together: a step must not depend on which records those are,
@@ -139,7 +164,7 @@ class RunLoop:
         while True:
             self._drain.progress_at = time.monotonic()
             worked, in_time = self._round()
-            if self._slots is not None or self._runs.rest is not None or batches.empty():
+            if self._slots is not None or self._runs.rest is not None or batches.empty() or self._alone:
                 delivery.confirming.push()
             delivery.collect()
             delivery.release()
@@ -199,7 +224,7 @@ class RunLoop:
     def _has_work(self) -> bool:
         """Whether batches wait, or are being run."""
         under_way = self._runs.rest is not None or (self._slots is not None and self._slots.runs > 0)
-        return under_way or not self._inbox.batches.empty()
+        return under_way or bool(self._alone) or not self._inbox.batches.empty()
 
     def _round(self) -> tuple[bool, bool]:
         """Run, or have run, some of the batches that wait, or wait for some; deliver results.
@@ -219,18 +244,21 @@ class RunLoop:
 
     def _round_of_slots(self, slots: Slots) -> tuple[bool, bool]:
         worked = False
-        while slots.has_room and (run := self._next(0.0)) is not None:
+        while self._has_room(slots) and (run := self._next(0.0)) is not None:
             worked = True
             if not self._start(slots, run):
                 return True, False
         if self._deliver_finished(slots) or worked:
             return True, True
-        if not slots.has_room:
+        if not self._has_room(slots):
             # Until a slot has finished, or a message comes.
             self._inbox.batches.rest(self._wait)
             return False, True
         run = self._next(self._wait)
         return run is not None, run is None or self._start(slots, run)
+
+    def _has_room(self, slots: Slots) -> bool:
+        return not slots.runs if self._alone else slots.has_room
 
     def _start(self, slots: Slots, run: BatchRun) -> bool:
         """Have a slot run as many rows as take little time; `False`: no time is left."""
@@ -261,10 +289,14 @@ class RunLoop:
         run, self._runs.rest = self._runs.rest, None
         if run is not None:
             return self._looked_at_again(run)
+        if self._alone:
+            return self._next_alone()
         decoded = batches.get(wait)
         if decoded is None:
             return None
         self._enter(decoded)
+        if self._is_dangerous(decoded):
+            return None
         together = [decoded]
         if self._joins and batches.first is not None:
             most = self._runs.sizer.to_gather(decoded.records.byte_count / max(len(decoded.records), 1))
@@ -276,8 +308,55 @@ class RunLoop:
                     break
                 batches.get(0.0)
                 self._enter(following)
+                if self._is_dangerous(following):
+                    break
                 together.append(following)
         return BatchRun.of(together)
+
+    def _is_dangerous(self, decoded: DecodedBatch) -> bool:
+        """Whether records of a batch are suspected to kill the process: then its parts wait in `_alone`.
+
+        Records of which that is known fail.
+        """
+        judged = None if self._dangerous is None else self._dangerous.judged(decoded)
+        if judged is None:
+            return False
+        if judged.convicted:
+            decoded.fail(judged.convicted)
+        if not len(judged.suspects):
+            return False
+        parts = decoded.apart(judged.suspects)
+        if len(parts) > 1:
+            # The ledger keeps a reference to the whole batch but needs only its records: free the values.
+            decoded.batch = NO_ROWS
+        self._alone.extend(parts)
+        self._is_settled = False
+        return True
+
+    def _next_alone(self) -> BatchRun | None:
+        """The next part of a batch with suspects; before the first, everything that was sent is acknowledged, so that
+        a death has little to repeat."""
+        if not self._is_settled:
+            self._settle()
+            self._is_settled = True
+        part = self._alone.popleft()
+        self._open_delivery.look_again(part)
+        run = BatchRun.of([part])
+        run.is_cut = bool(self._alone)
+        return run
+
+    def _settle(self) -> None:
+        trouble = self._wait_for_confirmations(time.monotonic() + self._service.limits.confirm)
+        if trouble is not None:
+            self._log.warning("results are not confirmed yet, and records that may kill are next", error=str(trouble))
+        if self._open_delivery.withholds:
+            return
+        marks = self._marks()
+        self._intakes.acknowledge(marks)
+        deadline = time.monotonic() + SETTLE_WAIT
+        while time.monotonic() < deadline and not self._intakes.have_acknowledged(marks):
+            self._intakes.serve()
+            self._inbox.batches.rest(CONFIRM_WAIT)
 
     def _enter(self, decoded: DecodedBatch) -> None:
         # What an intake thread reported before it handed the batch over, such as the end of a lane, counts before it.
@@ -292,7 +371,7 @@ class RunLoop:
             self._open_delivery.look_again(decoded)
         if sum(len(decoded.rows) for decoded in run.batches) == before:
             return run
-        return BatchRun.of(run.batches, run.taken)
+        return BatchRun.of(run.batches, run.since)
 
     def _deliver(self, run: BatchRun) -> None:
         """Send the results of batches that were run, batch by batch."""
@@ -305,7 +384,7 @@ class RunLoop:
             if self._slots is not None:
                 part, result = delivery.without_ended(part, result)
             delivery.deliver(part, result)
-            self._residence.handed_over(part.arrivals, part.rows, run.taken)
+            self._residence.handed_over(part.arrivals, part.rows, run.since)
         if shared.size:
             delivery.emit(Result(kept(shared, run.batch, keep) if keep else shared))
         for decoded in run.ended:

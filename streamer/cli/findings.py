@@ -41,7 +41,7 @@ from pipelines.steps import (
 )
 from pipelines.values import ValueType
 from streamer.agent.assembly import build
-from streamer.agent.parallel import check_parallel
+from streamer.agent.runs.parallel import check_parallel
 from streamer.batching.registry import BATCHERS
 from streamer.cli.arrayboxes import left_in_arrays
 from streamer.cli.commands.run import described

@@ -12,6 +12,7 @@ from connectors.codecs.config import CodecConfig
 from connectors.codecs.registry import CODECS, codec_of
 from connectors.codecs.schemas.framing import foreign_form
 from connectors.message import Message, records_of
+from pipelines.errors import step_of
 
 if TYPE_CHECKING:
     from streamer.agent.decodedbatch import DecodedBatch
@@ -175,7 +176,9 @@ class CodecHints:
         """
         if decoded.source in self._fittings:
             return
-        for row in decoded.failed:
+        for row, error in decoded.failed.items():
+            if step_of(error) != "decode":
+                continue
             payload = decoded.records.values[row - decoded.first]
             if isinstance(payload, bytes) and 0 < len(payload) <= LARGEST:
                 fitting = fitting_codec(payload)

@@ -194,7 +194,7 @@ def _for_people(seen: TappedRecord) -> Iterator[tuple[str, str]]:
 
 def _metadata(data: Data) -> Iterator[tuple[str, str]]:
     from pipelines.data.data import Data as Value
-    from streamer.agent.debugging import TRACE
+    from streamer.agent.runs.debugging import TRACE
     from streamer.cli.values import line
 
     for key, value in (data.metadata or {}).items():

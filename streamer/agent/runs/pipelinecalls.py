@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 from pipelines.data.batch import Batch
 from pipelines.data.result import Result
 from pipelines.executors.executor import Executor
-from streamer.agent.batchrun import BatchRun
-from streamer.agent.debugging import debugged
 from streamer.agent.decodedbatch import DecodedBatch
+from streamer.agent.runs.batchrun import BatchRun
+from streamer.agent.runs.debugging import debugged
 from streamer.batching.sizer import run_in_portions
 
 

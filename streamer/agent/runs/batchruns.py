@@ -8,8 +8,8 @@ import math
 import time
 from collections.abc import Callable
 
-from streamer.agent.batchrun import BatchRun
-from streamer.agent.pipelinecalls import PipelineCalls, Running
+from streamer.agent.runs.batchrun import BatchRun
+from streamer.agent.runs.pipelinecalls import PipelineCalls, Running
 from streamer.batching.roundsizer import RoundSizer
 from streamer.batching.sizer import BatchSizer, whole_records
 from streamer.definition.settings import BatcherSettings

@@ -36,7 +36,7 @@ class BatchRun:
     batches: list[DecodedBatch]
     batch: Batch
     """The rows of all batches, one after the other."""
-    taken: float
+    since: float
     """When the first batch was taken from the queue, on `time.monotonic`."""
     is_cut: bool = False
     """Whether the last batch has more rows, which are in a later run."""
@@ -47,10 +47,10 @@ class BatchRun:
     """How long the calls took."""
 
     @classmethod
-    def of(cls, batches: list[DecodedBatch], taken: float | None = None) -> BatchRun:
-        """These batches together, none of them run yet. `taken`: as the field, if it is not now."""
+    def of(cls, batches: list[DecodedBatch], since: float | None = None) -> BatchRun:
+        """These batches together, none of them run yet. `since`: as the field, if it is not now."""
         batch = Batch.concat([decoded.batch for decoded in batches])
-        return cls(batches, batch, time.monotonic() if taken is None else taken)
+        return cls(batches, batch, time.monotonic() if since is None else since)
 
     @property
     def ended(self) -> Sequence[DecodedBatch]:
@@ -71,8 +71,8 @@ class BatchRun:
             # The ledger keeps a reference to the whole batch but needs only its records: free the values.
             whole.batch = NO_ROWS
             first.append(part)
-        begun = BatchRun(first, self.batch.part(0, size), self.taken, bool(left), self.result, self.began, self.seconds)
-        return begun, BatchRun(rest, self.batch.part(size, self.batch.size), self.taken)
+        begun = BatchRun(first, self.batch.part(0, size), self.since, bool(left), self.result, self.began, self.seconds)
+        return begun, BatchRun(rest, self.batch.part(size, self.batch.size), self.since, self.is_cut)
 
     def split(self) -> Split:
         """Each batch with its part of the result."""

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from pipelines.executors.executor import Executor
 from pipelines.observe.observing import StepRun
 from pipelines.observe.profiler import Profiler
-from streamer.agent.batchrun import BatchRun
-from streamer.agent.batchruns import BatchRuns, DrainTime
-from streamer.agent.pipelinecalls import PipelineCalls, Running
+from streamer.agent.runs.batchrun import BatchRun
+from streamer.agent.runs.batchruns import BatchRuns, DrainTime
+from streamer.agent.runs.pipelinecalls import PipelineCalls, Running
 from streamer.observe.metrics import RunMeters
 
 UNDELIVERED: Final = 4
