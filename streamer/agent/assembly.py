@@ -102,9 +102,10 @@ class Assembly:
             pool = self._stack.enter_context(DaemonPool(threads, "streamer-step")) if threads else None
             self._stack.callback(self._close_pipelines)
             shared = Shared()
-            for _ in range(self.service.limits.parallel):
-                self._executors.append(self._open_pipeline(pool, progress, shared))
+            self._executors.append(self._open_pipeline(pool, progress, shared))
             check_parallel(self.service.limits.parallel, self.executor.sequential_steps)
+            for _ in range(1, self.service.limits.parallel):
+                self._executors.append(self._open_pipeline(pool, progress, shared))
             for route in self.all_routes:
                 route.sink.open()
                 self._stack.callback(route.sink.close)
