@@ -13,12 +13,12 @@ from typing import Self
 
 from pipelines.errors import MissingPackageError
 from streamer.devbroker.errors import BrokerError
-from streamer.devbroker.guarding import Guard
 from streamer.devbroker.jars import KAFKA_VERSION, KafkaJars, Progress
 from streamer.devbroker.ports import HOST, ReservedPorts
 from streamer.devbroker.program import Program, Started, end, log_tail
 from streamer.devbroker.ready import ask_for_coordinator, wait_until_listed
 from streamer.devbroker.settings import new_uuid, renumber, server_properties, write_properties
+from streamer.guarding import Guard
 
 # One user, small data: only the start counts, so the serial collector and the first compiler only.
 _JAVA_OPTIONS = (
@@ -46,7 +46,7 @@ class LocalKafka(Started):
             producer = Producer({"bootstrap.servers": kafka.bootstrap})
 
     The processes end with `stop()`, with the `with` block, and at the latest seconds after this process is gone,
-    however it went (see `streamer.devbroker.guard`). They are in new sessions: Ctrl-C does not reach them.
+    however it went (see `streamer.guard`). They are in new sessions: Ctrl-C does not reach them.
 
     Raises `BrokerError` (with the end of the broker's log) or `MissingPackageError` (extra `broker`) from `start()`.
     """

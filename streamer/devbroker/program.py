@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from streamer.devbroker.guarding import Guard
+from streamer.guarding import Guard
 
 LOG_TAIL = 3000
 """Characters of a log's end that an error shows."""

@@ -15,10 +15,10 @@ import httpx2
 from connectors.models.cache import cache_folder
 from pipelines.errors import MissingPackageError
 from streamer.devbroker.errors import BrokerError
-from streamer.devbroker.guarding import Guard
 from streamer.devbroker.jars import Progress
 from streamer.devbroker.ports import HOST, ReservedPorts
 from streamer.devbroker.program import Program, Started, end, log_tail
+from streamer.guarding import Guard
 
 REGISTRY_VERSION: Final = "3.0.9"
 """The release of Apicurio Registry that is started."""

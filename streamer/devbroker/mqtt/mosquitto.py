@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Self
 
 from streamer.devbroker.errors import BrokerError
-from streamer.devbroker.guarding import Guard
 from streamer.devbroker.ports import HOST, ReservedPorts
 from streamer.devbroker.program import LOG_TAIL, Program, Started, end
+from streamer.guarding import Guard
 
 _SYSTEM_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin")
 """Folders where packages install mosquitto and that are not on every user's PATH."""

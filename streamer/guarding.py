@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from streamer.devbroker import guard
+from streamer import guard
 
 
 class Guard:
