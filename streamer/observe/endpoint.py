@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -11,9 +10,9 @@ from typing import Any, Final, Protocol
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import SecretStr
 
-from connectors.http.hosts import cannot_be_rebound, host_of
 from connectors.http.server import Answer, HttpRequest, HttpServer
 from pipelines.errors import StreamerError
+from streamer.observe.admission import admitted, refusal
 from streamer.observe.scrape import Measurable, ScrapeCollector
 from streamer.observe.shown import masked
 
@@ -113,12 +112,8 @@ class Endpoint:
         if request.path != "/metrics" and request.path not in pages:
             there = ", ".join(["/metrics", *sorted(pages)])
             return Answer(404, json.dumps({"error": f"there are {there}, /live (also /health) and /ready"}).encode())
-        if not trusted and self._token is None:
-            wrong = b'{"error": "this host is not listed: use an IP address, or add the name to control.hosts"}'
-            return Answer(403, wrong)
         if not trusted:
-            missing = b'{"error": "the token of the control port is missing: Authorization: Bearer TOKEN"}'
-            return Answer(401, missing, headers={"WWW-Authenticate": "Bearer"})
+            return refusal(self._secret)
         if request.path != "/metrics":
             return Answer(200, masked(json.dumps(_documents(pages[request.path]), default=str)).encode())
         return Answer(200, generate_latest(self._metrics), CONTENT_TYPE_LATEST)
@@ -131,15 +126,13 @@ class Endpoint:
                 pages.setdefault(f"/{page}", {})[name] = sources
         return pages
 
+    @property
+    def _secret(self) -> str | None:
+        return None if self._token is None else self._token.get_secret_value()
+
     def _is_trusted(self, request: HttpRequest) -> bool:
-        if self._token is None:
-            host = host_of(request)
-            listed = any(host in hosts for hosts in list(self._hosts.values()))
-            return host is not None and (listed or cannot_be_rebound(host))
-        scheme, _, given = str(request.headers.get("Authorization", "")).partition(" ")
-        # Compared in constant time. Headers are read as Latin-1.
-        right = hmac.compare_digest(given.strip().encode("latin-1", "replace"), self._token.get_secret_value().encode())
-        return right and scheme.lower() == "bearer"
+        listed = {host for hosts in list(self._hosts.values()) for host in hosts}
+        return admitted(request, self._secret, listed)
 
     def _health(
         self,

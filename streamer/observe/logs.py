@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final
 
 import structlog
 from stamina.instrumentation import LoggingOnRetryHook, set_on_retry_hooks
 from structlog.types import EventDict
 
-from pipelines.errors import StreamerError, nearest
 from streamer.observe.shown import escaped, masked
-
-Level = Literal["debug", "info", "warning", "error"]
-VARIABLE: Final = "STREAMER_LOG"
-"""Environment variable with the level and the form of the log: `debug`, `json`, `info,text`."""
 
 _CLIENTS: Final = (
     *(
@@ -41,31 +35,6 @@ What is less than a warning is heard at level debug only. A user's own code, and
 
 NAME = "streamer"
 """The name of the standard library's logger that all events of streamer go through."""
-
-
-def from_environment(environment: Mapping[str, str]) -> tuple[Level | None, bool | None]:
-    """The level, and whether the log is JSON, as STREAMER_LOG says; `None` for a setting that it does not name.
-
-    Raises `StreamerError` for a word that is neither a level nor a form, and for two of a kind.
-    """
-    level: Level | None = None
-    as_json: bool | None = None
-    levels: dict[str, Level] = {level: level for level in get_args(Level)}
-    forms = ("json", "text")
-    for word in filter(None, (part.strip().lower() for part in environment.get(VARIABLE, "").split(","))):
-        if word in levels and level is None:
-            level = levels[word]
-        elif word in forms and as_json is None:
-            as_json = word == "json"
-        elif word in levels or word in forms:
-            raise StreamerError(f'{VARIABLE}={environment[VARIABLE]}: one level and one form, for example "info,json"')
-        else:
-            known = [*levels, *forms]
-            raise StreamerError(
-                f'{VARIABLE}: "{word}" is neither a level nor a form; known are '
-                f"{', '.join(known)}{nearest(word, known)}"
-            )
-    return level, as_json
 
 
 def configure(level: str = "info", *, as_json: bool | None = None) -> None:

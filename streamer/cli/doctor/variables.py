@@ -17,8 +17,8 @@ from streamer.cli.doctor.line import Line
 from streamer.definition.loading import CONTROL_VARIABLE
 from streamer.definition.nocode import ENV_VARIABLE, FILES_VARIABLE
 from streamer.definition.nocode import VARIABLE as NO_CODE
-from streamer.observe.logs import VARIABLE as LOG
-from streamer.observe.logs import from_environment
+from streamer.observe.logchoice import VARIABLE as LOG
+from streamer.observe.logchoice import from_environment
 from streamer.observe.shown import MASK, names_a_secret
 
 OURS: Final = (

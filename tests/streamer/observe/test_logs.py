@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pipelines.errors import StreamerError
-from streamer.observe.logs import from_environment, logger
+from streamer.observe.logchoice import from_environment
+from streamer.observe.logs import logger
 
 PROGRAM = """
 import logging, sys
