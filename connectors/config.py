@@ -180,6 +180,14 @@ class ConnectorConfig(BaseModel):
         return ()
 
     @property
+    def exclusive(self) -> Mapping[str, str]:
+        """What only one process can have at a time, such as a file or a name, by key of the field that says it.
+
+        Of the same service in several processes each needs a value of its own.
+        """
+        return {}
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Effects of its fields that their author may not expect, in a few words each, for `streamer check`."""
         return ()
@@ -271,6 +279,28 @@ class SourceConfig(ConnectorConfig):
         """The consumer group that it is a member of; `None` if it is in none."""
         return None
 
+    @property
+    def undivided(self) -> str | None:
+        """Why several processes with this source do not share its records, and what to do; `None` if they do."""
+        if self.group_name is not None:
+            return None
+        return f"each process would read all records of a source of type {self.type}; run it in one"
+
+    def of_worker(self, name: str) -> Self:
+        """The same source in one of several processes that run its service, and that are started again when they die.
+
+        Args:
+            name: A name of the process that stays the same when it is started again.
+        """
+        return self
+
+    def put_back(self) -> None:
+        """Reset it now, once for all processes that will read it, if it is to be reset when it opens (`starting`).
+
+        Raises:
+            ConnectorError: It cannot be reset, for instance as others read it.
+        """
+
     @classmethod
     def browser_at(cls, address: str, client: Mapping[str, Any]) -> Browser:
         """A browser of the bus at this address.
@@ -343,6 +373,11 @@ class SinkConfig(ConnectorConfig):
     def code_keys(self) -> tuple[str, ...]:
         """`when`, if it is a function."""
         return ("when",) if isinstance(self.when, str) else ()
+
+    @property
+    def exclusive(self) -> Mapping[str, str]:
+        """The file of its outbox."""
+        return {} if self.outbox is None else {"outbox.path": str(self.outbox.path)}
 
     @property
     def addressing(self) -> Addressing | None:

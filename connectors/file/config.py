@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -96,6 +97,11 @@ class FileSinkConfig(SinkConfig):
         if self.dead_letters and self.format != "jsonl":
             raise ValueError("dead_letters are JSON documents; write format: jsonl")
         return self
+
+    @property
+    def exclusive(self) -> Mapping[str, str]:
+        """Its file or folder, and that of the outbox."""
+        return {**super().exclusive, "path": str(self.path)}
 
     @property
     def notes(self) -> tuple[str, ...]:

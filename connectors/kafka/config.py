@@ -253,6 +253,30 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
             raise DefinitionError(f'source "{self.label}": {error}') from error
         return self.model_copy(update={"reset": reset})
 
+    @property
+    def exclusive(self) -> Mapping[str, str]:
+        """Its `instance`, if it has one."""
+        return {} if self.instance is None else {"instance": self.instance}
+
+    def of_worker(self, name: str) -> Self:
+        """The same source as a static member of its group, which has its partitions back at once after a restart.
+
+        Without `reset`, which each restart would repeat.
+        """
+        instance = self.instance or f"{self.group}-{name}"
+        return self.model_copy(update={"instance": instance, "reset": None})
+
+    def put_back(self) -> None:
+        """Commit `reset` as the position of its group, which must have no members."""
+        if self.reset is None:
+            return
+        # Not as its instance: a static member that leaves holds its partitions for a while.
+        source = self.model_copy(update={"instance": None}).build()
+        try:
+            source.open()
+        finally:
+            source.close()
+
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same source; where it names no group, the service's name is the group."""
         return self if self.group else self.model_copy(update={"group": service})

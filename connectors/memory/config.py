@@ -44,6 +44,11 @@ class MemorySourceConfig(SourceConfig):
         return self.topic
 
     @property
+    def undivided(self) -> str:
+        """Its topic is in one process."""
+        return "its topic is in the memory of one process; use another type of source"
+
+    @property
     def outside_transactions(self) -> str | None:
         """`None`: a `MemoryTransactionalSink` commits its positions."""
         return None

@@ -96,6 +96,11 @@ class MqttClientFields(ConnectorConfig):
     client: Literal["builtin", "paho"] = "builtin"
     """The client library: `builtin` is streamer's own; `paho` is paho-mqtt, for WebSockets and proxies (slower, and without QoS 2)."""  # noqa: E501
 
+    @property
+    def exclusive(self) -> Mapping[str, str]:
+        """Its client id."""
+        return {**super().exclusive, "client_id": self.client_id or self.label}
+
     @field_validator("url")
     @classmethod
     def _known_url(cls, url: str) -> str:

@@ -189,6 +189,19 @@ class MqttSourceConfig(MqttClientFields, SourceConfig):
         return {f"levels.{name}": level for name, level in TopicPatterns(self.topics).levels(topic).items()}
 
     @property
+    def exclusive(self) -> Mapping[str, str]:
+        """Its client id, and which part of the messages it takes."""
+        part = {} if self.shard is None else {"shard.index": str(self.shard.index)}
+        return {**super().exclusive, **part}
+
+    @property
+    def undivided(self) -> str | None:
+        """Why processes do not divide its messages, unless it has `share` or `shard`."""
+        if self.share is not None or self.shard is not None:
+            return None
+        return "each process would get all messages; add share, the name of a group whose members divide them"
+
+    @property
     def most_ahead(self) -> int | None:
         """Its window: brokers of MQTT 5 send no more messages ahead, and from others no more are polled."""
         return self.window if self.qos else None

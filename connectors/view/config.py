@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
@@ -94,6 +94,11 @@ class ViewSinkConfig(ShownConfig):
         return Taking(self.image, self.boxes, self.ids, self.counts, self.events)
 
     @property
+    def exclusive(self) -> Mapping[str, str]:
+        """The address of the page, unless any is free."""
+        return super().exclusive if self.listen.endswith(":0") else {**super().exclusive, "listen": self.listen}
+
+    @property
     def place(self) -> str:
         """The URL of the page."""
         return f"http://{self.listen}"
@@ -152,6 +157,11 @@ class VideoSinkConfig(ShownConfig):
             return self.url.get_secret_value()
         assert self.path is not None
         return self.path
+
+    @property
+    def exclusive(self) -> Mapping[str, str]:
+        """Its file, if it writes one."""
+        return super().exclusive if self.path is None else {**super().exclusive, "path": str(self.path)}
 
     @property
     def place(self) -> str:
@@ -218,6 +228,11 @@ class ClipSinkConfig(SinkConfig):
     def notes(self) -> tuple[str, ...]:
         """A note on a missing `when`."""
         return () if self.when is not None else ("every result makes a clip, or makes it longer: say which by `when`",)
+
+    @property
+    def exclusive(self) -> Mapping[str, str]:
+        """Its folder, where each process would delete clips of the others."""
+        return {**super().exclusive, "directory": str(self.directory)}
 
     @property
     def place(self) -> str:
