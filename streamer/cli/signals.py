@@ -29,8 +29,9 @@ def ending_at_once() -> None:
 
 
 @contextmanager
-def draining(stop: Callable[[], None], note: str = "") -> Iterator[None]:
-    """Inside, the first signal calls `stop` and writes `note` to stderr; a second one ends the process.
+def draining(stop: Callable[[], None], note: str = "", last: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Inside, the first signal calls `stop` and writes `note` to stderr; a second one calls `last` and ends the
+    process.
 
     A repeated hangup does not count as a second signal: a shell repeats that of its terminal. In any other thread than
     the main one this does nothing. After `ending_at_once` the handlers stay to the end of the process: a signal that
@@ -54,6 +55,8 @@ def draining(stop: Callable[[], None], note: str = "") -> Iterator[None]:
                 return
             with suppress(Exception):
                 sys.stdout.flush()
+            with suppress(Exception):
+                last()
             # At once: neither threads that are stuck nor exit handlers are waited for.
             os._exit(CUT_SHORT)
         stopping = True

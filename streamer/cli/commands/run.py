@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from streamer.cli.options import AsJson, Env, Files, Runners, WithoutCode, no_code_given, runners_given
+from streamer.observe.logchoice import Level, from_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from streamer.agent.summary import Summary
     from streamer.definition.nocode import NoCode
     from streamer.definition.service import Service
+
+_MOST_WORKERS: Final = 256
+"""The shared file has some megabytes for each."""
 
 
 def run(
@@ -56,24 +60,30 @@ def run(
             help="The form of stderr: JSON lines only, or text. By default the log is text on a terminal, else JSON.",
         ),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=1,
+            max=_MOST_WORKERS,
+            help="Run N worker processes, which share the partitions. One that dies or hangs is started again, and a "
+            "record that kills workers becomes a dead letter; 1 is for that alone.",
+        ),
+    ] = None,
     engine: Annotated[
         Literal["streamer", "faust"],
         typer.Option("--engine", help="The client that reads and writes Kafka: streamer's own, or a Faust worker."),
     ] = "streamer",
     as_json: AsJson = False,
 ) -> int:
-    """Run services, all in this process, until SIGTERM, SIGHUP, Ctrl-C or the end of their sources.
+    """Run services, in this process or in workers, until SIGTERM, SIGHUP, Ctrl-C or the end of their sources.
 
     After the first signal no more records are read, those in flight are finished, and the exit code is 0. A second
     signal ends the process at once, with 130. If one service fails, the others finish their records in flight, and the
     exit code is 1. It is 2 if a step cannot be opened with the fields of the file (a missing model, for instance).
     """
     from pipelines.errors import StreamerError
-    from streamer.agent.agent import Agent
-    from streamer.cli.folder import import_from_here
-    from streamer.cli.process import collect_less_often
-    from streamer.cli.terminal import complain, json_lines, remark, say_json
-    from streamer.observe.logs import configure, from_environment
 
     try:
         level, form = from_environment(os.environ)
@@ -81,13 +91,47 @@ def run(
         raise typer.BadParameter(str(error)) from error
     log_json = form if log_json is None else log_json
     in_json = not sys.stderr.isatty() if log_json is None else log_json
+    logged: Level = log_level or level or ("info" if in_json or trace else "warning")
+    if workers is not None:
+        if engine == "faust":
+            raise typer.BadParameter("--engine faust is not possible with --workers; start several processes instead")
+        if profile is not None and workers > 1:
+            raise typer.BadParameter(
+                "--profile is one file, which several workers cannot write; name one for each in the service file, "
+                "profile: {file: profile-${STREAMER_WORKER}.json}"
+            )
+        from streamer.workers.parent import run_workers
+        from streamer.workers.plan import Asked
+
+        texts = list(map(str, files))
+        asked = Asked(workers, texts, start_from, runner or [], no_code, env or [], list(map(str, allowed or [])))
+        options = {"--profile": profile, "--log-level": log_level}
+        flags = {"--trace": trace, "--json": as_json, "--log-json" if in_json else "--no-log-json": True}
+        arguments = [
+            *asked.arguments,
+            *(word for name, value in options.items() if value is not None for word in (name, str(value))),
+            *(name for name, given in flags.items() if given),
+            "--",
+            *texts,
+        ]
+        return run_workers(asked, arguments, logged, in_json=in_json, summaries=as_json)
+    from streamer.agent.agent import Agent
+    from streamer.cli.folder import import_from_here
+    from streamer.cli.process import collect_less_often
+    from streamer.cli.terminal import complain, json_lines, remark, say_json
+    from streamer.observe.logs import configure
+    from streamer.workers.worker import Worker
+
     json_lines(bool(log_json))
     collect_less_often()
-    configure(log_level or level or ("info" if in_json or trace else "warning"), as_json=in_json)
+    configure(logged, as_json=in_json)
     listed = no_code_given(not import_from_here(*files, no_code=no_code), env, allowed)
-    services = _observed(_loaded(files, runners_given(runner), listed), profile, trace)
+    services = _observed(loaded(files, runners_given(runner), listed), profile, trace)
     if engine == "faust":
         return _in_faust(files, services, start_from, log_level or level or "warning", as_json=as_json)
+    worker = Worker.of_environment()
+    if worker is not None:
+        services = [worker.share_of(service) for service in services]
     agents = [Agent(service, start_from=start_from) for service in services]
 
     def say(text: str) -> None:
@@ -95,9 +139,14 @@ def run(
         if not in_json:
             remark(text)
 
+    def started(agent: Agent) -> None:
+        if worker is not None:
+            worker.tell_address(agent.service.name, agent.endpoint)
+        say(_started(agent, with_address=worker is None))
+
     summaries = _run(
         agents,
-        lambda agent: say(_started(agent)),
+        started,
         "" if in_json else "stopping: finishing the records in flight (once more to end at once)",
     )
     for summary in summaries:
@@ -151,7 +200,8 @@ def _in_faust(
     return code
 
 
-def _loaded(files: list[Path], runners: dict[str, str], no_code: NoCode | None) -> list[Service]:
+def loaded(files: list[Path], runners: dict[str, str], no_code: NoCode | None) -> list[Service]:
+    """The services of these files. Raises `DefinitionError`, also for two of one name."""
     from pipelines.errors import DefinitionError
     from streamer.definition.loading import load_all
 
@@ -189,14 +239,14 @@ def _observed(services: list[Service], profile: Path | None, trace: bool) -> lis
     return observed
 
 
-def _started(agent: Agent) -> str:
+def _started(agent: Agent, *, with_address: bool) -> str:
     from connectors.http.server import url_of
 
     service = agent.service
     sources = ", ".join(map(described, service.sources))
     sinks = ", ".join(map(described, service.sinks))
     group = "".join(f", group {name}" for name in dict.fromkeys(service.groups.values()))
-    at = "" if agent.endpoint is None else f", metrics on {url_of(agent.endpoint)}/metrics"
+    at = "" if agent.endpoint is None or not with_address else f", metrics on {url_of(agent.endpoint)}/metrics"
     return f"{service.name}: running, {sources} -> {sinks}{group}{at}"
 
 

@@ -1,0 +1,189 @@
+"""`ControlPort`: the control port of a service that workers run, served by their parent for all of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection, HTTPException
+from typing import Any, Final, NamedTuple, Protocol
+
+from connectors.http.server import Answer, HttpRequest, HttpServer
+from pipelines.errors import StreamerError
+from streamer.observe.admission import admitted, refusal
+from streamer.observe.shown import masked
+from streamer.workers.addresses import Address
+from streamer.workers.exposition import merged, of_parent
+from streamer.workers.plan import PlannedService
+
+_SAFE: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_PATIENCE: Final = 2.0
+"""Seconds to wait for a worker's answer: one that hangs gives none."""
+_AT_ONCE: Final = 8
+_METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Supervised(Protocol):
+    """What the parent knows of its workers (`Supervisor`)."""
+
+    gave_up: str | None
+    restarts: Counter[tuple[int, str]]
+    poison: Counter[str]
+
+
+class _Reply(NamedTuple):
+    """What the control port of a service in a worker has answered."""
+
+    worker: int
+    service: str
+    status: int
+    """0: nothing came."""
+    text: str
+
+
+class ControlPort:
+    """Serves `/metrics` with a label `worker`, `/live`, `/ready` and pages by worker.
+
+    `/live` is 503 only when no worker is started again any more: until then the parent does what a restart would do.
+    `/ready` is 200 if all workers are ready.
+    """
+
+    def __init__(
+        self,
+        services: Sequence[PlannedService],
+        supervised: Supervised,
+        workers: int,
+        addresses: Callable[[int], Mapping[str, Address]],
+    ) -> None:
+        """`services` name the same address; `addresses` are the control ports of a worker's services.
+
+        Raises `StreamerError` for an address that cannot be had.
+        """
+        first = services[0]
+        listen = first.listen or ""
+        if any(service.token != first.token for service in services):
+            raise StreamerError(
+                f'control.listen "{listen}": another service has it with another token; give both the same, or another '
+                "port"
+            )
+        self._services = [service.name for service in services]
+        self._token = first.token
+        self._hosts = frozenset(host for service in services for host in service.hosts)
+        self._supervised = supervised
+        self._workers = workers
+        self._addresses = addresses
+        self._pool = ThreadPoolExecutor(_AT_ONCE, "ask workers")
+        host, _, port = listen.rpartition(":")
+        try:
+            self._server = HttpServer(host.strip("[]") or "127.0.0.1", int(port), self._answer)
+        except (OSError, ValueError, OverflowError) as error:
+            raise StreamerError(f'control.listen "{listen}": {error}; choose another address or port') from error
+
+    @property
+    def address(self) -> Address:
+        """Host and port it really listens on."""
+        return self._server.address
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _answer(self, request: HttpRequest) -> Answer:
+        answer = self._route(request)
+        return Answer(answer.status, answer.body, answer.kind, {**_SAFE, **answer.headers})
+
+    def _route(self, request: HttpRequest) -> Answer:
+        trusted = admitted(request, self._token, self._hosts)
+        if request.path in ("/live", "/health"):
+            return self._live(trusted)
+        if request.path == "/ready":
+            return self._ready(trusted)
+        if not trusted:
+            return refusal(self._token)
+        replies = list(self._ask(request.path))
+        if request.path == "/metrics":
+            text = merged((reply.worker, reply.text) for reply in replies if reply.status == 200)
+            supervised = self._supervised
+            text += of_parent(dict(supervised.restarts), dict(supervised.poison), self._services)
+            return Answer(200, text.encode(), _METRICS)
+        pages: dict[str, dict[str, Any]] = {}
+        for reply in replies:
+            if reply.status == 200:
+                pages.setdefault(str(reply.worker), {}).update(json.loads(reply.text))
+        if not pages:
+            missing = {"error": "there are /metrics, pages of sources, /live (also /health) and /ready"}
+            return Answer(404, json.dumps(missing).encode())
+        return Answer(200, masked(json.dumps(pages)).encode())
+
+    def _live(self, trusted: bool) -> Answer:
+        reason = self._supervised.gave_up
+        body = {"workers": reason or "ok"} if trusted else {"ok": reason is None}
+        return Answer(200 if reason is None else 503, masked(json.dumps(body)).encode())
+
+    def _ready(self, trusted: bool) -> Answer:
+        whys: dict[str, dict[str, str]] = {
+            str(worker): dict.fromkeys(self._services, "starting") for worker in range(self._workers)
+        }
+        ready = {(reply.worker, reply.service) for reply in self._told(whys) if reply.status == 200}
+        all_ready = len(ready) == self._workers * len(self._services)
+        body: Mapping[str, object] = whys if trusted else {"ok": all_ready}
+        return Answer(200 if all_ready else 503, masked(json.dumps(body)).encode())
+
+    def _told(self, whys: Mapping[str, dict[str, str]]) -> Iterator[_Reply]:
+        """The answers about readiness, whose reasons are put into `whys`."""
+        for reply in self._ask("/ready"):
+            if reply.status == 0:
+                whys[str(reply.worker)][reply.service] = reply.text
+            else:
+                whys[str(reply.worker)].update(json.loads(reply.text))
+            yield reply
+
+    def _ask(self, path: str) -> Iterator[_Reply]:
+        """The answers of all workers that have opened their control ports, in the order of workers."""
+        asked = [
+            (worker, service, address)
+            for worker in range(self._workers)
+            for service, address in self._addresses(worker).items()
+            if service in self._services
+        ]
+        return self._pool.map(lambda each: _get(each, path, self._token), asked)
+
+
+def _get(asked: tuple[int, str, Address], path: str, token: str | None) -> _Reply:
+    worker, service, address = asked
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    connection = HTTPConnection(*address, timeout=_PATIENCE)
+    try:
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        return _Reply(worker, service, response.status, response.read().decode())
+    except (OSError, HTTPException) as error:
+        return _Reply(worker, service, 0, f"no answer: {error}")
+    finally:
+        connection.close()
+
+
+def control_ports(
+    services: Collection[PlannedService],
+    supervised: Supervised,
+    workers: int,
+    addresses: Callable[[int], Mapping[str, Address]],
+) -> list[ControlPort]:
+    """The control ports of these services, one for each address. Raises `StreamerError` if one cannot be had."""
+    by_address: dict[str, list[PlannedService]] = {}
+    for number, service in enumerate(services):
+        if service.listen is not None:
+            # Port 0 is a new port each time, so it cannot be shared.
+            key = f"{service.listen} {number}" if service.listen.endswith(":0") else service.listen
+            by_address.setdefault(key, []).append(service)
+    ports: list[ControlPort] = []
+    try:
+        for shared in by_address.values():
+            ports.append(ControlPort(shared, supervised, workers, addresses))
+    except StreamerError:
+        for port in ports:
+            port.close()
+        raise
+    return ports

@@ -1,0 +1,71 @@
+"""Whether several worker processes can run a service, and the service as each of them runs it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Final
+
+from connectors.config import ConnectorConfig
+from pipelines.definitions.document import KeyPath
+from streamer.definition.service import Service
+from streamer.workers.layout import WORKER_VARIABLE
+
+LOCAL: Final = "127.0.0.1:0"
+"""The control port of a worker: any free one, which its parent asks."""
+_PLACEHOLDER: Final = f"${{{WORKER_VARIABLE}}}"
+
+
+def refusals(service: Service, other: Service) -> list[str]:
+    """Why several workers cannot run a service, a sentence each, with file and line as far as known; empty if they can.
+
+    `service` and `other` are the same one, as the first and as another worker read it.
+    """
+    return [f"{_where(service, path)}service {service.name}: {why}" for path, why in _refusals(service, other)]
+
+
+def for_worker(service: Service, worker: int) -> Service:
+    """The service as the worker of this number runs it: its sources with names of their own, and a control port for its
+    parent."""
+    name = f"{socket.gethostname()}-{worker}"
+    control = None if service.control is None else service.control.model_copy(update={"listen": LOCAL})
+    sources = [source.of_worker(name) for source in service.sources]
+    return service.model_copy(update={"source": sources, "control": control})
+
+
+def _refusals(service: Service, other: Service) -> Iterator[tuple[KeyPath, str]]:
+    for index, source in enumerate(service.sources):
+        if source.undivided is not None:
+            yield ("source", index), f'source "{source.label}": {source.undivided}'
+    for path, kind, config, same in _pairs(service, other):
+        theirs = same.exclusive
+        for key, value in config.exclusive.items():
+            if theirs.get(key) == value:
+                why = f"all workers would have {value}, and only one can; make it differ by {_PLACEHOLDER}"
+                yield (*path, *key.split(".")), f'{kind} "{config.label}": {key}: {why}'
+    if service.profile is not None and other.profile is not None and service.profile.file == other.profile.file:
+        why = f"all workers would write {service.profile.file}; make it differ by {_PLACEHOLDER}"
+        yield ("profile", "file"), f"profile.file: {why}"
+
+
+def _pairs(service: Service, other: Service) -> Iterator[tuple[KeyPath, str, ConnectorConfig, ConnectorConfig]]:
+    for kind, configs, others in (
+        ("source", service.sources, other.sources),
+        ("sink", service.sinks, other.sinks),
+    ):
+        for index, (config, same) in enumerate(zip(configs, others, strict=True)):
+            yield (kind, index), kind, config, same
+    if service.dead_letter is not None and other.dead_letter is not None:
+        yield ("dead_letter",), "sink", service.dead_letter, other.dead_letter
+
+
+def _where(service: Service, path: KeyPath) -> str:
+    written = service.written
+    if written is None:
+        return ""
+    # A single source or sink may be written without a list.
+    if len(path) > 1 and isinstance(written.data, dict) and not isinstance(written.data.get(path[0]), list):
+        path = (path[0], *(part for part in path[1:] if isinstance(part, str)))
+    line = written.line(path)
+    file = written.file or ""
+    return f"{file}:{line}: " if file and line else f"{file}: " if file else ""
