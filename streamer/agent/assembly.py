@@ -25,10 +25,11 @@ from pipelines.observe.profiler import Profiler
 from streamer.agent.runs.parallel import check_parallel
 from streamer.definition.hotpaths import PartHotPath
 from streamer.definition.openedpipeline import opened_pipeline
-from streamer.definition.refusals import check_code
+from streamer.definition.refusals import check_code, place_of
 from streamer.definition.service import Service
 from streamer.definition.stepsettings import policies
 from streamer.delivery.guarantee import guarantee
+from streamer.observe.memorylimit import MemoryLimit
 from streamer.observe.metrics import Measured
 from streamer.routing.sinkroute import SinkRoute
 
@@ -93,18 +94,22 @@ class Assembly:
     def open(self, progress: Callable[[str], None] | None = None) -> None:
         """Load the models, then connect the sinks. If one fails, those before it are closed again."""
         try:
+            # Entered first, so that it counts until all is closed.
+            memory = self._stack.enter_context(self._memory_limit())
             self.profiler = self._opened_profiler()
             threads = self.service.limits.threads
             # Entered first, so that the pool is closed last.
             pool = self._stack.enter_context(DaemonPool(threads, "streamer-step")) if threads else None
             self._stack.callback(self._close_pipelines)
             shared = Shared()
-            for _ in range(self.service.limits.parallel):
-                self._executors.append(self._open_pipeline(pool, progress, shared))
+            self._executors.append(self._open_pipeline(pool, progress, shared))
             check_parallel(self.service.limits.parallel, self.executor.sequential_steps)
+            for _ in range(1, self.service.limits.parallel):
+                self._executors.append(self._open_pipeline(pool, progress, shared))
             for route in self.all_routes:
                 route.sink.open()
                 self._stack.callback(route.sink.close)
+            memory.set()
         except BaseException:
             self.close()
             raise
@@ -118,6 +123,9 @@ class Assembly:
         return opened_pipeline(
             self.service, self._policies, pool=pool, progress=progress, stopping=self.draining, shared=shared
         )
+
+    def _memory_limit(self) -> MemoryLimit:
+        return MemoryLimit(self.service.limits.memory, place_of(self.service.written, "limits", "memory"))
 
     def _opened_profiler(self) -> Profiler | None:
         profile = self.service.profile

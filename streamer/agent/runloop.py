@@ -298,7 +298,7 @@ class RunLoop:
         if self._is_dangerous(decoded):
             return None
         together = [decoded]
-        if self._joins and batches.first is not None:
+        if self._joins and self._runs.joining_pays and batches.first is not None:
             most = self._runs.sizer.to_gather(decoded.records.byte_count / max(len(decoded.records), 1))
             rows, pictures = decoded.batch.size, decoded.picture_bytes
             while (following := batches.first) is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -172,12 +173,24 @@ class Limits(Settings):
     """How long a stopping service may take to finish the records in flight; those left are read again by the next run. If records take long, a batch is run in portions that take at most a quarter of this."""  # noqa: E501
     parallel: Annotated[int, Field(ge=1)] = 1
     """How many batches run at the same time, each in a pipeline of its own; models are loaded once. Results leave in the order of the records all the same."""  # noqa: E501
+    memory: Annotated[Size, Field(ge=1)] | None = None
+    """The most memory that the process may take, models included; by default what the system has. A record that needs more fails, and the process goes on. Linux only."""  # noqa: E501
     threads: Annotated[int, Field(ge=0)] = 0
     """Threads on which independent branches of a graph run at the same time; 0: one after the other."""
     confirm: Annotated[Duration, Field(gt=0)] = 10.0
     """How long the service waits for the sinks' confirmations before it logs a warning and waits again. A service that has failed waits once, then ends."""  # noqa: E501
     stuck: Annotated[Duration, Field(gt=0)] = 120.0
     """`/live` answers 503 if one batch takes longer than this, or if a partition that has records gives none for so long."""  # noqa: E501
+
+    @field_validator("memory")
+    @classmethod
+    def _where_it_can_be_set(cls, memory: int | None) -> int | None:
+        if memory is not None and not sys.platform.startswith("linux"):
+            raise ValueError(
+                "only Linux limits the memory of a process in such a way that a record fails; remove it, and limit "
+                "that of a container"
+            )
+        return memory
 
 
 class FailureSettings(Settings):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 
 from streamer.agent.runs.batchrun import BatchRun
@@ -24,6 +25,11 @@ IDLE_LEAVE_WAIT = 1.0
 """Seconds for these, and for opening, if the service is stopped while nothing is in flight: nothing can be lost."""
 LEAST_PORTION = 0.05
 """Seconds that a portion of a batch may take, however short the time to drain is."""
+
+
+WORTH_JOINING = 0.0003
+"""Seconds that running a batch takes at least if several are run together: joining them and dividing the result takes a
+part of that."""
 
 
 class DrainTime:
@@ -81,6 +87,8 @@ class BatchRuns:
         self.sizer = BatchSizer(batch.max_records)
         self.rounds = RoundSizer() if batch.learns_size else None
         self._calls: PipelineCalls
+        self._last: deque[float] = deque(maxlen=4)
+        """Seconds of the last runs."""
         self._whole = batch.type == "hard"
         """Whether batches are never cut: the model accepts one batch size only."""
         self._drain = drain
@@ -122,6 +130,7 @@ class BatchRuns:
     def ran(self, run: BatchRun, rows: int, *, last: bool = True) -> None:
         """Learn from the time that so many rows took. `last`: none of the records gathered with them are left."""
         if rows:
+            self._last.append(run.seconds)
             self.sizer.ran(rows, run.seconds, last=last)
             if self.rounds is not None:
                 self.rounds.ran(rows, run.seconds)
@@ -137,6 +146,11 @@ class BatchRuns:
         if rows < size:
             run, self.rest = run.cut(rows)
         return run
+
+    @property
+    def joining_pays(self) -> bool:
+        """Whether running a batch takes so long that it is worth while to join those that wait."""
+        return min(self._last, default=0.0) > WORTH_JOINING
 
     @property
     def has_measured(self) -> bool:

@@ -143,7 +143,7 @@ def test_frames_of_one_perishable_source_run_at_the_same_time_in_order(
 
 def test_a_step_that_keeps_state_is_refused_by_name(define: Any, serve: Any) -> None:
     step = pipelines.steps.Track()
-    with pytest.raises(DefinitionError, match=r'parallel: 2: the step "0:TRACK" keeps something .* use --workers'):
+    with pytest.raises(DefinitionError, match=r'"0:TRACK" has to see all records, .* use --workers'):
         serve(define(step, limits={"parallel": 2}))
 
 
