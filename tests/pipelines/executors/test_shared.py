@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import pipelines
 from pipelines.executors.shared import Shared
@@ -94,3 +96,29 @@ def test_a_step_that_cannot_be_opened_keeps_no_model(tmp_path: Path) -> None:
         with pytest.raises(pipelines.StepError):
             pipelines.Sequence([pipelines.Onnx(model(tmp_path / "m.onnx"), **fields)]).open(shared=shared)
     assert not len(shared)
+
+
+FOUR = """
+import numpy as np
+import psutil
+import pipelines
+
+pipeline, shared, opened, used = pipelines.Sequence([pipelines.Onnx("large.onnx")]), pipelines.Shared(), [], []
+for _ in range(4):
+    opened.append(pipeline.open(shared=shared))
+    opened[-1].run({"x": np.ones(2500, np.float32)})
+    used.append(psutil.Process().memory_info().rss)
+print(used[3] - used[0])
+"""
+
+
+@pytest.mark.slow
+def test_four_executors_take_the_memory_of_one_model(tmp_path: Path) -> None:
+    weights = numpy_helper.from_array(np.ones((2500, 4000), np.float32), "w")
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 2500])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 4000])
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "large", [x], [y], [weights])
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=opset), tmp_path / "large.onnx")
+    done = subprocess.run([sys.executable, "-c", FOUR], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert int(done.stdout) <= 0.2 * 40_000_000
