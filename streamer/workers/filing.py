@@ -52,8 +52,7 @@ class PagesFile:
         running = []
         for slot in range(layout.SLOTS):
             flag, _, since, number = self._header(worker, slot)
-            if number == 0:
-                break
+            # Not only up to the first slot without a note: that of a service without records has none for long.
             if flag != layout.FLAG_EMPTY:
                 running.append(Running(slot, number, since))
         return running

@@ -45,6 +45,13 @@ def page(file: PagesFile) -> Iterator[WorkerPage]:
     page.close()
 
 
+def test_a_batch_that_runs_is_seen_though_the_slot_before_has_run_nothing(file: PagesFile, page: WorkerPage) -> None:
+    page.slot()
+    second = page.slot()
+    page.note(second, BATCH, 3.0)
+    assert [(running.slot, running.since) for running in file.running(1)] == [(second, 3.0)]
+
+
 def test_a_note_says_which_records_run_until_it_is_cleared(file: PagesFile, page: WorkerPage) -> None:
     slot = page.slot()
     assert not file.has_run(1)
