@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import gc
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 _LIBRARIES = ("onnxruntime", "cv2")
 """Libraries that have an error of their own instead of `MemoryError`."""
 _SAYS = ("allocate", "bad_alloc")
 """What the texts of these errors say if an allocation failed."""
+
+
+class _Freeing:
+    room: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+def free_with(room: Callable[[], AbstractContextManager[None]]) -> None:
+    """Have `give_back` free memory within the context that `room` returns, which gives other threads some meanwhile."""
+    _Freeing.room = staticmethod(room)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -26,10 +36,11 @@ def give_back(error: BaseException) -> None:
     """
     if not is_out_of_memory(error):
         return
-    for cause in _chain(error):
-        # Frames that still run, such as the caller's, are left alone.
-        traceback.clear_frames(cause.__traceback__)
-    gc.collect()
+    with _Freeing.room():
+        for cause in _chain(error):
+            # Frames that still run, such as the caller's, are left alone.
+            traceback.clear_frames(cause.__traceback__)
+        gc.collect()
 
 
 def _is_failed_allocation(error: BaseException) -> bool:

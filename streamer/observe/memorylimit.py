@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from pipelines.errors import DefinitionError
+from pipelines.outofmemory import free_with
 
 LEAST: Final = 1.25
 """A limit is at least so many times what is in use when the models are loaded, so that records have room too."""
+ROOM: Final = 64 << 20
+"""Bytes beyond the limit that the process may take while what a record took is freed, which lasts some milliseconds:
+the other threads, such as those that read from a broker, have nothing to do with that record."""
 _MIB: Final = 1 << 20
 
 
@@ -65,6 +71,7 @@ class _Process:
         self._enforced: set[MemoryLimit] = set()
         self._outside = -1
         """The limit that was there before ours."""
+        self._freeing = 0
 
     @property
     def largest(self) -> int:
@@ -95,12 +102,28 @@ class _Process:
             else:
                 _set_soft_limit(self._outside)
 
+    @contextmanager
+    def room(self) -> Iterator[None]:
+        """While threads free memory there is room for the others."""
+        self._count_freeing(1)
+        try:
+            yield
+        finally:
+            self._count_freeing(-1)
+
+    def _count_freeing(self, more: int) -> None:
+        with self._lock:
+            self._freeing += more
+            if self._enforced:
+                self._apply()
+
     def _apply(self) -> None:
-        largest = max(self._limits.values())
+        largest = max(self._limits.values()) + (ROOM if self._freeing else 0)
         _set_soft_limit(largest if self._outside < 0 else min(largest, self._outside))
 
 
 _PROCESS: Final = _Process()
+free_with(_PROCESS.room)
 
 
 def _soft_limit() -> int:

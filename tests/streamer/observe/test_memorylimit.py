@@ -15,10 +15,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from pipelines.errors import DefinitionError
+from pipelines.errors import DefinitionError, blamed
 from streamer.agent.assembly import build
 from streamer.definition.loading import load
-from streamer.observe.memorylimit import MemoryLimit, in_use
+from streamer.observe.memorylimit import ROOM, MemoryLimit, in_use
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_DATA is one of Linux")
 
@@ -99,6 +99,25 @@ def test_a_limit_from_outside_is_never_raised(outside: Callable[[int], None]) ->
         limit.set()
         assert soft() == MUCH
     assert soft() == MUCH
+
+
+def test_while_memory_is_freed_other_threads_have_some_more() -> None:
+    limits: list[int] = []
+
+    class Holding:
+        def __del__(self) -> None:
+            limits.append(soft())
+
+    def eat(held: Holding) -> None:
+        raise MemoryError
+
+    with MemoryLimit(MUCH) as limit:
+        limit.set()
+        with pytest.raises(MemoryError) as raised:
+            eat(Holding())
+        blamed(raised.value)
+        assert limits == [MUCH + ROOM]
+        assert soft() == MUCH
 
 
 def test_what_is_in_use_is_what_the_limit_counts() -> None:
