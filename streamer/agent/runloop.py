@@ -75,6 +75,7 @@ class RunLoop:
         self._dangerous = self._dangerous_records()
         """Which records kill the process; `None` if no parent process would notice."""
         self._is_settled = True
+        """Whether the next batch may be run before what was sent is acknowledged."""
         self._alone: deque[DecodedBatch] = deque()
         """Parts of a batch with records that may kill the process: each is run when nothing else is."""
         self._sessions = frozenset(name for name, _, source in assembly.sources if source.replays is Replays.SESSION)
@@ -258,7 +259,7 @@ class RunLoop:
         return run is not None, run is None or self._start(slots, run)
 
     def _has_room(self, slots: Slots) -> bool:
-        return not slots.runs if self._alone else slots.has_room
+        return slots.has_room if self._is_settled and not self._alone else not slots.runs
 
     def _start(self, slots: Slots, run: BatchRun) -> bool:
         """Have a slot run as many rows as take little time; `False`: no time is left."""
@@ -289,6 +290,8 @@ class RunLoop:
         run, self._runs.rest = self._runs.rest, None
         if run is not None:
             return self._looked_at_again(run)
+        if not self._is_settled:
+            self._settle()
         if self._alone:
             return self._next_alone()
         decoded = batches.get(wait)
@@ -314,17 +317,13 @@ class RunLoop:
         return BatchRun.of(together)
 
     def _is_dangerous(self, decoded: DecodedBatch) -> bool:
-        """Whether records of a batch are suspected to kill the process: then its parts wait in `_alone`.
-
-        Records of which that is known fail.
-        """
+        """Whether records of a batch are suspected or convicted of killing the process: then its parts wait in
+        `_alone`, and the convicted have failed."""
         judged = None if self._dangerous is None else self._dangerous.judged(decoded)
         if judged is None:
             return False
         if judged.convicted:
             decoded.fail(judged.convicted)
-        if not len(judged.suspects):
-            return False
         parts = decoded.apart(judged.suspects)
         if len(parts) > 1:
             # The ledger keeps a reference to the whole batch but needs only its records: free the values.
@@ -333,12 +332,8 @@ class RunLoop:
         self._is_settled = False
         return True
 
-    def _next_alone(self) -> BatchRun | None:
-        """The next part of a batch with suspects; before the first, everything that was sent is acknowledged, so that
-        a death has little to repeat."""
-        if not self._is_settled:
-            self._settle()
-            self._is_settled = True
+    def _next_alone(self) -> BatchRun:
+        """The next part of a batch with records that may kill the process."""
         part = self._alone.popleft()
         self._open_delivery.look_again(part)
         run = BatchRun.of([part])
@@ -346,6 +341,8 @@ class RunLoop:
         return run
 
     def _settle(self) -> None:
+        """Have everything acknowledged that was sent, so that a death has nothing to repeat."""
+        self._is_settled = True
         trouble = self._wait_for_confirmations(time.monotonic() + self._service.limits.confirm)
         if trouble is not None:
             self._log.warning("results are not confirmed yet, and records that may kill are next", error=str(trouble))
@@ -387,6 +384,9 @@ class RunLoop:
             self._residence.handed_over(part.arrivals, part.rows, run.since)
         if shared.size:
             delivery.emit(Result(kept(shared, run.batch, keep) if keep else shared))
+        if self._dangerous is not None and self._dangerous.has_convicted(run.batches):
+            # The dead letters of these records would be sent twice if the next batch killed the process.
+            self._is_settled = False
         for decoded in run.ended:
             self._intakes.by_source[decoded.source].state.processed += 1
 

@@ -270,9 +270,9 @@ class Bench:
     file: Path
     members: list[Member] = field(default_factory=list)
 
-    def start(self, sleep: float = 0.0) -> Member:
-        """One more member."""
-        member = Member(self.folder, ["-m", "streamer", "run", str(self.file), "--log-json"], sleep)
+    def start(self, sleep: float = 0.0, *options: str) -> Member:
+        """One more member, with these options of `streamer run`."""
+        member = Member(self.folder, ["-m", "streamer", "run", str(self.file), "--log-json", *options], sleep)
         self.members.append(member)
         return member
 

@@ -6,19 +6,22 @@ dies. Records of such notes are suspects: they are run alone. A record that was 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from connectors.records import Ints, Lane
-from pipelines.errors import StepError
+from pipelines.errors import StepError, step_of
 from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.runs.pipelinecalls import Running
 from streamer.agent.runs.recordnames import digest, spans_of
 from streamer.workers.board import Board, Entry
 from streamer.workers.pages import WorkerPage
+
+PROCESS: Final = "process"
+"""The step of failures of convicted records, which no step has seen."""
 
 
 @cache
@@ -83,10 +86,15 @@ class Dangerous:
         suspects: list[int] = []
         for row, entry in self._entries(decoded):
             if entry.convicted:
-                convicted[row] = StepError(entry.reason, step="process")
+                convicted[row] = StepError(entry.reason, step=PROCESS)
             else:
                 suspects.append(row)
         return Judged(convicted, np.array(sorted(suspects), np.int64)) if convicted or suspects else None
+
+    @staticmethod
+    def has_convicted(batches: Sequence[DecodedBatch]) -> bool:
+        """Whether records of these batches have failed because they are convicted."""
+        return any(step_of(error) == PROCESS for decoded in batches for error in decoded.failed.values())
 
     def _entries(self, decoded: DecodedBatch) -> list[tuple[int, Entry]]:
         """The rows of the batch that are on the board."""

@@ -1,0 +1,177 @@
+"""`streamer run --workers 2` on Kafka: records that kill the process become dead letters, and kills lose nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from exactlyonce import EXACTLY_ONCE, wait_for
+from kafkatopics import read
+
+from pipelines import Data
+
+pytestmark = pytest.mark.slow
+
+DEADLY = '''
+"""The pipeline of the service under test: records say how they end the process."""
+import ctypes, os, time
+import pipelines
+
+SLEEP = float(os.environ.get("STEP_SLEEP", "0"))
+
+
+def end(how):
+    if how == "segfault":
+        ctypes.string_at(0)
+    elif how == "loop":
+        # In C, without giving up the interpreter's lock.
+        sum(iter(int, 1))
+    elif how == "kill":
+        os.kill(os.getpid(), 9)
+        time.sleep(60)
+    elif how == "eat":
+        bytearray(8 << 30)
+
+
+@pipelines.batched
+def passed_on(batch):
+    time.sleep(SLEEP)
+    for how in batch.get("how").values() if "how" in batch else ():
+        if how is not None:
+            end(how)
+    return batch.without(["filler", "how"])
+'''
+
+
+def started(made: Any, sleep: float = 0.0, workers: int = 2) -> Any:
+    """A parent with so many workers, on the deadly steps."""
+    (made.folder / "ledger_steps.py").write_text(DEADLY)
+    return made.start(sleep, "--workers", str(workers))
+
+
+def write_deadly(ledger: Any, *hows: str) -> None:
+    """Write a record for each way to end the process."""
+    producer = Producer({"bootstrap.servers": ledger.bootstrap})
+    for how in hows:
+        key = f"deadly-{how}"
+        value = Data({"key": key, "seq": 0, "crc": zlib.crc32(f"{key}:0".encode()), "how": how}).to_bytes()
+        producer.produce(ledger.source, value, key)
+    assert producer.flush(60) == 0
+
+
+def events(member: Any, event: str) -> list[dict[str, Any]]:
+    """The lines of its log about this event."""
+    lines = [json.loads(line) for line in member.text().splitlines() if line.startswith("{")]
+    return [line for line in lines if line.get("event") == event]
+
+
+def deaths(member: Any) -> Counter[str]:
+    return Counter(str(line["reason"]) for line in events(member, "a worker died, and is started again"))
+
+
+def letters(ledger: Any, topic: str) -> dict[str, dict[str, str]]:
+    """The headers of each dead letter, by the key of its record; none has two."""
+    by_key: dict[str, dict[str, str]] = {}
+    for message in read(ledger.bootstrap, topic):
+        key = Data.from_bytes(message.value)["key"]
+        assert key not in by_key, f"two dead letters of {key}"
+        by_key[key] = {name: (value or b"").decode() for name, value in message.headers or ()}
+    return by_key
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_a_record_that_kills_its_process_becomes_a_dead_letter_and_all_others_have_results(
+    ledger: Any, bench: Any, topics: Any, parallel: int
+) -> None:
+    dead = topics(1, "ledger-dead")
+    ledger.write(2500)
+    write_deadly(ledger, "segfault", "loop", "kill")
+    ledger.write(2500, seed=2)
+    limits = f"limits: {{stuck: 3s, parallel: {parallel}}}"
+    member = started(bench(ledger, f"dead_letter: {{type: kafka, topic: {dead}}}\n{limits}"))
+    wait_for(ledger, 5003, 240, member)
+    assert member.stop() == 0, member.text()
+    ledger.check()
+    found = letters(ledger, dead)
+    assert {key: headers["streamer-step"] for key, headers in found.items()} == {
+        "deadly-segfault": "process",
+        "deadly-loop": "process",
+        "deadly-kill": "process",
+    }
+    assert "signal 11" in found["deadly-segfault"]["streamer-text"]
+    assert "no end after 3 s" in found["deadly-loop"]["streamer-text"]
+    assert "signal 9" in found["deadly-kill"]["streamer-text"]
+    if parallel == 1:
+        assert sum(deaths(member).values()) <= 2 + 2 + 3, member.text()
+
+
+@pytest.mark.timeout(300)
+def test_a_record_that_eats_memory_fails_without_a_death(ledger: Any, bench: Any, topics: Any) -> None:
+    dead = topics(1, "ledger-dead")
+    ledger.write(500)
+    write_deadly(ledger, "eat")
+    ledger.write(500, seed=2)
+    member = started(bench(ledger, f"dead_letter: {{type: kafka, topic: {dead}}}\nlimits: {{memory: 4GiB}}"))
+    wait_for(ledger, 1001, 120, member)
+    assert member.stop() == 0, member.text()
+    ledger.check()
+    assert {key: headers["streamer-error"] for key, headers in letters(ledger, dead).items()} == {
+        "deadly-eat": "MemoryError"
+    }
+    assert not deaths(member)
+
+
+def workers_of(member: Any) -> list[int]:
+    """The process ids of the workers that run at the moment."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        listed = Path(f"/proc/{member.process.pid}/task/{member.process.pid}/children").read_text().split()
+        found = [pid for pid in map(int, listed) if b"STREAMER_WORKER=" in environment_of(pid)]
+        if found:
+            return found
+        time.sleep(0.1)
+    raise AssertionError("no worker runs")
+
+
+def environment_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def kill_workers(ledger: Any, made: Any, records: int, kills: int, seed: int) -> Any:
+    """Kill a random worker every few seconds; returns the parent, which has ended."""
+    ledger.write(records)
+    chance = random.Random(seed)
+    member = started(made, sleep=0.1)
+    for _ in range(kills):
+        wait_for(ledger, ledger.sample() + 1, 120, member)
+        time.sleep(chance.uniform(1.0, 3.0))
+        os.kill(chance.choice(workers_of(member)), signal.SIGKILL)
+    wait_for(ledger, records, 300, member)
+    assert member.stop() == 0, member.text()
+    return member
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("extra", ["", EXACTLY_ONCE], ids=["at_least_once", "exactly_once"])
+@pytest.mark.parametrize("kills", [3, pytest.param(60, marks=[pytest.mark.soak, pytest.mark.timeout(1200)])])
+def test_workers_that_are_killed_lose_nothing_and_condemn_no_record(
+    ledger: Any, bench: Any, topics: Any, extra: str, kills: int
+) -> None:
+    dead = topics(1, "ledger-dead")
+    made = bench(ledger, f"{extra}\ndead_letter: {{type: kafka, topic: {dead}}}")
+    kill_workers(ledger, made, 4000 * (kills + 1), kills, seed=kills)
+    ledger.check(once=made.members if extra else None)
+    assert letters(ledger, dead) == {}
