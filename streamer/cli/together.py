@@ -13,11 +13,14 @@ WATCH = 0.05
 """Seconds between two checks whether an agent has ended."""
 
 
-def run_together(agents: Sequence[Agent], *, started: Callable[[Agent], None], note: str = "") -> list[Summary]:
+def run_together(
+    agents: Sequence[Agent], *, started: Callable[[Agent], None], note: str = "", keep_going: bool = False
+) -> list[Summary]:
     """Run all agents until each has ended; a signal drains all, and so does the failure of one.
 
     `started` is called for each agent that runs, `note` is written to stderr at the first signal. If an agent cannot be
-    opened, its error is raised after the others were drained.
+    opened, its error is raised after the others were drained. With `keep_going` the others run on in both cases, and
+    the failure is in the agent's summary only.
     """
 
     def stop() -> None:
@@ -28,10 +31,17 @@ def run_together(agents: Sequence[Agent], *, started: Callable[[Agent], None], n
     with draining(stop, note):
         try:
             for agent in agents:
-                agent.start()
+                try:
+                    agent.start()
+                except Exception:
+                    if not keep_going:
+                        raise
+                    # It is logged, and in the summary of this agent.
+                    running.append(agent)
+                    continue
                 running.append(agent)
                 started(agent)
-            _watch(running, stop)
+            _watch(running, (lambda: None) if keep_going else stop)
         except BaseException:
             stop()
             for agent in running:
@@ -40,8 +50,8 @@ def run_together(agents: Sequence[Agent], *, started: Callable[[Agent], None], n
         return [agent.join() for agent in running]
 
 
-def _watch(running: Sequence[Agent], stop: Callable[[], None]) -> None:
+def _watch(running: Sequence[Agent], at_failure: Callable[[], None]) -> None:
     while any(agent.summary is None for agent in running):
         if any(agent.summary is not None and agent.summary.reason == "failed" for agent in running):
-            stop()
+            at_failure()
         time.sleep(WATCH)

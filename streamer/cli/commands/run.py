@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from streamer.agent.summary import Summary
     from streamer.definition.nocode import NoCode
     from streamer.definition.service import Service
+    from streamer.workers.plan import Asked
 
 _MOST_WORKERS: Final = 256
 """The shared file has some megabytes for each."""
@@ -71,6 +72,10 @@ def run(
             "record that kills workers becomes a dead letter; 1 is for that alone.",
         ),
     ] = None,
+    keep_going: Annotated[
+        bool,
+        typer.Option("--keep-going", help="A service that fails leaves the others running; the exit code is 1 then."),
+    ] = False,
     engine: Annotated[
         Literal["streamer", "faust"],
         typer.Option("--engine", help="The client that reads and writes Kafka: streamer's own, or a Faust worker."),
@@ -80,8 +85,9 @@ def run(
     """Run services, in this process or in workers, until SIGTERM, SIGHUP, Ctrl-C or the end of their sources.
 
     After the first signal no more records are read, those in flight are finished, and the exit code is 0. A second
-    signal ends the process at once, with 130. If one service fails, the others finish their records in flight, and the
-    exit code is 1. It is 2 if a step cannot be opened with the fields of the file (a missing model, for instance).
+    signal ends the process at once, with 130. If one service fails, the others finish their records in flight,
+    unless they are to keep going, and the exit code is 1. It is 2 if a step cannot be opened with the fields of the
+    file (a missing model, for instance).
     """
     from pipelines.errors import StreamerError
 
@@ -105,15 +111,8 @@ def run(
 
         texts = list(map(str, files))
         asked = Asked(workers, texts, start_from, runner or [], no_code, env or [], list(map(str, allowed or [])))
-        options = {"--profile": profile, "--log-level": log_level}
-        flags = {"--trace": trace, "--json": as_json, "--log-json" if in_json else "--no-log-json": True}
-        arguments = [
-            *asked.arguments,
-            *(word for name, value in options.items() if value is not None for word in (name, str(value))),
-            *(name for name, given in flags.items() if given),
-            "--",
-            *texts,
-        ]
+        flags = {"--trace": trace, "--keep-going": keep_going, "--json": as_json}
+        arguments = _of_workers(asked, {"--profile": profile, "--log-level": log_level}, flags, in_json=in_json)
         return run_workers(asked, arguments, logged, in_json=in_json, summaries=as_json)
     from streamer.agent.agent import Agent
     from streamer.cli.folder import import_from_here
@@ -148,6 +147,7 @@ def run(
         agents,
         started,
         "" if in_json else "stopping: finishing the records in flight (once more to end at once)",
+        keep_going=keep_going,
     )
     for summary in summaries:
         say(_ended(summary))
@@ -158,16 +158,28 @@ def run(
     return 1 if any(summary.reason == "failed" for summary in summaries) else 0
 
 
-def _run(agents: list[Agent], started: Callable[[Agent], None], note: str) -> list[Summary]:
+def _of_workers(asked: Asked, options: dict[str, object], flags: dict[str, bool], *, in_json: bool) -> list[str]:
+    """The arguments of this command for each worker."""
+    return [
+        *asked.arguments,
+        *(word for name, value in options.items() if value is not None for word in (name, str(value))),
+        *(name for name, given in flags.items() if given),
+        "--log-json" if in_json else "--no-log-json",
+        "--",
+        *asked.files,
+    ]
+
+
+def _run(agents: list[Agent], started: Callable[[Agent], None], note: str, *, keep_going: bool) -> list[Summary]:
     """The summaries of all agents, when they have ended.
 
-    Raises `DefinitionError` for a step that does not open, unless it only cannot connect.
+    Raises `DefinitionError` for a step that does not open, unless it only cannot connect, or the others keep going.
     """
     from pipelines.errors import ConnectorError, DefinitionError, StepError
     from streamer.cli.together import run_together
 
     try:
-        return run_together(agents, started=started, note=note)
+        return run_together(agents, started=started, note=note, keep_going=keep_going)
     except StepError as error:
         if isinstance(error.__cause__, ConnectorError):
             raise

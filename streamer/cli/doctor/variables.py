@@ -20,10 +20,11 @@ from streamer.definition.nocode import VARIABLE as NO_CODE
 from streamer.observe.logchoice import VARIABLE as LOG
 from streamer.observe.logchoice import from_environment
 from streamer.observe.shown import MASK, names_a_secret
+from streamer.workers.layout import PAGES_VARIABLE, WORKER_VARIABLE
 
 OURS: Final = (
     *(HOT_PATH, CONTROL_VARIABLE, NO_CODE, ENV_VARIABLE, FILES_VARIABLE, LOG),
-    *(CACHE_VARIABLE, LIMIT_VARIABLE, TIMEOUT_VARIABLE),
+    *(CACHE_VARIABLE, LIMIT_VARIABLE, TIMEOUT_VARIABLE, WORKER_VARIABLE, PAGES_VARIABLE),
 )
 """The variables that only streamer has."""
 _OTHERS: Final = (

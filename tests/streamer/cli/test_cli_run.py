@@ -212,6 +212,27 @@ def test_when_one_service_fails_the_others_are_drained_and_the_code_is_1(start: 
     assert "Traceback" not in err
 
 
+def test_when_one_service_fails_the_others_keep_going_if_they_are_told_to(start: Any, tmp_path: Path) -> None:
+    failing = service(tmp_path, "a", step="wrong")
+    unopened = service(tmp_path, "b", step="as_it_is")
+    unopened.write_text(unopened.read_text().replace("as_it_is", "is_not_there"))
+    running = service(tmp_path, "c", follow=True)
+    process = start("run", unopened, failing, running, "--keep-going", "--json", "--log-json")
+    assert process.stderr is not None
+    failed: set[str] = set()
+    while failed != {"a", "b"}:
+        event = json.loads(process.stderr.readline())
+        failed |= {event["service"]} if event["event"] == "the service failed" else set()
+    with (tmp_path / "c.in.jsonl").open("a") as records:
+        records.write('{"x": 7}\n')
+    wait_for(lambda: results(tmp_path, "c") == [0, 1, 2, 7], process)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 1, err
+    reasons = {summary["service"]: summary["reason"] for summary in map(json.loads, out.splitlines())}
+    assert reasons == {"a": "failed", "b": "failed", "c": "stopped"}
+
+
 def test_a_file_may_hold_several_services(start: Any, tmp_path: Path) -> None:
     first, second = service(tmp_path, "one"), service(tmp_path, "two")
     both = tmp_path / "both.yaml"
