@@ -126,12 +126,12 @@ class ControlPort:
         whys: dict[str, dict[str, str]] = {
             str(worker): dict.fromkeys(self._services, "starting") for worker in range(self._workers)
         }
-        ready = {(reply.worker, reply.service) for reply in self._told(whys) if reply.status == 200}
+        ready = {(reply.worker, reply.service) for reply in self._readiness(whys) if reply.status == 200}
         all_ready = len(ready) == self._workers * len(self._services)
         body: Mapping[str, object] = whys if trusted else {"ok": all_ready}
         return Answer(200 if all_ready else 503, masked(json.dumps(body)).encode())
 
-    def _told(self, whys: Mapping[str, dict[str, str]]) -> Iterator[_Reply]:
+    def _readiness(self, whys: Mapping[str, dict[str, str]]) -> Iterator[_Reply]:
         """The answers about readiness, whose reasons are put into `whys`."""
         for reply in self._ask("/ready"):
             if reply.status == 0:

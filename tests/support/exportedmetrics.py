@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
 from connectors.camera.health import Health
 from connectors.camera.measures import measures_of
@@ -25,6 +26,7 @@ from pipelines.observe.observing import StepRun
 from streamer.definition.hotpaths import PartHotPath
 from streamer.observe.metrics import Measured, ServiceMeters
 from streamer.observe.scrape import ScrapeCollector
+from streamer.workers.exposition import of_parent
 
 
 class _Healthy:
@@ -41,7 +43,8 @@ class _Healthy:
 
 
 def exported_families() -> Sequence[Metric]:
-    """The metrics of a service with each connector that counts something, each with at least one sample."""
+    """The metrics of a service with each connector that counts something, each with at least one sample, and those of
+    the parent of its workers."""
     meters = ServiceMeters("docs", ["source"])
     meters.sources["source"].batches(1, 1, "records")
     meters.run.dropped["view"] += 1
@@ -63,7 +66,8 @@ def exported_families() -> Sequence[Metric]:
         Measured("source cameras", "camera", _cameras()),
         Measured("source bus", "sparkplug", SparkplugConfig().build().metrics),
     ]
-    return list(ScrapeCollector({"docs": _Healthy(meters)}).collect())
+    parent = text_string_to_metric_families(of_parent({(0, "hung"): 1}, {"docs": 1}, ["docs"]))
+    return [*ScrapeCollector({"docs": _Healthy(meters)}).collect(), *parent]
 
 
 def exported_samples() -> Mapping[str, set[str]]:
