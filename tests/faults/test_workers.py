@@ -154,7 +154,7 @@ def kill_workers(ledger: Any, made: Any, records: int, kills: int, seed: int) ->
     """Kill a random worker every few seconds; returns the parent, which has ended."""
     ledger.write(records)
     chance = random.Random(seed)
-    member = started(made, sleep=0.1)
+    member = started(made, sleep=0.03)
     for _ in range(kills):
         wait_for(ledger, ledger.sample() + 1, 120, member)
         time.sleep(chance.uniform(1.0, 3.0))
