@@ -27,6 +27,8 @@ import ctypes, os, time
 import pipelines
 
 SLEEP = float(os.environ.get("STEP_SLEEP", "0"))
+if os.path.exists("slow-" + os.environ["STREAMER_WORKER"]):
+    time.sleep(10)
 
 
 def end(how):
@@ -50,6 +52,9 @@ def passed_on(batch):
             end(how)
     return batch.without(["filler", "how"])
 '''
+
+
+CONVICTED = "a record kills the process that runs it; from now on it fails without being run"
 
 
 def started(made: Any, sleep: float = 0.0, workers: int = 2) -> Any:
@@ -129,6 +134,32 @@ def test_a_record_that_eats_memory_fails_without_a_death(ledger: Any, bench: Any
         "deadly-eat": "MemoryError"
     }
     assert not deaths(member)
+
+
+@pytest.mark.timeout(300)
+def test_the_worker_that_gets_the_partition_of_a_slow_one_does_not_die_of_a_convicted_record(
+    ledger: Any, bench: Any, topics: Any
+) -> None:
+    dead = topics(1, "ledger-dead")
+    ledger.write(1000)
+    write_deadly(ledger, "segfault")
+    ledger.write(1000, seed=2)
+    made = bench(ledger, f"dead_letter: {{type: kafka, topic: {dead}}}")
+    member = started(made)
+    while not (convicted := events(member, CONVICTED)):
+        assert member.process.poll() is None, member.text()
+        time.sleep(0.05)
+    (died,) = {line["worker"] for line in events(member, "a worker died, and is started again")}
+    # Longer than the brokers keep the partitions of a member that is away.
+    (made.folder / f"slow-{died}").touch()
+    wait_for(ledger, 2001, 120, member)
+    assert member.stop() == 0, member.text()
+    ledger.check()
+    assert list(letters(ledger, dead)) == ["deadly-segfault"]
+    (letter,) = events(member, "dead letter")
+    assert letter["worker"] != died, "the slow worker was not slow enough"
+    assert len(convicted) == 1
+    assert sum(deaths(member).values()) == 2, member.text()
 
 
 def workers_of(member: Any) -> list[int]:
