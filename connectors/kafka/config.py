@@ -51,6 +51,7 @@ Client = dict[str, InstanceOf[SecretStr] | bool | int | float | str]
 
 _OF_PRODUCER = ("brokers", "compression", "linger", "partitioner", "client", "timeout")
 """Settings of sinks that are those of the producer."""
+_put_back: Final[Callable[[KafkaSourceConfig], None]] = late("connectors.kafka.consumer.putback:put_back")
 _OTHERWISE = "use a sink of type kafka on the source's cluster, or at_least_once"
 
 
@@ -267,15 +268,10 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
         return self.model_copy(update={"instance": instance, "reset": None})
 
     def put_back(self) -> None:
-        """Commit `reset` as the position of its group, which must have no members."""
-        if self.reset is None:
-            return
-        # Not as its instance: a static member that leaves holds its partitions for a while.
-        source = self.model_copy(update={"instance": None}).build()
-        try:
-            source.open()
-        finally:
-            source.close()
+        """Commit `reset`, if it has one, as the position of its group, which must have no members."""
+        if self.reset is not None:
+            self.check_packages()
+            _put_back(self)
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same source; where it names no group, the service's name is the group."""

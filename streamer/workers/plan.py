@@ -28,6 +28,8 @@ class Asked:
     no_code: bool = False
     env: Sequence[str] = ()
     allowed: Sequence[str] = ()
+    log_json: bool = False
+    """Whether warnings are written to stderr as JSON lines."""
 
     @property
     def arguments(self) -> list[str]:

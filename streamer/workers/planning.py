@@ -13,6 +13,7 @@ from streamer.cli.commands.run import loaded
 from streamer.cli.folder import import_from_here
 from streamer.cli.options import no_code_given, runners_given
 from streamer.definition.service import Service
+from streamer.observe.logs import configure
 from streamer.observe.shown import masked
 from streamer.workers.division import refusals
 from streamer.workers.layout import WORKER_VARIABLE
@@ -62,7 +63,9 @@ def main() -> None:
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
-        text = plan(Asked.from_json(sys.stdin.read())).to_json()
+        asked = Asked.from_json(sys.stdin.read())
+        configure("warning", as_json=asked.log_json)
+        text = plan(asked).to_json()
     except StreamerError as error:
         problems = error.problems if isinstance(error, DefinitionError) else (str(error),)
         text = failure([masked(problem) for problem in problems], wrong=isinstance(error, DefinitionError))

@@ -110,7 +110,8 @@ def run(
         from streamer.workers.plan import Asked
 
         texts = list(map(str, files))
-        asked = Asked(workers, texts, start_from, runner or [], no_code, env or [], list(map(str, allowed or [])))
+        listed_files = list(map(str, allowed or []))
+        asked = Asked(workers, texts, start_from, runner or [], no_code, env or [], listed_files, in_json)
         flags = {"--trace": trace, "--keep-going": keep_going, "--json": as_json}
         arguments = _of_workers(asked, {"--profile": profile, "--log-level": log_level}, flags, in_json=in_json)
         return run_workers(asked, arguments, logged, in_json=in_json, summaries=as_json)
