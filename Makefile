@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Tests and benchmarks import onnxruntime themselves, and it would tell its makers so (docs/models.md).
 export ORT_DISABLE_TELEMETRY ?= 1
 
-.PHONY: help install packages optimised native demo demo-sensors demo-cameras demo-objects test test-fast programs lint style format types layers bench bench-peers bench-cameras bench-tracking bench-detectors docs docs-serve docs-publish pictures soak protos lock clean
+.PHONY: help install packages optimised native demo demo-sensors demo-cameras demo-objects test test-fast programs lint style format types layers bench bench-peers bench-cameras bench-tracking bench-detectors bench-flow docs docs-serve docs-publish pictures soak protos lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -102,6 +102,9 @@ bench-tracking: optimised  ## how well TRACK keeps the ids of objects, beside th
 
 bench-detectors: optimised  ## what DETECT costs beside its model, against the same work by hand; writes the table (a minute)
 	$(BIN)/python -m benchmarks.detectors.run --peers --write
+
+bench-flow: optimised  ## what batches at the same time, joined batches and target_latency give (a minute or two, on a quiet machine)
+	$(BIN)/python -m benchmarks.flow
 
 docs: packages  ## build the documentation site into build/site; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
