@@ -65,7 +65,7 @@ def main(
 def convolutions(folder: Path, rounds: int) -> Iterator[Measured]:
     """Two pipelines at a time for a model that computes."""
     pipeline = pipelines.Sequence([Onnx(model_uri=str(models.convolution(folder / "conv.onnx")))])
-    payloads = [Data({"x": np.zeros((8, 48, 48), np.float32)}).to_bytes()] * 400
+    payloads = [Data({"x": np.zeros((8, 32, 32), np.float32)}).to_bytes()] * 400
     settings: dict[str, Any] = {"batch": {"max_records": 4}}
     one, two = best([lambda k=k: spent(pipeline, payloads, limits={"parallel": k}, **settings) for k in (1, 2)], rounds)
     free = _free_cores()
