@@ -7,8 +7,9 @@ batches and messages through `RunInbox`.
 from __future__ import annotations
 
 import queue
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -172,6 +173,7 @@ class IntakeLoop:
         messages = self.state.messages
         marks: dict[Lane, int] = {}
         last = False
+        waiting: list[threading.Event] = []
         while timeout or not messages.empty():
             try:
                 message = messages.get(timeout=timeout)
@@ -188,10 +190,26 @@ class IntakeLoop:
                 continue
             marks.update(message.marks)
             last = last or message.last
+            if message.done is not None:
+                waiting.append(message.done)
         if last:
             self.state.rise(Stage.LEAVE)
-        if marks or last:
+        if waiting:
+            self._acknowledge_for(waiting, marks)
+        elif marks or last:
             self._acknowledge(marks, wait=last)
+
+    def _acknowledge_for(self, waiting: Sequence[threading.Event], marks: Mapping[Lane, int]) -> None:
+        """Acknowledge these positions, wait until the bus has them, and set the events of those that wait for that."""
+        try:
+            self._acknowledge(marks, wait=True)
+        except ConnectorError as error:
+            if not error.retriable:
+                raise
+            self._log.warning("positions are not acknowledged yet", source=self.source.name, error=str(error))
+        finally:
+            for event in waiting:
+                event.set()
 
     def _acknowledge(self, marks: Mapping[Lane, int], *, wait: bool = False) -> None:
         self.source.acknowledge(marks, wait=wait)

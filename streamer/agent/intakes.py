@@ -58,10 +58,10 @@ class Intake:
         self.state.rise(stage)
         self.source.wake()
 
-    def acknowledge(self, marks: Mapping[Lane, int]) -> None:
-        """Have the source acknowledge these positions."""
+    def acknowledge(self, marks: Mapping[Lane, int], done: threading.Event | None = None) -> None:
+        """Have the source acknowledge these positions; `done` is set when the bus has them, or does not answer."""
         self.marked_at = time.monotonic()
-        self.state.messages.put(Acknowledge(marks))
+        self.state.messages.put(Acknowledge(marks, done=done))
         if self.state.starved or self.source.replays is Replays.SESSION:
             # The source may be in the middle of a poll that ends only when these positions are acknowledged.
             self.source.wake()
@@ -190,13 +190,20 @@ class Intakes:
             if positions:
                 intake.acknowledge(positions)
 
-    def have_acknowledged(self, marks: Mapping[Lane, int]) -> bool:
-        """Whether the sources have acknowledged these positions."""
-        return all(
-            intake.state.acknowledged.get(lane, -1) >= position
-            for intake in self.all
-            for lane, position in intake.of_its_lanes(marks).items()
-        )
+    def acknowledge_for_sure(self, marks: Mapping[Lane, int]) -> list[threading.Event]:
+        """Have the sources acknowledge these positions. Each event is set when a bus has them, or does not answer."""
+        events: list[threading.Event] = []
+        for intake in self.all:
+            positions = intake.of_its_lanes(marks)
+            if positions:
+                events.append(threading.Event())
+                intake.acknowledge(positions, events[-1])
+        return events
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """The lanes that the sources deliver at present."""
+        return [lane for intake in self.all for lane in list(intake.watch.lanes)]
 
     def close(self, marks: Mapping[Lane, int]) -> None:
         """Have the sources acknowledge these last positions, and close."""

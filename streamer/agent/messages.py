@@ -127,10 +127,12 @@ ToRunThread = RevokeRequest | Ended | Forgettable | Finished
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """Acknowledge these positions. `last`: wait until the bus has them, then close the source."""
+    """Acknowledge these positions. `last`: wait until the bus has them, then close the source. `done`: wait until the
+    bus has them, and set this then, or if it does not answer."""
 
     marks: Mapping[Lane, int]
     last: bool = False
+    done: threading.Event | None = None
 
 
 @dataclass(frozen=True, slots=True)

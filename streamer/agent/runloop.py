@@ -348,10 +348,11 @@ class RunLoop:
             self._log.warning("results are not confirmed yet, and records that may kill are next", error=str(trouble))
         if self._open_delivery.withholds:
             return
-        marks = self._marks()
-        self._intakes.acknowledge(marks)
+        # Not only those that moved: what was sent to the sources before need not have reached the bus.
+        marks = self._guarantee.on_revoke(self._open_delivery.ledger, self._intakes.lanes)
+        events = self._intakes.acknowledge_for_sure(marks)
         deadline = time.monotonic() + SETTLE_WAIT
-        while time.monotonic() < deadline and not self._intakes.have_acknowledged(marks):
+        while time.monotonic() < deadline and not all(event.is_set() for event in events):
             self._intakes.serve()
             self._inbox.batches.rest(CONFIRM_WAIT)
 
@@ -384,9 +385,9 @@ class RunLoop:
             self._residence.handed_over(part.arrivals, part.rows, run.since)
         if shared.size:
             delivery.emit(Result(kept(shared, run.batch, keep) if keep else shared))
-        if self._dangerous is not None and self._dangerous.has_convicted(run.batches):
-            # The dead letters of these records would be sent twice if the next batch killed the process.
-            self._is_settled = False
+        if self._dangerous is not None and (self._alone or self._dangerous.has_convicted(run.batches)):
+            # What was sent would be sent again if the next part or batch killed the process.
+            self._is_settled = self._guarantee.transactional
         for decoded in run.ended:
             self._intakes.by_source[decoded.source].state.processed += 1
 

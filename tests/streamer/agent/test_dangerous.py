@@ -83,26 +83,26 @@ def test_suspects_are_run_alone_and_their_neighbours_together(
 
 
 @pytest.mark.parametrize("parallel", [1, 2])
-def test_what_was_sent_is_acknowledged_before_the_first_suspect_is_run(
+def test_what_was_sent_is_acknowledged_before_each_suspect_is_run(
     file: PagesFile, define: Any, serve: Any, eventually: Any, commit_interval: Any, parallel: int
 ) -> None:
     commit_interval(3600.0)
-    file.publish(Board(0, [(("test", "memory", "0"), [Entry(9, 9)])]))
+    file.publish(Board(0, [(("test", "memory", "0"), [Entry(9, 11)])]))
     source = fed(*range(9))
-    acknowledged: list[int] = []
+    acknowledged: list[tuple[int, int]] = []
 
     @pipelines.batched
     def watch(batch: Batch) -> Batch:
-        if 9 in batch["x"].values():
-            acknowledged.append(source.acknowledged[0])
+        if (first := int(batch["x"][0])) >= 9:
+            acknowledged.append((first, source.acknowledged[0]))
         return batch.with_columns({"y": batch.column("x")})
 
     serving = serve(define(watch, limits={"parallel": parallel}), {"memory": source})
     eventually(lambda: len(serving.results()) == 9)
     assert source.acknowledged == [0]
-    serving.feed(9)
-    eventually(lambda: len(serving.results()) == 10)
-    assert acknowledged == [9]
+    serving.feed(9, 10, 11, 12)
+    eventually(lambda: len(serving.results()) == 13)
+    assert [at for at in acknowledged if at[0] < 12] == [(9, 9), (10, 10), (11, 11)]
 
 
 @pytest.mark.parametrize("parallel", [1, 2])
