@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal, get_args
 
-from pipelines.errors import StreamerError, nearest
-
 Level = Literal["debug", "info", "warning", "error"]
 VARIABLE: Final = "STREAMER_LOG"
 """Environment variable with the level and the form of the log: `debug`, `json`, `info,text`."""
@@ -17,6 +15,9 @@ def from_environment(environment: Mapping[str, str]) -> tuple[Level | None, bool
 
     Raises `StreamerError` for a word that is neither a level nor a form, and for two of a kind.
     """
+    # The command line imports this module to print its help, and nothing heavy for that.
+    from pipelines.errors import StreamerError, nearest
+
     level: Level | None = None
     as_json: bool | None = None
     levels: dict[str, Level] = {level: level for level in get_args(Level)}
