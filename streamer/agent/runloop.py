@@ -352,7 +352,8 @@ class RunLoop:
         marks = self._guarantee.on_revoke(self._open_delivery.ledger, self._intakes.lanes)
         events = self._intakes.acknowledge_for_sure(marks)
         deadline = time.monotonic() + SETTLE_WAIT
-        while time.monotonic() < deadline and not all(event.is_set() for event in events):
+        # A source that is about to lose lanes waits for an answer, and acknowledges nothing before it.
+        while time.monotonic() < deadline and not all(event.is_set() for event in events) and not self._intakes.revokes:
             self._intakes.serve()
             self._inbox.batches.rest(CONFIRM_WAIT)
 

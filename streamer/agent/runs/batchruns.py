@@ -109,11 +109,9 @@ class BatchRuns:
         `before(estimated_seconds)` is called before the rows are run.
         """
         size = run.batch.size
-        rows = self._portion(run)
-        if size and not rows:
-            self.rest = run
+        rows = self._fitting(run, before)
+        if rows is None:
             return None
-        before(self.sizer.takes(rows))
         until = time.monotonic() + self._drain.longest_portion
         done = self._calls.run(
             run,
@@ -137,13 +135,10 @@ class BatchRuns:
 
     def begin(self, run: BatchRun, before: Callable[[float], None]) -> BatchRun | None:
         """The rows of `run` that are to be run in one go, somewhere else; otherwise as `run`."""
-        size = run.batch.size
-        rows = self._portion(run)
-        if size and not rows:
-            self.rest = run
+        rows = self._fitting(run, before)
+        if rows is None:
             return None
-        before(self.sizer.takes(rows))
-        if rows < size:
+        if rows < run.batch.size:
             run, self.rest = run.cut(rows)
         return run
 
@@ -156,6 +151,15 @@ class BatchRuns:
     def has_measured(self) -> bool:
         """Whether it is known how long rows take."""
         return self.sizer.takes(1) > 0
+
+    def _fitting(self, run: BatchRun, before: Callable[[float], None]) -> int | None:
+        """How many rows of `run` are run now, once `before` knows; `None`: there is no time, and the run is kept."""
+        rows = self._portion(run)
+        if run.batch.size and not rows:
+            self.rest = run
+            return None
+        before(self.sizer.takes(rows))
+        return rows
 
     def _portion(self, run: BatchRun) -> int:
         """How many rows of `run` are run now; 0 if there is no time left for one."""

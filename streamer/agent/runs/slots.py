@@ -93,11 +93,6 @@ class Slots:
         return len(self._runs)
 
     @property
-    def rows(self) -> int:
-        """How many rows these runs have."""
-        return sum(each.run.batch.size for each in self._runs)
-
-    @property
     def has_room(self) -> bool:
         """Whether a slot is free for another run, and not too many wait for an earlier one.
 
