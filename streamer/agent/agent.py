@@ -116,6 +116,11 @@ class Agent:
             for lane, position in list(intake.state.acknowledged.items())
         }
 
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether the service failed because memory could not be had where no record is to blame, as in its source."""
+        return isinstance(self._failure, MemoryError)
+
     def live(self) -> str | None:
         """Why the process should be restarted; `None` while it makes progress, or waits for a sink or for records."""
         if self._failure is not None:

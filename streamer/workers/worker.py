@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
 from streamer.definition.service import Service
 from streamer.workers.addresses import Address, tell_addresses
@@ -30,6 +31,14 @@ class Worker:
     def share_of(self, service: Service) -> Service:
         """The service as this process runs it."""
         return for_worker(service, self._number)
+
+    @staticmethod
+    def die() -> NoReturn:
+        """End by a signal, for the parent to start another process: this one cannot go on, and another may."""
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.abort()
 
     def tell_address(self, service: str, address: Address | None) -> None:
         """Tell the parent the control port of a service that has started."""

@@ -156,6 +156,9 @@ def run(
             complain(" ".join(summary.error.splitlines()[:2]))
         if as_json:
             say_json(summary.to_dict())
+    if worker is not None and any(agent.out_of_memory for agent in agents):
+        sys.stdout.flush()
+        worker.die()
     return 1 if any(summary.reason == "failed" for summary in summaries) else 0
 
 

@@ -173,3 +173,26 @@ def test_lines_of_workers_have_their_number() -> None:
     assert marked(b'{"event": "running"}\n', 3, in_json=True) == b'{"worker": 3, "event": "running"}\n'
     assert marked(b"from a C library\n", 3, in_json=True) == b"from a C library\n"
     assert marked(b"a: running\n", 3, in_json=False) == b"worker 3: a: running\n"
+
+
+def test_a_worker_without_memory_for_its_source_is_started_again(start: Any, tmp_path: Path) -> None:
+    file = service(tmp_path, "same")
+    (tmp_path / "mine.py").write_text(
+        "import os\n"
+        "from pathlib import Path\n"
+        "from connectors.file.source import FileSource\n\n"
+        "def same(data):\n"
+        "    return data\n\n"
+        "def poll(*arguments):\n"
+        "    raise MemoryError\n\n"
+        "if 'STREAMER_PAGES' in os.environ and not Path('short').exists():\n"
+        "    Path('short').touch()\n"
+        "    FileSource.poll = poll\n"
+    )
+    process = start("run", file, "--workers", "1", "--log-json")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert results(tmp_path) == [0, 1, 2]
+    events = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
+    assert [event["reason"] for event in events if event["event"].startswith("a worker died")] == ["signal 6"]
+    assert list(tmp_path.glob("core*")) == []
