@@ -5,6 +5,7 @@ It decides only, in rounds of a tenth of a second: processes, the clock and the 
 
 from __future__ import annotations
 
+import math
 import signal
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from typing import Final, Protocol
 
 from streamer.workers.filing import PagesFile
 from streamer.workers.notes import Note, Span
-from streamer.workers.restarts import Backoff, DeathCount
+from streamer.workers.restarts import WITHIN, Backoff, DeathCount
 from streamer.workers.suspects import Cause, Suspects, Verdict
 
 LOOK: Final = 0.1
@@ -58,6 +59,8 @@ class _Worker:
     started: float = 0.0
     due: float = 0.0
     """When it is started, if it has no process."""
+    ran: float = -math.inf
+    """When it last died that had run something."""
     code: int | None = None
     """Its exit code, once it has ended for good."""
     seen: dict[int, tuple[int, float]] = field(default_factory=dict)
@@ -200,8 +203,11 @@ class Supervisor:
 
     def _note_death(self, worker: _Worker, cause: Cause, verdict: Verdict, now: float) -> None:
         blamed = bool(verdict.convicted or verdict.suspects)
-        # An operator or the OOM killer may kill a worker that does its work; that alone is no reason to give up.
-        from_outside = cause.number == _SIGKILL and cause.hung is None and self._file.has_run(worker.number)
+        if self._file.has_run(worker.number):
+            worker.ran = now
+        # An operator or the OOM killer may kill a worker that does its work, or begins again; that alone is no reason
+        # to give up. If it has run nothing for long, there may be too little memory to start it.
+        from_outside = cause.number == _SIGKILL and cause.hung is None and now - worker.ran <= WITHIN
         if not blamed and not from_outside:
             self._deaths.add(now, cause.text)
         if self._stopping:

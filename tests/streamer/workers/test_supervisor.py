@@ -226,6 +226,22 @@ def test_kills_from_outside_of_workers_that_do_their_work_end_nothing(world: Wor
     assert not world.supervisor.poison
 
 
+def test_kills_from_outside_while_a_worker_begins_again_end_nothing(world: World) -> None:
+    world.rounds(0.1)
+    world.runs(0, 1)
+    world.process(0).page.clear(world.process(0).slot)
+    for _ in range(12):
+        world.dies(0, signal.SIGKILL)
+    assert world.supervisor.gave_up is None
+
+
+def test_ten_kills_of_workers_that_never_run_anything_end_the_service(world: World) -> None:
+    world.rounds(0.1)
+    for _ in range(10):
+        world.dies(0, signal.SIGKILL)
+    assert world.supervisor.gave_up is not None
+
+
 def test_a_worker_that_dies_while_it_stops_is_not_started_again(world: World) -> None:
     world.rounds(0.1)
     world.supervisor.stop()
