@@ -6,7 +6,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import TypeAlias
 
 from pipelines.data.batch import Batch
@@ -50,7 +49,7 @@ class OpenStep:
         """
         self.close = runner.close if close is None else close
         """Closes the runner, unless other executors still use it."""
-        self._alone = nullcontext() if turn is None else turn
+        self._turn = turn
         self.name = name
         self.runner = runner
         self._metrics = metrics
@@ -140,8 +139,11 @@ class OpenStep:
         return joined([Result(NO_ROWS, failed), *results])
 
     def _run_rows(self, batches: Sequence[Batch]) -> Result:
-        with self._alone:
+        if self._turn is None:
             result = self.runner.run_batch(batches[0])
+        else:
+            with self._turn:
+                result = self.runner.run_batch(batches[0])
         if not isinstance(result, Result):
             raise ContractError(f"the runner returned {type(result).__name__}, not a Result")
         return result

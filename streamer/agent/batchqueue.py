@@ -50,14 +50,15 @@ class BatchQueue:
 
     def get(self, timeout: float) -> DecodedBatch | None:
         """The next batch; `None` if there is none after `timeout` seconds, or `wake` was called."""
-        if not self._batches:
-            if self._wanted is not None:
-                self._wanted.set()
-            self.rest(timeout)
-            if self._wanted is not None:
-                self._wanted.clear()
-        else:
-            self.rest(0.0)
+        wants = self._wanted is not None and not self._batches
+        if wants and self._wanted is not None:
+            self._wanted.set()
+        try:
+            self._signals.get(timeout=0.0 if self._batches else timeout)
+        except Empty:
+            pass
+        if wants and self._wanted is not None:
+            self._wanted.clear()
         if not self._batches:
             return None
         decoded = self._batches.popleft()

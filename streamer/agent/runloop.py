@@ -298,7 +298,7 @@ class RunLoop:
         if decoded is None:
             return None
         self._enter(decoded)
-        if self._is_dangerous(decoded):
+        if self._dangerous is not None and self._is_dangerous(decoded, self._dangerous):
             return None
         together = [decoded]
         if self._joins and self._runs.joining_pays and batches.first is not None:
@@ -311,15 +311,15 @@ class RunLoop:
                     break
                 batches.get(0.0)
                 self._enter(following)
-                if self._is_dangerous(following):
+                if self._dangerous is not None and self._is_dangerous(following, self._dangerous):
                     break
                 together.append(following)
         return BatchRun.of(together)
 
-    def _is_dangerous(self, decoded: DecodedBatch) -> bool:
+    def _is_dangerous(self, decoded: DecodedBatch, dangerous: Dangerous) -> bool:
         """Whether records of a batch are suspected or convicted of killing the process: then its parts wait in
         `_alone`, and the convicted have failed."""
-        judged = None if self._dangerous is None else self._dangerous.judged(decoded)
+        judged = dangerous.judged(decoded)
         if judged is None:
             return False
         if judged.convicted:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from pipelines.data.columns import Mask
 from pipelines.data.result import NONE_HELD, Result
 from pipelines.executors.accounting import NO_ROWS
 from streamer.agent.decodedbatch import DecodedBatch
+
+NOT_RUN: Final = Result(NO_ROWS)
+"""The result before the calls of the pipeline. It is replaced, never changed."""
 
 
 class Split(NamedTuple):
@@ -40,7 +43,7 @@ class BatchRun:
     """When the first batch was taken from the queue, on `time.monotonic`."""
     is_cut: bool = False
     """Whether the last batch has more rows, which are in a later run."""
-    result: Result = field(default_factory=lambda: Result(NO_ROWS))
+    result: Result = field(default_factory=lambda: NOT_RUN)
     began: float = 0.0
     """When its calls began, by `time.perf_counter`."""
     seconds: float = 0.0
@@ -49,7 +52,7 @@ class BatchRun:
     @classmethod
     def of(cls, batches: list[DecodedBatch], since: float | None = None) -> BatchRun:
         """These batches together, none of them run yet. `since`: as the field, if it is not now."""
-        batch = Batch.concat([decoded.batch for decoded in batches])
+        batch = batches[0].batch if len(batches) == 1 else Batch.concat([decoded.batch for decoded in batches])
         return cls(batches, batch, time.monotonic() if since is None else since)
 
     @property
