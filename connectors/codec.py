@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from connectors.measures import Measure
 from connectors.records import Header, Lane, Records
+from connectors.source import Served
 from pipelines.data.batch import Batch
 from pipelines.data.data import RecordContext
 from pipelines.data.rowrange import RowRange, row_range
@@ -48,6 +49,24 @@ class RecordsOrigin:
 
     records: Records
     first: int
+    asks: Sequence[Any] | None = None
+    """What each of these records asks of the message that answers it, an object of the codec that has read it: a
+    request of the Open Inference Protocol names the outputs that it wants, for example. `None`: none asks for
+    anything."""
+
+    def over(self, records: Records, first: int, places: Sequence[int]) -> RecordsOrigin:
+        """The origin of a larger block, of which `places` are the places of these records."""
+        if self.asks is None:
+            return RecordsOrigin(records, first)
+        asks: list[Any] = [None] * len(records)
+        for place, ask in zip(places, self.asks, strict=True):
+            asks[place] = ask
+        return RecordsOrigin(records, first, asks)
+
+    def part(self, records: Records, start: int) -> RecordsOrigin:
+        """The origin of the block that these `records` are, which begin at place `start` of this one."""
+        asks = None if self.asks is None else self.asks[start : start + len(records)]
+        return RecordsOrigin(records, self.first + start, asks)
 
     @property
     def rows(self) -> RowRange:
@@ -111,6 +130,9 @@ class Codec(ABC):
         Raises:
             ConnectorError: Something is missing for every row, such as a schema registry that does not answer.
         """
+
+    def serves(self, served: Served) -> None:
+        """Called once, before the first `decode`, by a service: for codecs that check payloads against its pipeline."""
 
     @property
     def hot_path(self) -> HotPathReport:

@@ -10,6 +10,7 @@ from typing import Any
 
 from connectors.measures import Measure
 from connectors.records import Lane, Records
+from pipelines.executors.ports import Ports
 from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
 
 
@@ -84,6 +85,23 @@ class TransactionToken:
     whose delivered records are all acknowledged. To be committed too, unless a later position of the lane was."""
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What clients may know of the service that runs their records.
+
+    `Source.serves` and `Codec.serves` get it once the pipeline is open, before the source opens.
+    """
+
+    service: str
+    """The name of the service: that of the model in the Open Inference Protocol."""
+    ports: Ports
+    """Inputs and outputs of the pipeline, as far as they are known."""
+    answers: bool = False
+    """Whether a sink answers the clients of the source; otherwise they only learn that all sinks have their results."""
+    trouble: Callable[[], str | None] = lambda: None
+    """Why the service is not ready; `None` while it is. From any thread."""
+
+
 class Source(ABC):
     """A connector that delivers records. All methods but `wake` are called by one thread.
 
@@ -127,6 +145,9 @@ class Source(ABC):
     def hot_path(self) -> HotPathReport:
         """Which hot path it takes, and why it is plain Python if it is. Known from the start, without `open`."""
         return NO_COMPILED_FORM
+
+    def serves(self, served: Served) -> None:
+        """Called once, before `open`, by a service: for sources whose clients ask about its pipeline."""
 
     @abstractmethod
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:

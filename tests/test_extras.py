@@ -47,7 +47,7 @@ SCENARIOS: list[tuple[str, set[str], str]] = [
         + ".check_packages()",
     ),
     ("tls", {"cryptography"}, SOURCE.format("mqtt_endpoint", {"tls": {}}) + ".check_packages()"),
-    ("tls", {"cryptography"}, "from connectors.mqtt.endpoint.certificate import self_signed; self_signed('a')"),
+    ("tls", {"cryptography"}, "from connectors.tls.certificate import self_signed; self_signed('a')"),
     ("camera", {"av"}, SOURCE.format("camera", {"cameras": {"a": "rtsp://a"}}) + ".check_packages()"),
     ("image", {"cv2"}, "from connectors.registry import SINKS; SINKS.get('view')(type='view').check_packages()"),
     ("avro", {"fastavro"}, CODEC.format("{'type': 'avro', 'schema': {'type': 'record', 'name': 'a', 'fields': []}}")),

@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 from typing import NamedTuple
 
-from connectors.mqtt.endpoint.certificate import self_signed
+from connectors.tls.certificate import self_signed
 
 _END_OF_KEY = b"-----END PRIVATE KEY-----\n"
 

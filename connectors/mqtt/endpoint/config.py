@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, field_validator, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 
-from connectors.config import Addressing, LocalPath, SinkConfig, SourceConfig
-from connectors.mqtt.endpoint.certificate import server_context
+from connectors.config import Addressing, SinkConfig, SourceConfig
 from connectors.mqtt.protocol.reading import LARGEST
 from connectors.mqtt.protocol.topics import SHARE, TopicPatterns, levels_as_values
 from connectors.mqtt.qos import Qos
+from connectors.tls.fields import ServerTls
 from connectors.units import Duration, OneOrMore, Size
 from pipelines.errors import DefinitionError
 from pipelines.plugins.requirements import Package
@@ -25,33 +24,6 @@ COLUMNS = ("qos", "retained", "duplicate", "content_type", "response_topic", "co
 
 REQUEST_HEADERS = {"response_topic": "streamer-mqtt-response-topic", "correlation": "streamer-mqtt-correlation"}
 """The headers by which a result carries the response topic and the correlation data of its request."""
-
-
-class ServerTls(BaseModel):
-    """The server's side of TLS."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
-
-    cert: LocalPath | None = None
-    """File with the server's certificate, PEM; without it a self-signed one is made (extra `tls`)."""
-    key: LocalPath | None = None
-    """File with its private key, PEM; by default it is in `cert`, too."""
-    key_password: SecretStr | None = None
-    """The password of the private key."""
-    ca: LocalPath | None = None
-    """File with the certificates of the authorities, PEM, one of which has to have signed the certificate of each client; by default clients need none."""  # noqa: E501
-
-    @model_validator(mode="after")
-    def _key_with_certificate(self) -> Self:
-        if self.cert is None and (self.key is not None or self.key_password is not None):
-            raise ValueError("key is the private key of a certificate, and cert names none")
-        return self
-
-    def context(self, host: str) -> ssl.SSLContext:
-        """The context for accepting connections. Raises `ConnectorError` for files that cannot be used,
-        `MissingPackageError` if a certificate has to be made and cryptography is not installed."""
-        password = None if self.key_password is None else self.key_password.get_secret_value()
-        return server_context(self.cert, self.key, password, self.ca, host)
 
 
 class MqttEndpointSourceConfig(SourceConfig):

@@ -1,0 +1,1 @@
+"""Requests over HTTP and gRPC as records, and answers to them."""

@@ -1,0 +1,162 @@
+"""`Inbox`: the requests for one model, from their arrival until they are answered."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from connectors.http.endpoint.request import Answer, Request
+
+
+class Inbox:
+    """Requests that wait to be polled, at most `max_waiting` of them and about `max_bytes`, and those that were polled.
+
+    Three threads use it: that of the endpoint's loop puts requests in and takes back those whose client has gone, the
+    source's polls them and lets go of those that are acknowledged, the sink's answers them.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, max_waiting: int, max_bytes: int) -> None:
+        self._loop = loop
+        self._max_waiting = max_waiting
+        self._max_bytes = max_bytes
+        self._changed = threading.Condition()
+        self._waiting: deque[Request] = deque()
+        self._bytes = 0
+        self._wanted = 0
+        """The number of requests for which a thread waits in `take`; 0: none waits."""
+        self._woken = False
+        self._next = 0
+        self._polled: dict[int, Request] = {}
+        """Requests that were polled and are not acknowledged, by number, in the order of their numbers."""
+        self.is_open = True
+        """Whether requests are accepted."""
+        self.withdrawn = 0
+        """How many requests were taken back before they were polled."""
+        self.late = 0
+        """How many requests were not polled before their deadline."""
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait to be polled."""
+        return len(self._waiting)
+
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes the requests take that wait to be polled."""
+        return self._bytes
+
+    @property
+    def running(self) -> int:
+        """How many requests were polled and are not finished."""
+        return len(self._polled)
+
+    def put(self, request: Request) -> bool:
+        """Number a request and let it wait; `False` if there is no room, or none are accepted any more."""
+        with self._changed:
+            full = len(self._waiting) >= self._max_waiting or (self._waiting and self._bytes >= self._max_bytes)
+            if full or not self.is_open:
+                return False
+            request.number, self._next = self._next, self._next + 1
+            self._waiting.append(request)
+            self._bytes += request.size
+            if self._wanted and len(self._waiting) >= self._wanted:
+                self._changed.notify()
+        return True
+
+    def withdraw(self, request: Request) -> bool:
+        """Take a request out that was not polled yet, as its client has gone; `False` if it was polled."""
+        with self._changed:
+            try:
+                self._waiting.remove(request)
+            except ValueError:
+                return False
+            self._bytes -= request.size
+            self.withdrawn += 1
+        return True
+
+    def take(self, max_records: int, max_bytes: int, seconds: float) -> list[Request]:
+        """The next requests, in order; waits up to `seconds` until there are `max_records`, or it is woken.
+
+        Requests whose deadline is over are answered instead.
+        """
+        until = time.monotonic() + seconds
+        requests: list[Request] = []
+        late: list[Request] = []
+        with self._changed:
+            while not self._woken and len(self._waiting) < max_records and self._bytes < max_bytes:
+                left = until - time.monotonic()
+                if left <= 0:
+                    break
+                self._wanted = max_records
+                self._changed.wait(left)
+            self._wanted, self._woken = 0, False
+            now, size = time.monotonic(), 0
+            while self._waiting and len(requests) < max_records and (size < max_bytes or not requests):
+                request = self._waiting.popleft()
+                self._bytes -= request.size
+                if request.deadline <= now:
+                    late.append(request)
+                    continue
+                size += request.size
+                requests.append(request)
+                self._polled[request.number] = request
+            self.late += len(late)
+        if late:
+            answer = Answer.refusal(504, "the request waited too long and was not run; send fewer at a time")
+            self._settle([(request, answer) for request in late])
+        return requests
+
+    def wake(self) -> None:
+        """Make a running `take`, or the next one, return at once."""
+        with self._changed:
+            self._woken = True
+            self._changed.notify()
+
+    def answer(self, answers: Iterable[tuple[int, Answer]]) -> None:
+        """Answer polled requests, by number; an answer whose client has gone, or that was answered, counts as sent."""
+        pairs = [(request, answer) for number, answer in answers if (request := self._polled.get(number)) is not None]
+        if pairs:
+            self._settle(pairs)
+
+    def polled(self, below: int | None = None) -> list[Request]:
+        """The requests that were polled and are not finished, below this number if one is given."""
+        with self._changed:
+            return [request for number, request in self._polled.items() if below is None or number < below]
+
+    def finish(self, below: int, answer: Answer) -> None:
+        """The requests below this number are done: those that nobody has answered get this answer."""
+        done: list[Request] = []
+        with self._changed:
+            for number in list(self._polled):
+                if number >= below:
+                    break
+                done.append(self._polled.pop(number))
+        if done:
+            self._settle([(request, answer) for request in done])
+
+    def close(self, answer: Answer) -> None:
+        """Accept no more requests, and give this answer to all that nobody has answered."""
+        with self._changed:
+            self.is_open = False
+            left = [*self._waiting, *self._polled.values()]
+            self._waiting.clear()
+            self._polled.clear()
+            self._bytes = 0
+        self._settle([(request, answer) for request in left])
+
+    def _settle(self, pairs: Sequence[tuple[Request, Answer]]) -> None:
+        """Hand answers to the loop, all at once: a call for each would cost more than the answers."""
+        try:
+            self._loop.call_soon_threadsafe(_resolve, pairs)
+        except RuntimeError:
+            # The loop has ended, and all clients with it.
+            return
+
+
+def _resolve(pairs: Sequence[tuple[Request, Answer]]) -> None:
+    for request, answer in pairs:
+        if not request.future.done():
+            request.future.set_result(answer)

@@ -1,0 +1,60 @@
+"""`Request`: a client's request on its way through the service. `Answer`: what its client gets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+JSON: Final = (b"content-type", b"application/json")
+
+
+class Answer(NamedTuple):
+    """An answer: over HTTP as it is; over gRPC `body` is the message if `status` is 200, else `error` the details."""
+
+    status: int
+    """The status of HTTP; `grpcservice` has the codes of gRPC for them."""
+    headers: Sequence[tuple[bytes, bytes]]
+    """Names in lower case. Without the length of the body."""
+    body: bytes
+    error: str | None = None
+    """What was wrong, as in the body; `None`: nothing."""
+
+    @classmethod
+    def refusal(cls, status: int, error: str, *headers: tuple[bytes, bytes]) -> Answer:
+        """The answer that says what was wrong: `{"error": TEXT}`."""
+        return cls(status, (JSON, *headers), json.dumps({"error": error}, ensure_ascii=False).encode(), error)
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """A client's request for one model. Made and answered in the thread of the endpoint's loop.
+
+    `future` gets the `Answer`; its client may have gone, then it is cancelled and nobody reads the answer.
+    """
+
+    body: bytes
+    """Decompressed; over gRPC the message."""
+    headers: Sequence[tuple[bytes, bytes]]
+    """Of HTTP, or the metadata of gRPC; names in lower case."""
+    future: asyncio.Future[Answer]
+    protocol: Literal["http", "grpc"] = "http"
+    path: str = ""
+    """The path of HTTP, or the method of gRPC."""
+    client: str = ""
+    """The client's address, `host:port`."""
+    deadline: float = float("inf")
+    """Until when it may wait to be polled, in seconds of `time.monotonic`."""
+    arrived: float = 0.0
+    """When its last byte had come, in seconds of `time.monotonic`."""
+    at: int = 0
+    """The same in ms since 1970."""
+    number: int = field(default=-1)
+    """Its number among the requests of its model, from 0, as soon as it is in the inbox."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return len(self.body) + 500
