@@ -54,14 +54,14 @@ class RecordsOrigin:
     request of the Open Inference Protocol names the outputs that it wants, for example. `None`: none asks for
     anything."""
 
-    def over(self, records: Records, first: int, places: Sequence[int]) -> RecordsOrigin:
-        """The origin of a larger block, of which `places` are the places of these records."""
-        if self.asks is None:
-            return RecordsOrigin(records, first)
-        asks: list[Any] = [None] * len(records)
-        for place, ask in zip(places, self.asks, strict=True):
+    def with_asks_of(self, part: RecordsOrigin, places: Sequence[int]) -> RecordsOrigin:
+        """The same, with what the records of `part` ask, which are those at these places of this block."""
+        if part.asks is None:
+            return self
+        asks = [None] * len(self.records) if self.asks is None else list(self.asks)
+        for place, ask in zip(places, part.asks, strict=True):
             asks[place] = ask
-        return RecordsOrigin(records, first, asks)
+        return RecordsOrigin(self.records, self.first, asks)
 
     def part(self, records: Records, start: int) -> RecordsOrigin:
         """The origin of the block that these `records` are, which begin at place `start` of this one."""

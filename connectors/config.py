@@ -351,6 +351,10 @@ class SinkConfig(ConnectorConfig):
     transactional_by: ClassVar[str]
     """What makes the sink of transactions, as `module:name`; called with the arguments of `build_transactional`."""
 
+    awaited: ClassVar[bool] = False
+    """Whether a client waits for the answer to each of its records, so that it is told of a failure in any case
+    (`for_failures`): such failures are no dead letters. Only for a sink that `answers`."""
+
     answers: ClassVar[bool] = False
     """Whether its messages go back to the clients that sent the records. Such a sink gets results and failures of the
     records of its own source only (`takes_from`). Failures of these records never stop the service, and the service
@@ -410,9 +414,10 @@ class SinkConfig(ConnectorConfig):
         return self
 
     def for_failures(self) -> Self | None:
-        """The sink that tells clients of their records' failures where the service has no `dead_letter`.
+        """The sink that tells clients of their records' failures, as dead letters.
 
-        `None` if it does not answer.
+        It is used where the service has no `dead_letter`, or in any case if the clients' answers are `awaited`. `None`
+        if it does not answer.
         """
         return None
 

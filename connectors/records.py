@@ -308,6 +308,8 @@ class Messages:
         extras: For dead letters that `streamer replay` sends back: the record's `Records.extras`, by name. A sink of
             the source's type restores from them the properties that it can, in place of those that it would derive from
             the key; other sinks ignore them.
+        positions: `int64 (M,)`: the position of the record that each message answers, the first of several, for sinks
+            whose clients wait for an answer (`SinkConfig.awaited`); else `None`.
     """
 
     rows: Ints
@@ -323,6 +325,9 @@ class Messages:
     """For dead letters that `streamer replay` sends back: the record's `Records.extras`, by name. A sink of the
     source's type restores from them the properties that it can, in place of those that it would derive from the key;
     other sinks ignore them."""
+    positions: Ints | None = None
+    """The position of the record that each message answers, the first of several, for sinks whose clients wait for an
+    answer (`SinkConfig.awaited`)."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -354,6 +359,7 @@ class Messages:
             pick(self.topics),
             splits,
             extras=None if self.extras is None else [self.extras[at] for at in index.tolist()],
+            positions=None if self.positions is None else self.positions[index],
         )
 
 

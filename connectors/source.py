@@ -210,6 +210,13 @@ class Source(ABC):
         but one with `finish`.
         """
 
+    def finish(self) -> bool:
+        """Accept no more records, as the service stops; whether some that were accepted are to be polled yet.
+
+        For sources whose clients wait for what becomes of their records. Others leave to the bus what was not polled.
+        """
+        return False
+
     @abstractmethod
     def close(self) -> None:
         """Disconnect. Idempotent. Nothing is acknowledged by closing."""

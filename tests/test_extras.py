@@ -25,6 +25,8 @@ ALWAYS = {
     *("pydantic", "pydantic_core", "rich", "stamina", "structlog", "typer", "yaml"),
 }
 """What is installed with streamer."""
+USED_IF_THERE = {"uvloop"}
+"""What is faster, and replaced by the standard library where it cannot be had."""
 OF_ANOTHER = {"ml_dtypes", "pytest"}
 """What no extra brings: of numpy's bfloat16, and for the contract tests, which pytest runs."""
 
@@ -46,6 +48,7 @@ SCENARIOS: list[tuple[str, set[str], str]] = [
         SOURCE.format("mqtt", {"url": "ws://a", "topics": ["a"], "client": "paho", "client_id": "a"})
         + ".check_packages()",
     ),
+    ("http", {"uvicorn", "httptools", "starlette"}, SOURCE.format("http", {}) + ".check_packages()"),
     ("tls", {"cryptography"}, SOURCE.format("mqtt_endpoint", {"tls": {}}) + ".check_packages()"),
     ("tls", {"cryptography"}, "from connectors.tls.certificate import self_signed; self_signed('a')"),
     ("camera", {"av"}, SOURCE.format("camera", {"cameras": {"a": "rtsp://a"}}) + ".check_packages()"),
@@ -142,7 +145,9 @@ def sources() -> Iterator[ast.AST]:
 
 def test_every_optional_package_that_the_code_imports_is_tried_here() -> None:
     found = {module.partition(".")[0] for tree in sources() for module in imported(tree)}
-    optional = found - set(sys.stdlib_module_names) - set(PACKAGES) - {"streamer_native"} - ALWAYS - OF_ANOTHER
+    optional = (
+        found - set(sys.stdlib_module_names) - set(PACKAGES) - {"streamer_native"} - ALWAYS - USED_IF_THERE - OF_ANOTHER
+    )
     assert optional <= set().union(*(modules for _, modules, _ in SCENARIOS))
 
 

@@ -10,6 +10,7 @@ from connectors.blockcolumns import where_null
 from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin, Request
 from connectors.measures import Measure
 from connectors.records import Header, Ints, Records
+from connectors.source import Served
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Rows
 from pipelines.data.data import RecordContext
@@ -61,6 +62,10 @@ class Guarded(Codec):
         failed = {at: self._wrap(error, lambda: _record(batch, at)) for at, error in encoded.failed.items()}  # noqa: B023
         return Encoded(encoded.values, failed, encoded.headers)
 
+    def serves(self, served: Served) -> None:
+        """As `Codec.serves`, of the wrapped codec."""
+        self.codec.serves(served)
+
     @property
     def opens_images(self) -> bool:  # type: ignore[override]
         """Whether the wrapped codec opens images."""
@@ -85,7 +90,8 @@ class Guarded(Codec):
         failed = {first + row: error for row, error in records.faults.items()}
         failed.update((first + int(sound[row]), error) for row, error in decoded.failed.items())
         batch = decoded.batch.numbered(first + sound[decoded.batch.rows], None)
-        return Decoded(batch.with_origin(RecordsOrigin(records, first)), failed)
+        origin = _origin(records, first, [(sound, decoded.batch)])
+        return Decoded(batch.with_origin(origin), failed)
 
     def _decoded_apart(self, records: Records, wanted: frozenset[str] | None, first: int) -> Decoded:
         # Records without a payload are not given to the codec again: there is nothing to decode.
@@ -112,7 +118,8 @@ class Guarded(Codec):
             failed.update((first + int(numbers[row]), error) for row, error in decoded.failed.items())
             batches.append(decoded.batch.numbered(first + numbers[decoded.batch.rows], None))
         batch = concatenated(batches)
-        return Decoded(batch.with_origin(RecordsOrigin(records, first)), failed)
+        origin = _origin(records, first, [(numbers, decoded.batch) for numbers, decoded in parts])
+        return Decoded(batch.with_origin(origin), failed)
 
     def _encoded_apart(self, batch: Batch) -> Encoded:
         everyones: list[ConnectorError] = []
@@ -153,6 +160,15 @@ class Guarded(Codec):
         wire_error = WireError(f"{_where(record())}the codec {self._name} raised {type(error).__name__}: {error}")
         wire_error.__cause__ = error
         return wire_error
+
+
+def _origin(records: Records, first: int, parts: Sequence[tuple[Ints, Batch]]) -> RecordsOrigin:
+    """The origin of all these records, of which parts were decoded alone: at which places, and the batch of each."""
+    whole = RecordsOrigin(records, first)
+    for places, batch in parts:
+        if isinstance(batch.origin, RecordsOrigin):
+            whole = whole.with_asks_of(batch.origin, places.tolist())
+    return whole
 
 
 def _record(batch: Batch, position: int) -> RecordContext | None:

@@ -11,6 +11,7 @@ from connectors.codec import Codec, Request
 from connectors.codecs.config import CodecConfig
 from connectors.codecs.registry import codec_config
 from connectors.measures import Measure
+from connectors.source import Served
 from pipelines.errors import DefinitionError
 from pipelines.hotpath import HotPathReport
 
@@ -43,6 +44,10 @@ class Wrapper(Codec):
 
     def __init__(self, inside: Codec) -> None:
         self._inside = inside
+
+    def serves(self, served: Served) -> None:
+        """As `Codec.serves`, of the inner codec."""
+        self._inside.serves(served)
 
     @property
     def opens_images(self) -> bool:  # type: ignore[override]

@@ -14,6 +14,7 @@ from pipelines.errors import RAISED, StepError, StreamerError, blamed
 from pipelines.executors.accounting import NO_ROWS
 from pipelines.executors.executor import Executor, Outcome, Output, traced
 from pipelines.executors.opentrigger import OpenTrigger
+from pipelines.executors.ports import Ports
 from pipelines.observe.metrics import Metrics
 from pipelines.observe.observing import Observer
 from pipelines.observe.tracing import Trace
@@ -56,6 +57,11 @@ class AsyncExecutor:
     def reads(self) -> frozenset[str] | None:
         """Input keys that the first steps read, as far as known; none if the trigger ignores the input."""
         return self._executor.reads if self._trigger.uses_input else frozenset()
+
+    def ports(self) -> Ports:
+        """Those of the pipeline; unknown inputs if the trigger ignores them."""
+        ports = self._executor.ports()
+        return ports if self._trigger.uses_input else Ports(outputs=ports.outputs)
 
     @property
     def stateful(self) -> bool:

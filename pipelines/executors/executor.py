@@ -11,6 +11,7 @@ from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.data.result import Result
 from pipelines.errors import StepError
+from pipelines.executors.ports import Ports
 from pipelines.observe.metrics import Metrics
 from pipelines.observe.observing import Observer, together
 from pipelines.observe.tracing import Trace, Tracer
@@ -50,6 +51,9 @@ class Executor(Protocol):
     @property
     def opens_images(self) -> bool:
         """Whether a step may look at the pixels of images."""
+
+    def ports(self) -> Ports:
+        """The inputs and outputs of the pipeline, where its first and last steps know them: those with models do."""
 
     def limit(self, records: int) -> bool:
         """Have models work on at most `records` records at a time. Returns whether batches may be larger than that."""

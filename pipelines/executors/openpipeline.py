@@ -19,6 +19,7 @@ from pipelines.executors.executor import Outcome, Output, traced
 from pipelines.executors.openpolicy import opened_policy
 from pipelines.executors.openrunner import open_runner
 from pipelines.executors.openstep import Emit, OpenStep
+from pipelines.executors.ports import Ports
 from pipelines.executors.snapshot import packed, unpacked
 from pipelines.observe.metrics import Metrics, begin, end
 from pipelines.observe.observing import Observer
@@ -82,6 +83,10 @@ class OpenPipeline(ABC):
     def opens_images(self) -> bool:
         """Whether a step may look at the pixels of images."""
         return any(step.runner.opens_images for step in self._steps)
+
+    @abstractmethod
+    def ports(self) -> Ports:
+        """The inputs and outputs of the pipeline, where its first and last steps know them: those with models do."""
 
     def limit(self, records: int) -> bool:
         """Have models work on at most `records` records at a time.

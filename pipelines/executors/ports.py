@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pipelines.runners.models.model import Port
@@ -16,5 +17,21 @@ class Ports:
 
     inputs: tuple[Port, ...] | None = None
     """The arrays that a record has to bring, and no others; `None`: not known, as the first step is no model."""
+    optional: tuple[Port, ...] = ()
+    """Arrays that a record may bring besides."""
     outputs: tuple[Port, ...] | None = None
     """The arrays of a result; `None`: not known, as the last step is no model."""
+
+    @staticmethod
+    def of_inputs(given: Iterable[Ports]) -> Ports:
+        """The inputs of several pipelines that get the same records, without outputs; unknown if one's are."""
+        inputs: dict[str, Port] = {}
+        optional: dict[str, Port] = {}
+        for ports in given:
+            if ports.inputs is None:
+                return Ports()
+            for known, more in ((inputs, ports.inputs), (optional, ports.optional)):
+                for port in more:
+                    if known.setdefault(port.name, port) != port:
+                        return Ports()
+        return Ports(tuple(inputs.values()), tuple(port for name, port in optional.items() if name not in inputs))

@@ -12,6 +12,7 @@ from pipelines.executors.accounting import Journal, joined
 from pipelines.executors.executor import Outcome
 from pipelines.executors.openpipeline import OpenPipeline
 from pipelines.executors.openstep import Emit, OpenStep
+from pipelines.executors.ports import Ports
 
 
 class SequenceExecutor(OpenPipeline):
@@ -28,6 +29,12 @@ class SequenceExecutor(OpenPipeline):
             if not step.runner.keeps_keys:
                 break
         return keys
+
+    def ports(self) -> Ports:
+        if not self._steps:
+            return Ports()
+        first, last = self._steps[0].runner.ports(), self._steps[-1].runner.ports()
+        return Ports(first.inputs, first.optional, last.outputs)
 
     def run_many(self, datas: Iterable[Mapping[str, Any]]) -> list[Outcome]:
         if self._steps:

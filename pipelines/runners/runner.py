@@ -22,6 +22,7 @@ from pipelines.data.sparsecolumn import columns_of
 from pipelines.errors import RAISED, StreamerError, WrongTypeError, blamed
 from pipelines.executors.executor import Executor
 from pipelines.executors.policy import NO_POLICY, StepPolicy
+from pipelines.executors.ports import Ports
 from pipelines.executors.shared import Shared
 from pipelines.observe.metrics import Metrics, StepMetrics
 from pipelines.observe.observing import Observer
@@ -149,6 +150,10 @@ class Runner(ABC):
     def notes(self) -> Sequence[str]:
         """Sentences about settings that are allowed and most likely not meant, for `streamer check`."""
         return ()
+
+    def ports(self) -> Ports:
+        """The arrays that it takes and gives, by key, if it takes and gives arrays alone and knows them: models do."""
+        return Ports()
 
     def forms(self, given: Forms) -> Forms:
         """The forms of values in results, as far as they are known where records have values of the forms `given`."""

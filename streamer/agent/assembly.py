@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from connectors.codec import Codec
@@ -15,10 +15,11 @@ from connectors.config import SinkConfig, SourceConfig
 from connectors.daemonpool import DaemonPool
 from connectors.outbox.wrapping import with_outbox
 from connectors.sink import Sink, TransactionalSink
-from connectors.source import Source
+from connectors.source import Served, Source
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.executors.executor import Executor
 from pipelines.executors.policy import StepPolicy
+from pipelines.executors.ports import Ports
 from pipelines.executors.shared import Shared
 from pipelines.hotpath import choosing
 from pipelines.observe.profiler import Profiler
@@ -43,7 +44,8 @@ class Assembly:
     codecs: dict[str, Codec]
     """The sources' codecs, by the source's name."""
     routes: list[SinkRoute]
-    dead: SinkRoute | None
+    letters: list[SinkRoute]
+    """Where failed records go, as `Sinks.letters`."""
     _stack: ExitStack = field(default_factory=ExitStack)
     profiler: Profiler | None = None
     """Records the times of stages and steps, while open, if the service has `profile`."""
@@ -55,8 +57,8 @@ class Assembly:
 
     @property
     def all_routes(self) -> list[SinkRoute]:
-        """The routes of results, and that of dead letters if there is one."""
-        return self.routes if self.dead is None else [*self.routes, self.dead]
+        """The routes of results and of failed records."""
+        return [*self.routes, *self.letters]
 
     @property
     def transactional(self) -> TransactionalSink | None:
@@ -114,6 +116,27 @@ class Assembly:
             self.close()
             raise
 
+    def serve(self, trouble: Callable[[], str | None]) -> None:
+        """Tell the sources and their codecs of the open pipeline, before the sources open.
+
+        `trouble` says why the service is not ready. Raises `DefinitionError` where clients wait for answers, and a step
+        holds their records.
+        """
+        awaited = {label: sink for sink in self.service.sinks if sink.awaited for label in sink.takes_from or ()}
+        if awaited and self.executor.stateful:
+            sink = next(iter(awaited.values()))
+            raise DefinitionError(
+                f'{place_of(self.service.written, "sink")}sink "{sink.label}" answers each request, and a step of the '
+                "pipeline holds records to make one result of several; put that step into a service without such a sink"
+            )
+        ports = self.executor.ports()
+        if self.service.keep is not None:
+            ports = replace(ports, outputs=None)
+        for name, config, source in self.sources:
+            served = Served(self.service.name, _without(ports, config.into), name in awaited, trouble)
+            source.serves(served)
+            self.codecs[name].serves(served)
+
     def _open_pipeline(
         self, pool: DaemonPool | None, progress: Callable[[str], None] | None, shared: Shared
     ) -> Executor:
@@ -143,9 +166,8 @@ class Assembly:
         for route in self.routes:
             paths.append(PartHotPath(f"sink {route.name}", route.sink.hot_path))
             paths.append(PartHotPath(f"sink {route.name} codec", route.codec.hot_path))
-        if self.dead is not None:
-            # Dead letters hold payloads as they came: the codec is not used.
-            paths.append(PartHotPath(f"sink {self.dead.name}", self.dead.sink.hot_path))
+        # Dead letters hold payloads as they came: the codec is not used.
+        paths += [PartHotPath(f"sink {route.name}", route.sink.hot_path) for route in self.letters]
         return paths
 
     def measured(self) -> list[Measured]:
@@ -155,10 +177,9 @@ class Assembly:
             Measured(f"source {name}", _innermost(config).type, self.codecs[name].metrics)
             for name, config, _ in self.sources
         ]
-        configs = [*self.service.sinks, *([] if self.dead is None else [self.service.letter_sink])]
+        configs = [*self.service.sinks, *self.service.letter_sinks]
         for route, config in zip(self.all_routes, configs, strict=True):
-            if config is not None:
-                measured.append(Measured(f"sink {route.name}", config.type, route.sink.metrics))
+            measured.append(Measured(f"sink {route.name}", config.type, route.sink.metrics))
         return measured
 
     def pages(self) -> dict[str, dict[str, Callable[[], Any]]]:
@@ -218,9 +239,10 @@ def build(
         by_name = {name: source for name, _, source in built}
         if sinks is None:
             sinks, letters = _sinks(service)
-            dead = dead or letters
-        elif dead is None and (letter_sink := service.letter_sink) is not None:
-            dead = _sink(letter_sink, service)
+        else:
+            letters = [
+                _sink(config, service) if dead is None or config.awaited else dead for config in service.letter_sinks
+            ]
         routes = [
             SinkRoute.of(
                 config,
@@ -238,25 +260,34 @@ def build(
             route.sink.pipeline = pipeline
             route.sink.others = [other.sink for other in routes if other is not route]
             route.sink.attach([*by_name.values()])
+        failed = [
+            _letters(config, sink, service, by_name) for config, sink in zip(service.letter_sinks, letters, strict=True)
+        ]
+        for route in failed:
+            route.sink.attach([*by_name.values()])
         return Assembly(
             service,
             built,
             {config.label: codec_of(config.codec) for config in service.sources},
             routes,
-            _dead_letter(service, dead, by_name),
+            failed,
         )
+
+
+def _without(ports: Ports, into: Mapping[str, str]) -> Ports:
+    """The ports that records have to bring themselves: metadata becomes the values of the others."""
+    if ports.inputs is None or not into:
+        return ports
+    return replace(ports, inputs=tuple(port for port in ports.inputs if port.name not in into.values()))
 
 
 def _topic(config: SinkConfig) -> str | None:
     return None if config.addressing is None else config.addressing.topic
 
 
-def _dead_letter(service: Service, sink: Sink | None, sources: Mapping[str, Source]) -> SinkRoute | None:
-    config = service.letter_sink
-    if config is None or sink is None:
-        return None
-    codec = codec_of(config.codec, _topic(config))
-    return SinkRoute.of(config, sink, codec, "dead_letter", sources=sources)
+def _letters(config: SinkConfig, sink: Sink, service: Service, sources: Mapping[str, Source]) -> SinkRoute:
+    name = f"{config.label} errors" if config.awaited else "dead_letter"
+    return SinkRoute.of(config, sink, codec_of(config.codec, _topic(config)), name, sources=sources)
 
 
 def _innermost(config: SourceConfig) -> CodecConfig:
@@ -267,11 +298,9 @@ def _innermost(config: SourceConfig) -> CodecConfig:
     return codec
 
 
-def _sinks(service: Service) -> tuple[dict[str, Sink], Sink | None]:
-    """The sinks of results, by name, and that of dead letters: siblings if they send in transactions."""
-    letter_sink = service.letter_sink
-    dead = [] if letter_sink is None else [letter_sink]
-    configs = [*service.sinks, *dead]
+def _sinks(service: Service) -> tuple[dict[str, Sink], list[Sink]]:
+    """The sinks of results, by name, and those of failed records: siblings if they send in transactions."""
+    configs = [*service.sinks, *service.letter_sinks]
     if guarantee(service.delivery).transactional:
         for config in configs:
             config.check_packages()
@@ -279,8 +308,8 @@ def _sinks(service: Service) -> tuple[dict[str, Sink], Sink | None]:
         built: list[Sink] = [first, *(first.sibling(config) for config in configs[1:])]
     else:
         built = [_sink(config, service) for config in configs]
-    by_name = {config.label: sink for config, sink in zip(service.sinks, built, strict=False)}
-    return by_name, built[-1] if dead else None
+    count = len(service.sinks)
+    return {config.label: sink for config, sink in zip(service.sinks, built, strict=False)}, built[count:]
 
 
 def _sink(config: SinkConfig, service: Service) -> Sink:

@@ -112,6 +112,9 @@ class IntakeLoop:
             except Exception as second:  # noqa: BLE001 - the first error is the one to report
                 self._log.warning("not all could be handed over", source=self.source.name, error=str(second))
             raise
+        while self.source.finish() and self.state.stage < Stage.DISCARD:
+            self._gather()
+            self._hand_over_what_is_ready()
         self._hand_over_the_rest()
 
     def _poll(self) -> None:

@@ -30,7 +30,7 @@ from streamer.routing.sinkroute import Sinks
 def opened_delivery(assembly: Assembly, inbox: RunInbox, upstream: Upstream, meters: RunMeters, log: Any) -> Delivery:
     """The delivery of a service whose sinks are open. Raises `DefinitionError` if its steps do not fit the
     delivery guarantee."""
-    service, sinks = assembly.service, Sinks(assembly.routes, assembly.dead)
+    service, sinks = assembly.service, Sinks(assembly.routes, assembly.letters)
     ledger = Ledger(inbox.budget.release)
     confirming: Confirming
     if (first := assembly.transactional) is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from connectors.records import Lane
@@ -51,7 +51,15 @@ STANDSTILL = 5.0
 class RunLoop:
     """The run thread's loop, from opening the parts to closing them: `open`, `run`, `end`, in this order."""
 
-    def __init__(self, assembly: Assembly, meters: ServiceMeters, log: Any) -> None:
+    def __init__(
+        self,
+        assembly: Assembly,
+        meters: ServiceMeters,
+        log: Any,
+        trouble: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`trouble` says why the service is not ready, for the clients of its sources."""
+        self._trouble = trouble
         service = assembly.service
         self._service = service
         self._guarantee = guarantee(service.delivery)
@@ -65,7 +73,9 @@ class RunLoop:
         )
         self._drain = DrainTime(service.limits.drain)
         self._intakes = Intakes(self._inbox.control, self._drain, self._end_lanes)
-        self._batch = service.batch.for_sources(perishable=all(perishable), in_flight=service.limits.in_flight)
+        self._batch = service.batch.for_sources(
+            perishable=all(perishable), in_flight=service.limits.in_flight, asked=service.is_asked
+        )
         self._runs = BatchRuns(self._batch, self._drain)
         self._slots: Slots | None = None
         """Run the batches if `limits.parallel` is above 1; `None`: the run thread does."""
@@ -113,6 +123,7 @@ class RunLoop:
         self._stateful = executor.stateful
         self._joins = self._may_join()
         self._open_pipelines()
+        self._assembly.serve(self._trouble)
         if not self._drain.begun:
             intakes = built_intakes(
                 self._assembly,

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.codec import RecordsOrigin
+from connectors.records import Records
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column
 from pipelines.data.data import Data
@@ -98,13 +99,19 @@ def _cut(decoded: DecodedBatch, ranges: list[range]) -> Iterator[DecodedBatch]:
             decoded.source,
             records,
             rows.start,
-            part.with_origin(RecordsOrigin(records, rows.start)),
+            part.with_origin(_origin_of(batch, records, first, start)),
             {row: error for row, error in decoded.failed.items() if row in rows},
             [row for row in decoded.tombstones if row in rows],
             None if decoded.stamps is None else decoded.stamps[start:stop],
             arrivals=decoded.arrivals,
             picture_bytes=decoded.picture_bytes,
         )
+
+
+def _origin_of(batch: Batch, records: Records, first: int, start: int) -> RecordsOrigin:
+    """The origin of a part of the batch, whose records begin at place `start`."""
+    origin = batch.origin
+    return origin.part(records, start) if isinstance(origin, RecordsOrigin) else RecordsOrigin(records, first + start)
 
 
 def _too_large(size: int, most: int) -> StepError:

@@ -339,13 +339,20 @@ def _hot_paths(service: Service) -> str:
 
 
 def _failures(service: Service) -> str:
-    sink = service.letter_sink
-    if sink is not None:
+    texts: list[str] = []
+    left = [source.label for source in service.sources]
+    for sink in service.letter_sinks:
         where = f"dead letters to {_sink(sink, service)}" if sink is service.dead_letter else "told to their clients"
-        sources = sink.takes_from
-        others = [source.label for source in service.sources if sources is not None and source.label not in sources]
-        stops = f"; the first failing record of {' or '.join(others)} stops the service" if others else ""
-        return where + stops
+        sources = [label for label in left if sink.takes_from is None or label in sink.takes_from]
+        left = [label for label in left if label not in sources]
+        of = f" (of {' and '.join(sources)})" if len(service.letter_sinks) > 1 else ""
+        texts.append(f"{where}{of}")
+    if left and texts:
+        ends = "is lost (on_error: drop)" if service.on_error == "drop" else "stops the service"
+        each = "a failing record" if service.on_error == "drop" else "the first failing record"
+        texts.append(f"{each} of {' or '.join(left)} {ends}")
+    if texts:
+        return "; ".join(texts)
     if service.on_error == "drop":
         return "a record that fails is lost (on_error: drop)"
     return "the first record that fails stops the service (no dead_letter)"
@@ -391,7 +398,7 @@ def _counts(service: Service, name: str, written: Mapping[str, object]) -> bool:
 
 def _batching(service: Service) -> Finding:
     perishable = all(source.perishable for source in service.sources)
-    batch = service.batch.for_sources(perishable=perishable, in_flight=service.limits.in_flight)
+    batch = service.batch.for_sources(perishable=perishable, in_flight=service.limits.in_flight, asked=service.is_asked)
     most = batch.max_records
     ahead = [(config.label, config.most_ahead) for config in service.sources if config.most_ahead is not None]
     narrow = [(label, window) for label, window in ahead if window < most]

@@ -288,11 +288,17 @@ class Service(Settings):
         return self.sink if isinstance(self.sink, list) else [self.sink]
 
     @property
-    def letter_sink(self) -> SinkConfig | None:
-        """Where failed records go: `dead_letter`, else back to their clients if a sink answers; `None`: nowhere."""
-        if self.dead_letter is not None or self.on_error == "drop":
-            return self.dead_letter
-        return next((letters for sink in self.sinks if (letters := sink.for_failures()) is not None), None)
+    def letter_sinks(self) -> list[SinkConfig]:
+        """Where failed records go: each to the first of these that takes records of its source.
+
+        Back to clients that wait for an answer; else to `dead_letter`, or without it to the clients of a sink that
+        answers. A record that none takes stops the service, or is lost (`on_error`).
+        """
+        answering = [(sink.awaited, letters) for sink in self.sinks if (letters := sink.for_failures()) is not None]
+        awaited = [letters for is_awaited, letters in answering if is_awaited]
+        if self.dead_letter is not None:
+            return [*awaited, self.dead_letter]
+        return awaited if self.on_error == "drop" else [*awaited, *(other for wait, other in answering if not wait)]
 
     @property
     def transactions(self) -> TransactionSettings:
@@ -309,6 +315,12 @@ class Service(Settings):
     def record_names(self) -> list[str]:
         """Names of metadata that the sources declare besides those of all records; topics may use them."""
         return _record_names(self.sources)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether all records are requests, whose clients wait for their answers."""
+        answered = {label for sink in self.sinks if sink.awaited for label in sink.takes_from or ()}
+        return all(source.label in answered for source in self.sources)
 
     def sequence(self) -> pipelines.Pipeline:
         """The pipeline with the fields that `set` gives its steps, not open."""

@@ -30,6 +30,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
 
+LONGEST_AGE = 0.05
+"""`max_age` in seconds where all records are requests."""
 LEAST_TARGET = 0.001
 """The shortest `target_latency` in seconds."""
 
@@ -59,10 +61,11 @@ class BatcherSettings(Settings):
         """Whether the service measures how many records are best run together."""
         return False
 
-    def for_sources(self, *, perishable: bool, in_flight: int) -> BatcherSettings:
+    def for_sources(self, *, perishable: bool, in_flight: int, asked: bool = False) -> BatcherSettings:
         """These settings with the defaults that suit the sources of a service, in fields that were not set.
 
-        `perishable`: all sources are. `in_flight`: as in `Limits`.
+        `perishable`: all sources are. `in_flight`: as in `Limits`. `asked`: all records are requests, whose clients
+        wait.
         """
         return self
 
@@ -73,9 +76,9 @@ class BatchSettings(BatcherSettings):
     type: Literal["soft", "hard", "round"] = "soft"
     """When a batch is run. soft: when `max_records` have come, or `max_wait` is over. hard: only with exactly `max_records`, for models with a fixed batch size; with fewer only after `max_age`, or if the broker sends no more before some are acknowledged. round: with at most one record of each camera or partition; the default if all sources are cameras. Plug-ins add others."""  # noqa: E501
     max_wait: Duration = 0.005
-    """How long the oldest record of a batch waits for others at most, from its arrival. For soft and round; the default for round is 0."""  # noqa: E501
+    """How long the oldest record of a batch waits for others at most, from its arrival. For soft and round; the default for round is 0, and so it is where all records are requests that a sink answers."""  # noqa: E501
     max_age: Duration | None = None
-    """For hard: how long the oldest record waits at most before a smaller batch is run after all; by default for ever."""  # noqa: E501
+    """For hard: how long the oldest record waits at most before a smaller batch is run after all; by default for ever, and 50 ms where all records are requests that a sink answers."""  # noqa: E501
     target_latency: Duration | None = None
     """For soft, in place of `max_wait`: how long results may take, from the arrival of a record until its results are handed to the sinks. 99 % keep to it while the pipeline has capacity for the load; what is left of it records wait for others, as larger batches save CPU time."""  # noqa: E501
 
@@ -118,12 +121,17 @@ class BatchSettings(BatcherSettings):
         """`target_latency`."""
         return self.target_latency
 
-    def for_sources(self, *, perishable: bool, in_flight: int) -> BatchSettings:
+    def for_sources(self, *, perishable: bool, in_flight: int, asked: bool = False) -> BatchSettings:
         """These settings with other defaults in fields that were not set, if all sources are `perishable`.
 
+        Also where all records are requests (`asked`): these wait for no others, as more come while a batch runs.
         `in_flight`: as in `Limits`.
         """
         said = self.model_fields_set
+        if asked and self.type == "soft" and not said & {"max_wait", "target_latency"}:
+            return self.model_copy(update={"max_wait": 0.0})
+        if asked and self.type == "hard" and "max_age" not in said:
+            return self.model_copy(update={"max_age": LONGEST_AGE})
         kind = "round" if perishable and not said & {"type", "target_latency"} else self.type
         if kind != "round":
             return self

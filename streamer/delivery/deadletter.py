@@ -154,6 +154,7 @@ def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], se
         # Its position as its key: some sinks refuse messages without a key.
         keys=_replaced([None] * len(rows) if keys is None else keys, places) if places else keys,
         headers=Headers.flat(names, values, ends),
+        positions=records.positions[index],
     )
 
 

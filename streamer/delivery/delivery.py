@@ -56,8 +56,11 @@ class Delivery:
         self._sources = list(replays)
         self._failures = Failures(service, sinks, self._sources, ledger, log)
         self._sender = Sender(ledger, confirming, upstream.patience, meters, log)
-        self._letters = DeadLetters(service.name, sinks.dead, ledger, confirming, self._failures, self._sender, log)
-        self._failed_outcome = "failed" if self._failures.drop else "dead"
+        self._letters = DeadLetters(service.name, sinks, ledger, confirming, self._failures, self._sender, log)
+        self._failed_outcomes = [
+            "dead" if self._failures.has_letters(source) else "failed" for source in range(len(self._sources))
+        ]
+        """How records of each source that failed are counted."""
         self._tombstones = {config.label: config.tombstones for config in service.sources}
         promised = guarantee(service.delivery)
         self._transactional = promised.transactional
@@ -307,14 +310,14 @@ class Delivery:
                 replays = Replays.NONE
             if error.retriable and replays is not Replays.NONE:
                 again.append(row)
-            elif error.retriable and self._sinks.dead is None:
+            elif error.retriable and not self._failures.has_letters(row >> SOURCE_BITS):
                 if not gone:
                     self._log.warning(
                         "results are lost", first=self._failures.place(row), sink=route.name, error=str(error)
                     )
                 gone.append(row)
                 self.ledger.wait_for(row, 0)
-            elif route is self._sinks.dead:
+            elif route in self._sinks.letters:
                 letters[row] = error
             else:
                 failed[row] = StepError.of(f"sink {route.name}", error)
@@ -329,9 +332,9 @@ class Delivery:
         if failed:
             self._failures.check(failed)
             for row in failed:
-                self.ledger.wait_for(row, 0 if self._failures.drop else 1)
+                self.ledger.wait_for(row, 1 if self._failures.has_letters(row >> SOURCE_BITS) else 0)
             self._letters.add(failed)
-            self._count_rows(self._failed_outcome, in_order(failed))
+            self._count_failed(in_order(failed))
 
     def _count(self, decided: RowNumbers, failed: Failed, dropped: list[int], decoded: DecodedBatch | None) -> None:
         """Count outcomes. `decoded` is the batch whose rows these are, each in one place; `None` for other rows."""
@@ -339,16 +342,20 @@ class Delivery:
             outcomes, source = self.confirming.outcomes, decoded.source
             outcomes[source, "ok"] += len(decided) - len(failed) - len(dropped)
             if failed:
-                outcomes[source, self._failed_outcome] += len(failed)
+                outcomes[source, self._failed_outcomes[decoded.first >> SOURCE_BITS]] += len(failed)
             if dropped:
                 outcomes[source, "dropped"] += len(dropped)
             return
         lost = in_order(failed)
         gone = np.array(dropped, np.int64)
-        self._count_rows(self._failed_outcome, lost)
+        self._count_failed(lost)
         self._count_rows("dropped", gone)
         rows = as_array(decided)
         self._count_rows("ok", rows[~among(rows, np.concatenate([lost, gone]))])
+
+    def _count_failed(self, rows: Ints) -> None:
+        for source in set((rows >> SOURCE_BITS).tolist()):
+            self._count_rows(self._failed_outcomes[source], rows[rows >> SOURCE_BITS == source])
 
     def _count_rows(self, outcome: str, rows: Ints) -> None:
         if not len(rows):

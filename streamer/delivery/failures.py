@@ -107,11 +107,11 @@ class Failures:
     def __init__(self, service: Service, sinks: Sinks, sources: Sequence[str], ledger: Ledger, log: Any) -> None:
         """`sources`: the names of the sources, in the order of their numbers."""
         self.drop = service.on_error == "drop"
-        """Whether records that fail are lost, as the service says; otherwise there is a dead letter for each."""
+        """Whether records that fail and that no sink takes are lost, as the service says."""
         self.lost = LossLog(log)
         self._errors = FailureWatch(service.errors.stop_ratio, service.errors.over, service.errors.first_records)
         self._hints = CodecHints(log, {config.label: codec_config(config.codec) for config in service.sources})
-        self._dead = sinks.dead
+        self._sinks = sinks
         self._sources = sources
         self._ledger = ledger
         of_all = range(len(sources))
@@ -146,7 +146,9 @@ class Failures:
         self._errors.add(rows, watched)
         if not failed:
             return
-        if not self.drop and (row := self._without_letter(failed)) is not None:
+        lost = failed.keys() - self._routed(failed)
+        if lost and not self.drop:
+            row = min(lost)
             raise ServiceStopped(
                 f"{self.place(row)}: {failed[row]}{self._hint(row, failed[row])}; {self._advice(row)} to "
                 f"go on without such records, or write down on_error: drop"
@@ -158,8 +160,8 @@ class Failures:
                 f"{self._hint(row, failed[row])}; nothing of this batch was acknowledged. Mend it and start again, or "
                 f"{self._errors.advice()}"
             )
-        if self.drop:
-            self.lost.add(failed, self.place)
+        if lost:
+            self.lost.add({row: failed[row] for row in sorted(lost)}, self.place)
 
     def apart(self, failed: Failed) -> tuple[Failed, Failed]:
         """The failures of records whose clients are answered, which are the clients' own, and all others."""
@@ -173,17 +175,22 @@ class Failures:
         decoded: DecodedBatch | None = self._ledger.note_of(row)
         return "a record that another consumer has now" if decoded is None else decoded.place(row)
 
-    def _without_letter(self, failed: Failed) -> int | None:
-        """The first of these rows for which there is no dead letter; `None` if there is one for each."""
-        if self._dead is None:
-            return min(failed)
-        sources = self._dead.selection.sources
-        return (
-            None if sources is None else min((row for row in failed if row >> SOURCE_BITS not in sources), default=None)
-        )
+    def with_letters(self, failed: Failed) -> Failed:
+        """Those of these failures for which a sink takes a dead letter."""
+        routed = self._routed(failed)
+        return failed if len(routed) == len(failed) else {row: failed[row] for row in routed}
+
+    def has_letters(self, source: int) -> bool:
+        """Whether a sink takes dead letters of the source of this number."""
+        return self._sinks.letter_route(source) is not None
+
+    def _routed(self, failed: Failed) -> list[int]:
+        sources = {row >> SOURCE_BITS for row in failed}
+        taken_from = {source for source in sources if self.has_letters(source)}
+        return list(failed) if taken_from == sources else [row for row in failed if row >> SOURCE_BITS in taken_from]
 
     def _advice(self, row: int) -> str:
-        if self._dead is None:
+        if not self._sinks.letters:
             return "give the service a dead_letter"
         source = self._sources[row >> SOURCE_BITS]
         return f'the service\'s dead_letter takes no records of the source "{source}": give it one that does'

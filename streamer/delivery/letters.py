@@ -11,14 +11,14 @@ import numpy as np
 from connectors.records import Ints
 from connectors.sink import Voided
 from pipelines.errors import ConnectorError
-from streamer.agent.decodedbatch import DecodedBatch
+from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
 from streamer.delivery.confirming import Confirming
 from streamer.delivery.deadletter import Letter, dead_letters
 from streamer.delivery.failures import Failures, ServiceStopped
 from streamer.delivery.ledger import Ledger
 from streamer.delivery.letterlog import LetterLog
 from streamer.delivery.sending import Sender
-from streamer.routing.sinkroute import Failed, SinkRoute
+from streamer.routing.sinkroute import Failed, Sinks
 
 HOLD = 5.0
 """Seconds that dead letters are held back while it is unknown whether most records fail."""
@@ -32,21 +32,21 @@ class DeadLetters:
     def __init__(
         self,
         service: str,
-        route: SinkRoute | None,
+        sinks: Sinks,
         ledger: Ledger,
         confirming: Confirming,
         failures: Failures,
         sender: Sender,
         log: Any,
     ) -> None:
-        """`service` is its name; `route` the way to its dead letter, if it has one."""
+        """`service` is its name; `sinks` has the ways of its dead letters."""
         self.waiting = False
         """Whether `release` may have something to do."""
         self.held_back: Failed = {}
         """Rows that failed, whose letters are held back while every record seems to fail."""
         self._held_back_since = 0.0
         self._service = service
-        self._route = route
+        self._sinks = sinks
         self._ledger = ledger
         self._confirming = confirming
         self._failures = failures
@@ -55,13 +55,13 @@ class DeadLetters:
         self._shortened = LetterLog(log, "shortened dead letter")
 
     def expect(self, failed: Failed) -> None:
-        """Note in the ledger that these rows wait for their letters."""
-        if not self._failures.drop:
-            self._ledger.expect(in_order(failed))
+        """Note in the ledger that these rows wait for their letters, if they get any."""
+        self._ledger.expect(in_order(self._failures.with_letters(failed)))
 
     def add(self, failed: Failed) -> None:
         """Send letters, or hold them back while every record seems to fail. The ledger expects them already."""
-        if self._failures.drop:
+        failed = self._failures.with_letters(failed)
+        if not failed:
             return
         self.waiting = True
         answered, watched = self._failures.apart(failed)
@@ -129,7 +129,8 @@ class DeadLetters:
 
     def _send_until_accepted(self, decoded: DecodedBatch, letters: Mapping[int, Letter]) -> None:
         """Send these letters, by row number; one that the sink refuses is sent again, shorter, until it is accepted."""
-        if self._route is None:
+        route = self._sinks.letter_route(decoded.first >> SOURCE_BITS)
+        if route is None:
             raise ServiceStopped("records failed and there is no dead_letter")
         self.waiting = True
         if not decoded.kept:
@@ -139,7 +140,7 @@ class DeadLetters:
         while letters:
             decoded.letters.update(letters)
             messages = dead_letters(decoded.records, decoded.first, letters, self._service)
-            refused = self._sender.send(self._route, messages)
+            refused = self._sender.send(route, messages)
             letters = self._shorter(decoded, {int(messages.rows[at]): error for at, error in refused.items()})
 
     def _shorter(self, decoded: DecodedBatch, refused: Mapping[int, ConnectorError]) -> dict[int, Letter]:

@@ -80,7 +80,7 @@ class Transactions(Confirming):
         """`first` begins, commits and aborts the transactions of all `sinks`."""
         self.outcomes = Counter()
         self._sinks = sinks.all
-        self._dead = sinks.dead
+        self._letters = sinks.letters
         self._settings = settings
         self._ledger = ledger
         self._upstream = upstream
@@ -328,7 +328,7 @@ class Transactions(Confirming):
                 if decoded is None:
                     continue
                 if contents.alone or contents.rows == 1:
-                    self._suspects.convict(decoded, row, route, error, letter=route is self._dead)
+                    self._suspects.convict(decoded, row, route, error, letter=route in self._letters)
                 else:
                     suspected[row] = decoded
         if suspected:

@@ -56,6 +56,15 @@ def record_timestamps(batch: Batch) -> Ints:
     return stamps_of_all if index is None else stamps_of_all[index]
 
 
+def record_positions(batch: Batch) -> Ints:
+    """The positions of the rows' records, `int64 (N,)`, -1 where there is no record."""
+    block = _block(batch)
+    if block is None:
+        return np.array([-1 if context is None else context.offset for context in _contexts(batch)], np.int64)
+    records, index = block
+    return records.positions if index is None else records.positions[index]
+
+
 def record_column(batch: Batch, name: str) -> Column:
     """The metadata `name` of the rows' records, as a column, for `into` and `{record.NAME}`.
 

@@ -19,7 +19,13 @@ from pipelines.data.columns import Mask
 from pipelines.data.membership import among
 from pipelines.errors import DefinitionError, StepError
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
-from streamer.routing.provenance import record_column, record_headers, record_keys, record_timestamps
+from streamer.routing.provenance import (
+    record_column,
+    record_headers,
+    record_keys,
+    record_positions,
+    record_timestamps,
+)
 from streamer.routing.template import Allowed, Template, allowed, keys_of, template
 from streamer.routing.when import Condition, Failures, condition
 
@@ -119,7 +125,7 @@ class Selection:
         }
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class SinkRoute:
     """A sink with its codec, its selection of results, and the record metadata that its messages carry."""
 
@@ -130,6 +136,8 @@ class SinkRoute:
     source_timestamp: bool = False
     headers: bool = True
     record_headers: Mapping[str, str] = field(default_factory=dict)
+    places: bool = False
+    """Whether its messages carry the positions of their records (`Messages.positions`)."""
     answers: bool = False
     """Whether its messages go back to the clients that sent the records, so that the service does not wait for them."""
     when_full: Literal["wait", "drop"] | None = "wait"
@@ -159,6 +167,7 @@ class SinkRoute:
         # Messages with an outbox count as delivered once they are in it, so they are waited for.
         answers = config.answers and config.outbox is None
         route = cls(name, sink, codec, chosen, answers=answers, when_full=config.when_full, sources=[*sources.values()])
+        route.places = config.awaited
         if addressing is not None:
             route.source_timestamp, route.headers = addressing.source_timestamp, addressing.headers
             route.record_headers = addressing.record_headers
@@ -217,6 +226,7 @@ class SinkRoute:
             topics=topics,
             splits=batch.splits,
             row_range=batch.row_range,
+            positions=record_positions(batch) if self.places else None,
         )
 
     def _metadata(self, batch: Batch) -> list[list[Header]] | None:
@@ -246,13 +256,20 @@ class Sinks:
     """Where the records of a service go."""
 
     results: list[SinkRoute]
-    dead: SinkRoute | None
-    """The sink of dead letters; `None`: there is none."""
+    letters: list[SinkRoute]
+    """Where failed records go: each to the first of these that takes records of its source."""
 
     @property
     def all(self) -> list[SinkRoute]:
-        """The routes of results, and that of dead letters if there is one."""
-        return self.results if self.dead is None else [*self.results, self.dead]
+        """The routes of results and of failed records."""
+        return [*self.results, *self.letters]
+
+    def letter_route(self, source: int) -> SinkRoute | None:
+        """Where failed records of the source of this number go; `None`: nowhere."""
+        for route in self.letters:
+            if route.selection.sources is None or source in route.selection.sources:
+                return route
+        return None
 
     @property
     def answered(self) -> list[frozenset[int] | None]:

@@ -105,7 +105,9 @@ class HttpSinkConfig(SinkConfig):
     model_config = ConfigDict(hide_input_in_errors=True)
     built_by: ClassVar[str] = "connectors.http.endpoint.sink:HttpSink"
     answers: ClassVar[bool] = True
+    awaited: ClassVar[bool] = True
     _answered: str | None = PrivateAttr(None)
+    _failures: bool = PrivateAttr(False)
 
     type: Literal["http"] = "http"
     """The type of connector."""
@@ -142,3 +144,21 @@ class HttpSinkConfig(SinkConfig):
         copy = copy.model_copy()
         copy._answered = chosen.label
         return copy
+
+    def for_dead_letters(self) -> Self:
+        """Raises `DefinitionError`: clients of a sink of this type learn of failures in any case."""
+        raise DefinitionError(
+            "dead_letter: the clients of an http source are told of failures by the sink of type http; for the records "
+            "of other sources choose a topic or a file"
+        )
+
+    def for_failures(self) -> Self:
+        """The same sink, which tells clients what was wrong with their requests."""
+        copy = self.model_copy()
+        copy._failures = True
+        return copy
+
+    @property
+    def failures(self) -> bool:
+        """Whether it answers with errors, rather than with results."""
+        return self._failures

@@ -121,10 +121,21 @@ class Inbox:
         if pairs:
             self._settle(pairs)
 
-    def polled(self, below: int | None = None) -> list[Request]:
-        """The requests that were polled and are not finished, below this number if one is given."""
+    def again(self) -> int:
+        """Requests that were polled and are not finished come again, before the others; the number of the next."""
         with self._changed:
-            return [request for number, request in self._polled.items() if below is None or number < below]
+            requests = list(self._polled.values())
+            self._polled.clear()
+            self._waiting.extendleft(reversed(requests))
+            self._bytes += sum(request.size for request in requests)
+            self._changed.notify()
+            return self._waiting[0].number if self._waiting else self._next
+
+    def refuse(self) -> bool:
+        """Accept no more requests; whether some that were accepted wait to be polled."""
+        with self._changed:
+            self.is_open = False
+            return bool(self._waiting)
 
     def finish(self, below: int, answer: Answer) -> None:
         """The requests below this number are done: those that nobody has answered get this answer."""

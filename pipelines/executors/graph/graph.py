@@ -20,6 +20,7 @@ from pipelines.executors.graph.lineage import Lineage
 from pipelines.executors.graph.schedule import OpenNode, Schedule
 from pipelines.executors.openpipeline import OpenPipeline, opened
 from pipelines.executors.openstep import Emit, OpenStep
+from pipelines.executors.ports import Ports
 from pipelines.runners.runner import OpenContext, RunnerSource, StatefulRunner
 from pipelines.steps import GraphStep, Step
 
@@ -55,6 +56,15 @@ class GraphExecutor(OpenPipeline):
         except BaseException:
             self.close()
             raise
+
+    def ports(self) -> Ports:
+        """The inputs of the steps that get the records themselves, and the outputs of the last step."""
+        first = [node for node in self._nodes if INPUT in node.inputs]
+        runners = [node.work.runner for node in first if isinstance(node.work, OpenStep)]
+        inputs = Ports.of_inputs(runner.ports() for runner in runners) if len(runners) == len(first) else Ports()
+        last = next((node.work for node in self._nodes if node.name == self._output), None)
+        outputs = last.runner.ports().outputs if isinstance(last, OpenStep) else None
+        return Ports(inputs.inputs, inputs.optional, outputs)
 
     @property
     def reads(self) -> frozenset[str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from pipelines.data.columns import Column, DenseColumn, ObjectColumn, RaggedColu
 from pipelines.data.data import check_key
 from pipelines.data.result import Result
 from pipelines.errors import DataError, ReservedKeyError, blamed
+from pipelines.executors.ports import Ports
 from pipelines.observe.metrics import StepMetrics
 from pipelines.runners.forms import ArrayForm, Forms
 from pipelines.runners.models.fixedbatch import FixedBatch, of_any_count
@@ -98,6 +100,11 @@ class ModelRunner(Runner):
     @property
     def gives(self) -> frozenset[str] | None:
         return frozenset(self._keys)
+
+    def ports(self) -> Ports:
+        inputs = [replace(item.port, name=item.key) for item in self._inputs.inputs]
+        outputs = [replace(port, name=key) for port, key in zip(self._called.outputs, self._keys, strict=True)]
+        return Ports(tuple(inputs), (), tuple(outputs))
 
     def forms(self, given: Forms) -> Forms:
         return output_forms(self.model, self._keys)

@@ -12,6 +12,7 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, Rows
 from pipelines.data.result import Result
 from pipelines.errors import RowsFailed, StreamerError, nearest
+from pipelines.executors.ports import Ports
 from pipelines.observe.metrics import StepMetrics
 from pipelines.runners.forms import Forms
 from pipelines.runners.models.features import FeatureStack
@@ -54,6 +55,7 @@ class OnnxRunner(ModelRunner):
             "metrics": context.metrics,
         }
         super().__init__(model, inputs, outputs, warm_up=int(step.warm_up), **options)
+        self._optional = model.further
         self._further = frozenset(model.further)
         self._runners: dict[tuple[str, ...], ModelRunner] = {}
 
@@ -76,6 +78,12 @@ class OnnxRunner(ModelRunner):
     @property
     def needs(self) -> frozenset[str]:
         return self._needs
+
+    def ports(self) -> Ports:
+        ports = super().ports()
+        optional = tuple(self._optional[name] for name in sorted(self._further))
+        # Values that an input is stacked from are no arrays of its own form.
+        return Ports(None if self._stacks else ports.inputs, optional, ports.outputs)
 
     def misfit(self, given: Forms, possible: Collection[str] | None) -> str | None:
         return self._misfit(given, possible)

@@ -260,12 +260,13 @@ ERRORS = [
         "an unknown connector",
         SHORT.replace("type: memory, topic: out", "type: memroy, topic: out"),
         'digits.yaml:3: sink.type: there is no sink of type "memroy"; did you mean "memory"?; '
-        "known are clip, file, kafka, memory, mqtt, mqtt_endpoint, video, view",
+        "known are clip, file, http, kafka, memory, mqtt, mqtt_endpoint, video, view",
     ),
     (
         "a connector without a type",
         SHORT.replace("type: memory, topic: out", "topic: out"),
-        "digits.yaml:3: sink: type is required; known are clip, file, kafka, memory, mqtt, mqtt_endpoint, video, view",
+        "digits.yaml:3: sink: type is required; known are clip, file, http, kafka, memory, mqtt, mqtt_endpoint, video, "
+        "view",
     ),
     (
         "the second of several",
