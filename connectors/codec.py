@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -95,6 +96,11 @@ class Request:
     payload: bytes
 
 
+def failure_document(batch: Batch, row: int) -> bytes:
+    """The error and the step of a failed record as JSON: `{"error": TEXT, "step": NAME}`."""
+    return json.dumps({key: batch[key][row] for key in ("error", "step")}, ensure_ascii=False).encode()
+
+
 class Codec(ABC):
     """Turns payloads into rows and rows into payloads. Stateless as far as users can see; one per connector.
 
@@ -130,6 +136,13 @@ class Codec(ABC):
         Raises:
             ConnectorError: Something is missing for every row, such as a schema registry that does not answer.
         """
+
+    def encode_failures(self, batch: Batch) -> Encoded:
+        """Write the answers for records that failed: as results with the texts `error` and `step`, if not overridden.
+
+        Rows that are in `failed` of what it returns are written as JSON.
+        """
+        return self.encode(batch)
 
     def serves(self, served: Served) -> None:
         """Called once, before the first `decode`, by a service: for codecs that check payloads against its pipeline."""

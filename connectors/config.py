@@ -44,6 +44,8 @@ class Addressing:
     """The value of a result that becomes the message's key; `None`: the record's key."""
     headers: bool = True
     """Whether the record's headers go with its results."""
+    default_topic: str | None = None
+    """The topic of messages for which `topic` cannot be made, as a value is missing or empty."""
     source_timestamp: bool = False
     """Whether a message has the time of its record, rather than that of its writing."""
     record_headers: Mapping[str, str] = field(default_factory=dict)
@@ -368,6 +370,8 @@ class SinkConfig(ConnectorConfig):
     """The keys of the values that it writes; by default all."""
     drop: tuple[str, ...] = ()
     """The keys of values that it does not write."""
+    errors: bool = False
+    """Whether a record that failed is answered, too, besides its dead letter: `{"error": TEXT, "step": NAME}` in the sink's codec, with the header `streamer-error`, at the topic of its record. For requests over topics."""  # noqa: E501
     when_full: Literal["wait", "drop"] | None = None
     """What happens while the sink accepts no more messages: the service waits and reads nothing (`wait`), or messages are dropped, counted and logged (`drop`). The default is `drop` if all sources are live (cameras), else `wait`."""  # noqa: E501
     outbox: OutboxConfig | None = None

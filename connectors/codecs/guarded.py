@@ -14,7 +14,7 @@ from connectors.source import Served
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Rows
 from pipelines.data.data import RecordContext
-from pipelines.errors import RAISED, ConnectorError, DataError, RowsFailed, WireError
+from pipelines.errors import RAISED, ConnectorError, DataError, RowsFailed, WireError, blamed
 from pipelines.executors.isolation import concatenated, isolated, isolated_rows
 from pipelines.hotpath import HotPathReport
 
@@ -61,6 +61,15 @@ class Guarded(Codec):
             return encoded
         failed = {at: self._wrap(error, lambda: _record(batch, at)) for at, error in encoded.failed.items()}  # noqa: B023
         return Encoded(encoded.values, failed, encoded.headers)
+
+    def encode_failures(self, batch: Batch) -> Encoded:
+        """As `Codec.encode_failures`; if the codec raises, it cannot write any."""
+        try:
+            return self.codec.encode_failures(batch)
+        except ConnectorError:
+            raise
+        except RAISED as error:
+            return Encoded([None] * batch.size, dict.fromkeys(range(batch.size), blamed(error)))
 
     def serves(self, served: Served) -> None:
         """As `Codec.serves`, of the wrapped codec."""

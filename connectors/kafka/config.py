@@ -292,8 +292,10 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
     """The topic; may be made from values: `results.{label}`, `{record.topic}.out`. Then `topics` says which are allowed."""  # noqa: E501
     topics: OneOrMore = ()
     """Topics that may be made from values: names, or regular expressions that begin with ^."""
+    default_topic: str | None = Field(default=None, min_length=1)
+    """The topic of results for which `topic` cannot be made, as a value in it is missing or empty, such as the address of an answer that nobody asked for; by default such a record fails."""  # noqa: E501
     key: str | None = None
-    """The key of the value of the result that becomes the message's key; by default the message has the record's key."""  # noqa: E501
+    """The key of the value of the result that becomes the message's key, or `record.NAME` for metadata of its record; by default the message has the record's key."""  # noqa: E501
     timestamp: Literal["now", "source"] = "now"
     """The message's time: when it is written, or that of the record."""
     headers: bool = True
@@ -342,7 +344,14 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
     @property
     def addressing(self) -> Addressing:
         """As `SinkConfig.addressing`."""
-        return Addressing(self.topic, self.topics, self.key, self.headers, self.timestamp == "source")
+        return Addressing(
+            self.topic,
+            self.topics,
+            self.key,
+            self.headers,
+            default_topic=self.default_topic,
+            source_timestamp=self.timestamp == "source",
+        )
 
     @property
     def place(self) -> str:

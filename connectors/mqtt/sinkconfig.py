@@ -90,6 +90,8 @@ class MqttSinkConfig(MqttClientFields, SinkConfig):
     """The topic; may be made from values: `results/{device}`, `{record.topic}/out`, `{record.response_topic}`. Then `topics` says which are allowed."""  # noqa: E501
     topics: OneOrMore = ()
     """Topics that may be made from values: names, or regular expressions that begin with ^."""
+    default_topic: str | None = Field(default=None, min_length=1)
+    """The topic of results for which `topic` cannot be made, as a value in it is missing or empty, such as the address of an answer that nobody asked for; by default such a record fails."""  # noqa: E501
     qos: Qos = 1
     """The QoS of messages: 0 without acknowledgement (a message counts as confirmed when a ping sent after it is answered), 1 at least once, 2 with one more round trip."""  # noqa: E501
     retain: bool = False
@@ -103,7 +105,7 @@ class MqttSinkConfig(MqttClientFields, SinkConfig):
     headers: bool = True
     """Whether the record's headers are written as user properties of the result; headers that are no text are left out. MQTT 5 only."""  # noqa: E501
     correlation: str | None = None
-    """The value of the result that becomes the message's correlation data, instead of the record's key; MQTT 5 only. For answers to requests: `into: {correlation: NAME}` at the source."""  # noqa: E501
+    """The value of the result that becomes the message's correlation data, instead of the record's key; MQTT 5 only. For answers to requests: `record.correlation`, the correlation data of the record."""  # noqa: E501
     window: Annotated[int, Field(ge=1, le=65_533)] | None = None
     """How many messages are published ahead of their acknowledgements, if the broker accepts as many (its Receive Maximum). By default 2000, and 20 with `qos: 2` over MQTT 3.1.1, where brokers cannot tell their limit and mosquitto loses messages beyond it."""  # noqa: E501
     buffer: Annotated[Size, Field(ge=1024)] = 16 << 20
@@ -150,7 +152,7 @@ class MqttSinkConfig(MqttClientFields, SinkConfig):
     @property
     def addressing(self) -> Addressing:
         """As `SinkConfig.addressing`."""
-        return Addressing(self.topic, self.topics, self.correlation, self.headers)
+        return Addressing(self.topic, self.topics, self.correlation, self.headers, default_topic=self.default_topic)
 
     @property
     def place(self) -> str:

@@ -23,6 +23,7 @@ from pipelines.executors.accounting import NO_ROWS, accounted
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
 from streamer.definition.service import Service
 from streamer.delivery.confirming import Confirming, Upstream
+from streamer.delivery.erroranswers import ErrorAnswers
 from streamer.delivery.failures import Failures, let_go
 from streamer.delivery.guarantee import guarantee
 from streamer.delivery.ledger import Confirmed, Ledger, LedgerEntry
@@ -57,6 +58,7 @@ class Delivery:
         self._failures = Failures(service, sinks, self._sources, ledger, log)
         self._sender = Sender(ledger, confirming, upstream.patience, meters, log)
         self._letters = DeadLetters(service.name, sinks, ledger, confirming, self._failures, self._sender, log)
+        self._errors = ErrorAnswers(sinks.results, ledger, self._sender, self._failures.place, log)
         self._failed_outcomes = [
             "dead" if self._failures.has_letters(source) else "failed" for source in range(len(self._sources))
         ]
@@ -243,12 +245,14 @@ class Delivery:
             self.ledger.expect(messages.rows if messages.row_range is None else messages.row_range)
         if failed:
             self._letters.expect(failed)
+            self._errors.expect(failed)
         self.ledger.decide(decided)
         for route, messages in zip(self._sinks.results, blocks, strict=True):
             refused = self._sender.send(route, messages)
             if refused:
                 self._fail_refused(route, messages, refused, failed)
         if failed:
+            self._errors.send()
             self._letters.add(failed)
         self._count(decided, failed, [*result.dropped, *skipped], decoded if part_decided else None)
         let_go(failed.values())
@@ -278,6 +282,7 @@ class Delivery:
         self._failures.check(new)
         if new:
             self._letters.expect(new)
+            self._errors.expect(new)
         # Rows no longer wait for an output that was refused.
         self.ledger.confirm(np.concatenate([messages.parents(at) for at in refused]))
         failed.update(new)

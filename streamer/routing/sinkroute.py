@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from connectors.codec import Codec, RecordsOrigin
+from connectors.codec import Codec, RecordsOrigin, failure_document
 from connectors.config import SinkConfig
 from connectors.records import Header, Ints, Messages
 from connectors.sink import Sink
@@ -58,6 +58,8 @@ class Selection:
     dropped: tuple[str, ...] = ()
     topic: Template | None = None
     topics: Allowed | None = None
+    default_topic: str | None = None
+    """The topic of results for which `topic` cannot be made, as a value is missing or empty."""
     key: str | None = None
     sources: frozenset[int] | None = None
     """Numbers of the sources whose records' results it gets; `None`: of all."""
@@ -103,14 +105,29 @@ class Selection:
     def _topics(self, batch: Batch, failed: dict[int, Exception]) -> tuple[list[str] | None, Batch]:
         if self.topic is None:
             return None, batch
-        topics, failures = self.topic.texts(batch)
-        if self.topics is not None:
-            self.topics.check(topics, failures)
+        topics, failures = self.made_topics(batch, self.topic)
         if not failures:
             return topics, batch
         failed |= self._failed(batch, failures)
         stay = _others(batch, failures)
         return [topics[row] for row in stay], batch.take(stay)
+
+    def made_topics(self, batch: Batch, topic: Template) -> tuple[list[str], Failures]:
+        """The topic of each row, and the rows that have none."""
+        topics, failures = topic.texts(batch)
+        default = self.default_topic
+        if default is not None:
+            lacking = [position for position, text in enumerate(topics) if not text]
+            for position in lacking:
+                topics[position] = ""
+                failures.pop(position, None)
+        if self.topics is not None:
+            self.topics.check(topics, failures)
+        if default is not None:
+            for position in lacking:
+                topics[position] = default
+                failures.pop(position, None)
+        return topics, failures
 
     def _values(self, batch: Batch) -> Batch:
         if self.written is not None:
@@ -136,6 +153,8 @@ class SinkRoute:
     source_timestamp: bool = False
     headers: bool = True
     record_headers: Mapping[str, str] = field(default_factory=dict)
+    errors: bool = False
+    """Whether it gets answers for records that failed, too."""
     places: bool = False
     """Whether its messages carry the positions of their records (`Messages.positions`)."""
     answers: bool = False
@@ -167,7 +186,7 @@ class SinkRoute:
         # Messages with an outbox count as delivered once they are in it, so they are waited for.
         answers = config.answers and config.outbox is None
         route = cls(name, sink, codec, chosen, answers=answers, when_full=config.when_full, sources=[*sources.values()])
-        route.places = config.awaited
+        route.places, route.errors = config.awaited, config.errors
         if addressing is not None:
             route.source_timestamp, route.headers = addressing.source_timestamp, addressing.headers
             route.record_headers = addressing.record_headers
@@ -195,6 +214,32 @@ class SinkRoute:
             wrapped = StepError.of(f"sink {self.name}", error)
             failed.update(dict.fromkeys(batch.parents(position).tolist(), wrapped))
         return messages, failed
+
+    def errors_of(self, batch: Batch, kinds: Mapping[int, Header]) -> Messages:
+        """One message for each of these rows, which hold the error and the step of a record that failed.
+
+        Rows of other sources are left out, and rows without a topic. `kinds` has a header for each, by row number.
+        """
+        chosen = self.selection
+        if chosen.sources is not None:
+            batch = _of_sources(batch, chosen.sources)
+        topics: list[str] | None = None
+        if chosen.topic is not None and batch.size:
+            topics, failures = chosen.made_topics(batch, chosen.topic)
+            stay = _others(batch, failures)
+            batch, topics = batch.take(stay), [topics[row] for row in stay]
+        keys: list[bytes | None] | None = None
+        if chosen.key is not None and chosen.key.startswith("record."):
+            keys, _ = keys_of(batch, chosen.key)
+        encoded = self.codec.encode_failures(batch)
+        # A codec of a schema may have no place for them.
+        values = [
+            failure_document(batch, at) if at in encoded.failed else value for at, value in enumerate(encoded.values)
+        ]
+        headers: list[list[Header]] = [[kinds[row]] for row in batch.rows.tolist()]
+        for at, more in enumerate(encoded.headers or ()):
+            headers[at] += more
+        return self._block(batch, values, keys, topics, headers)
 
     def tombstones(self, decoded: DecodedBatch) -> tuple[Messages, Failed]:
         """The records of `decoded` that have no payload, as messages without one, and those that have no topic here."""
@@ -293,6 +338,7 @@ def selection(sink: SinkConfig, label: str, record_names: Iterable[str] = (), so
             dropped=sink.drop,
             topic=topic,
             topics=None if topic is None or addressing is None else allowed(addressing.topics),
+            default_topic=None if addressing is None else addressing.default_topic,
             key=None if addressing is None else addressing.key,
             sources=_numbers(sink.takes_from, sources),
         )

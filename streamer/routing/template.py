@@ -124,15 +124,20 @@ def allowed(topics: Sequence[str]) -> Allowed:
 
 
 def keys_of(batch: Batch, name: str) -> tuple[list[bytes | None], Failures]:
-    """The rows' message keys from the value `name`: bytes as they are, text and integers as UTF-8 text.
+    """The rows' message keys from the value `name`, or metadata of their records if it begins with `record.`.
 
-    A row that lacks the value has no key; one whose value has another type fails.
+    Bytes are keys as they are, text and integers as UTF-8 text. A row that lacks the value has no key; one whose value
+    has another type fails.
     """
-    if name not in batch:
+    if name.startswith("record."):
+        column = record_column(batch, name.removeprefix("record."))
+    elif name in batch:
+        column = batch.column(name)
+    else:
         return [None] * batch.size, {}
     failures: Failures = {}
     keys: list[bytes | None] = []
-    for position, value in enumerate(_values(batch.column(name), failures)):
+    for position, value in enumerate(_values(column, failures)):
         try:
             keys.append(_key(name, value))
         except DataError as error:
