@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from connectors.measures import Measure
-from connectors.records import Header, Lane, Records
+from connectors.records import Header, Ints, Lane, Records
 from connectors.source import Served
 from pipelines.data.batch import Batch
 from pipelines.data.data import RecordContext
@@ -27,6 +27,9 @@ class Decoded:
 
     batch: Batch
     failed: Mapping[int, Exception]
+    samples: Ints | None = None
+    """How many samples for a model each row of `batch` brings, `int64 (N,)`, where payloads say that: it counts as so
+    many records of `batch.max_records`. `None`: each row is one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class Guarded(Codec):
         if not decoded.failed:
             return decoded
         failed = {row: self._wrap(error, lambda: records.context(row - first)) for row, error in decoded.failed.items()}  # noqa: B023
-        return Decoded(decoded.batch, failed)
+        return Decoded(decoded.batch, failed, decoded.samples)
 
     def encode(self, batch: Batch) -> Encoded:
         """As `Codec.encode`."""
@@ -100,7 +100,7 @@ class Guarded(Codec):
         failed.update((first + int(sound[row]), error) for row, error in decoded.failed.items())
         batch = decoded.batch.numbered(first + sound[decoded.batch.rows], None)
         origin = _origin(records, first, [(sound, decoded.batch)])
-        return Decoded(batch.with_origin(origin), failed)
+        return Decoded(batch.with_origin(origin), failed, decoded.samples)
 
     def _decoded_apart(self, records: Records, wanted: frozenset[str] | None, first: int) -> Decoded:
         # Records without a payload are not given to the codec again: there is nothing to decode.
@@ -128,7 +128,9 @@ class Guarded(Codec):
             batches.append(decoded.batch.numbered(first + numbers[decoded.batch.rows], None))
         batch = concatenated(batches)
         origin = _origin(records, first, [(numbers, decoded.batch) for numbers, decoded in parts])
-        return Decoded(batch.with_origin(origin), failed)
+        samples = [decoded.samples for _, decoded in parts if decoded.samples is not None]
+        whole = bool(parts) and len(samples) == len(parts)
+        return Decoded(batch.with_origin(origin), failed, np.concatenate(samples) if whole else None)
 
     def _encoded_apart(self, batch: Batch) -> Encoded:
         everyones: list[ConnectorError] = []

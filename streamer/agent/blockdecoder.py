@@ -15,6 +15,7 @@ from connectors.source import Source
 from pipelines.errors import ConnectorError, StepError
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
 from streamer.batching.batcher import Closed
+from streamer.batching.cutting import by_samples
 from streamer.batching.pictures import in_parts
 from streamer.batching.residence import Arrivals
 from streamer.delivery.sending import pause
@@ -34,6 +35,8 @@ class Decoding:
     """The keys that the pipeline reads; `None`: all."""
     pixels: int | None
     """Limit of one batch's images in pixels; `None`: no limit."""
+    samples: int | None
+    """The most samples for a model in a batch; `None`: no limit."""
     opens_images: bool
     """Whether a step or a sink may look at the pixels of images that arrive undecoded."""
 
@@ -81,10 +84,13 @@ class BlockDecoder:
         decoded = DecodedBatch(self._source, records, first, batch, failed, tombstones, self._stamps(closed))
         decoded.arrivals = arrivals = Arrivals(first, closed.arrivals)
         arrivals.decoding = time.perf_counter() - began
-        pixels = self._decoding.pixels
+        pixels, most = self._decoding.pixels, self._decoding.samples
+        parts = [decoded]
+        if most is not None and decoding.samples is not None:
+            parts = by_samples(decoded, decoding.samples, most)
         if pixels is None or not batch.may_hold_images:
-            return deque([decoded])
-        return deque(in_parts(decoded, pixels, undecoded=self._decoding.opens_images))
+            return deque(parts)
+        return deque(cut for part in parts for cut in in_parts(part, pixels, undecoded=self._decoding.opens_images))
 
     def publish_requests(self, source: Source) -> None:
         """Publish the codec's requests to the senders of the records (for another birth certificate, for example)."""

@@ -57,7 +57,8 @@ def built_intakes(
     learns what was acknowledged."""
     service = assembly.service
     pixels = None if batch.type == "hard" else service.limits.pixels
-    decoding = Decoding(assembly.wanted(), pixels, assembly.opens_images)
+    samples = batch.max_records if batch.type == "soft" else None
+    decoding = Decoding(assembly.wanted(), pixels, samples, assembly.opens_images)
     return [
         Intake(
             IntakeLoop(

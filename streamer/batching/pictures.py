@@ -5,14 +5,11 @@ A file of 12 kB can hold an image of 12 MB, or of 300. Sizes are read from the h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from connectors.codec import RecordsOrigin
-from connectors.records import Records
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column
 from pipelines.data.data import Data
@@ -22,6 +19,7 @@ from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, StepError, StreamerError
 from pipelines.values import Image
 from streamer.agent.decodedbatch import DecodedBatch
+from streamer.batching.cutting import cut, ranges_of
 
 Sizes = npt.NDArray[np.int64]
 
@@ -57,7 +55,7 @@ def in_parts(decoded: DecodedBatch, most: int, *, undecoded: bool) -> list[Decod
             picture_bytes=decoded.picture_bytes,
         )
         sizes = np.delete(sizes, large)
-    return list(_cut(decoded, _ranges(sizes, most)))
+    return list(cut(decoded, ranges_of(sizes, most)))
 
 
 def picture_bytes(batch: Batch, *, undecoded: bool) -> Sizes | None:
@@ -75,43 +73,6 @@ def picture_bytes(batch: Batch, *, undecoded: bool) -> Sizes | None:
                 sizes = np.zeros(batch.size, np.int64) if sizes is None else sizes
                 sizes[row] += size
     return sizes
-
-
-def _ranges(sizes: Sizes, most: int) -> list[range]:
-    parts: list[range] = []
-    start, total = 0, 0
-    for row, size in enumerate(sizes.tolist()):
-        if row > start and total + size > most:
-            parts.append(range(start, row))
-            start, total = row, 0
-        total += size
-    return [*parts, range(start, len(sizes))]
-
-
-def _cut(decoded: DecodedBatch, ranges: list[range]) -> Iterator[DecodedBatch]:
-    """A part for each range of the batch's rows, with the records up to the first of the next range."""
-    batch, first = decoded.batch, decoded.first
-    starts = [0, *(int(batch.rows[rows.start]) - first for rows in ranges[1:]), len(decoded.records)]
-    for start, stop, part in zip(starts, starts[1:], batch.parts(ranges), strict=False):
-        records = decoded.records.part(start, stop)
-        rows = range(first + start, first + stop)
-        yield DecodedBatch(
-            decoded.source,
-            records,
-            rows.start,
-            part.with_origin(_origin_of(batch, records, first, start)),
-            {row: error for row, error in decoded.failed.items() if row in rows},
-            [row for row in decoded.tombstones if row in rows],
-            None if decoded.stamps is None else decoded.stamps[start:stop],
-            arrivals=decoded.arrivals,
-            picture_bytes=decoded.picture_bytes,
-        )
-
-
-def _origin_of(batch: Batch, records: Records, first: int, start: int) -> RecordsOrigin:
-    """The origin of a part of the batch, whose records begin at place `start`."""
-    origin = batch.origin
-    return origin.part(records, start) if isinstance(origin, RecordsOrigin) else RecordsOrigin(records, first + start)
 
 
 def _too_large(size: int, most: int) -> StepError:
