@@ -130,7 +130,7 @@ pictures: install  ## draw the documentation's pictures anew, from examples that
 protos:  ## regenerate the modules of protos/*.proto and their stubs
 	@test -x .venv-protos/bin/python || $(PYTHON) -m venv .venv-protos
 	@.venv-protos/bin/python -m pip install --quiet --disable-pip-version-check 'grpcio-tools==1.78.0'
-	.venv-protos/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/data.proto protos/sparkplug.proto
+	.venv-protos/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/data.proto protos/sparkplug.proto protos/open_inference.proto
 
 # Programs that build and check releases are in an environment of their own.
 OUT := dist

@@ -13,12 +13,15 @@ from grpc_tools import protoc
 
 from pipelines.values import NDArrayType, ValueType
 from protos import data_pb2 as pb
-from protos import sparkplug_pb2
+from protos import open_inference_pb2, sparkplug_pb2
 
 PROTOS = Path(pb.__file__).parent
 
 
-MODULES = pytest.mark.parametrize(("name", "module"), [("data", pb), ("sparkplug", sparkplug_pb2)])
+MODULES = pytest.mark.parametrize(
+    ("name", "module"),
+    [("data", pb), ("sparkplug", sparkplug_pb2), ("open_inference", open_inference_pb2)],
+)
 
 
 @MODULES
@@ -68,3 +71,39 @@ def test_our_type_numbers_are_the_schemas() -> None:
     values = {member.name: int(member) for member in ValueType if member is not ValueType.NONE}
     assert values == dict(pb.DataScheme.ValueType.items())
     assert {member.name: int(member) for member in NDArrayType} == dict(pb.NDArray.ValueType.items())
+
+
+def test_messages_of_the_open_inference_protocol_are_those_of_tritons_client_in_the_same_process() -> None:
+    service_pb2 = pytest.importorskip("tritonclient.grpc.service_pb2")
+    theirs = {
+        name: descriptor
+        for module in (service_pb2, pytest.importorskip("tritonclient.grpc.model_config_pb2"))
+        for name, descriptor in module.DESCRIPTOR.message_types_by_name.items()
+    }
+    ours = open_inference_pb2.DESCRIPTOR.message_types_by_name
+    for name, descriptor in ours.items():
+        assert_same_fields(descriptor, theirs[name])
+    for name in ("ModelInferRequest", "ModelInferResponse", "InferTensorContents", "ModelMetadataResponse"):
+        assert set(field_names(ours[name])) == set(field_names(theirs[name])), name
+    assert (
+        open_inference_pb2.DataType.items()
+        == pytest.importorskip("tritonclient.grpc.model_config_pb2").DataType.items()
+    )
+    (ours_service,) = open_inference_pb2.DESCRIPTOR.services_by_name.values()
+    (their_service,) = service_pb2.DESCRIPTOR.services_by_name.values()
+    for method in ours_service.methods:
+        same = their_service.methods_by_name[method.name]
+        assert (method.client_streaming, method.server_streaming) == (same.client_streaming, same.server_streaming)
+        assert (method.input_type.name, method.output_type.name) == (same.input_type.name, same.output_type.name)
+
+
+def assert_same_fields(ours: Descriptor, theirs: Descriptor) -> None:
+    for field in ours.fields:
+        same = theirs.fields_by_name[field.name]
+        assert (field.number, field.type, field.is_repeated) == (same.number, same.type, same.is_repeated), (
+            field.full_name
+        )
+        if field.message_type is not None and same.message_type is not None:
+            assert field.message_type.name == same.message_type.name
+    for nested in ours.nested_types:
+        assert_same_fields(nested, theirs.nested_types_by_name[nested.name])
