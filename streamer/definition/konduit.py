@@ -2,7 +2,8 @@
 
 The format is Konduit Serving's own (`InferenceConfiguration` and `KafkaConfiguration` of its vertx-config module). Over
 KAFKA: one topic in, one out, values as Konduit's JSON or protobuf. Over MQTT: clients connect to the service, send JSON
-on any topic T, and get the answer on T-out. Unlike there, no record is acknowledged before its results are confirmed.
+on any topic T, and get the answer on T-out. Over HTTP: `POST /predict` with JSON or protobuf. Over GRPC: the method
+`predict` of `ai.konduit.serving.Inference`. Unlike there, no record is acknowledged before its results are confirmed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import Field
@@ -99,22 +101,52 @@ def from_konduit(document: Document, environment: Mapping[str, str] | None = Non
     """The equivalent service file as data, without the pipeline, which stays in the document.
 
     Environment variables override the configuration, as in Konduit Serving. Warns with `KonduitWarning` of differences
-    from it, and of its unsafe defaults. Raises `DefinitionError` for protocols other than KAFKA and MQTT, and for
-    unknown classes of keys and values.
+    from it, and of its unsafe defaults. Raises `DefinitionError` without a pipeline, and for unknown classes of keys
+    and values.
     """
     config = validated(InferenceConfiguration, document)
-    if config.protocol not in ("KAFKA", "MQTT"):
-        raise document.error(
-            ("protocol",) if "protocol" in document.data else (),
-            f"a service over {config.protocol} is not available yet, only KAFKA and MQTT; "
-            "the pipeline by itself runs: pipelines.load reads it from this file",
-        )
     if config.pipeline is None:
         raise document.error(("pipeline",) if "pipeline" in document.data else (), "the configuration has no pipeline")
     environment = os.environ if environment is None else environment
-    if config.protocol == "MQTT":
-        return _mqtt(config, environment, document)
-    return _kafka(config, environment, document)
+    makes = {"HTTP": _http, "GRPC": _grpc, "MQTT": _mqtt, "KAFKA": _kafka}
+    return makes[config.protocol](config, environment, document)
+
+
+def _http(config: InferenceConfiguration, environment: Mapping[str, str], document: Document) -> dict[str, Any]:
+    codec = {"type": "konduit"}
+    notes = ["arrays in JSON are little-endian, as in later Konduit Serving (ours are big-endian by default)"]
+    source: dict[str, Any] = {"type": "http", "listen": _listen(config, environment, document), "codec": codec}
+    _encrypted(source, config, notes)
+    if Path(config.static_content_root).is_dir():
+        notes.append(f"the files in {config.static_content_root} are not served; a web server can serve them")
+    if config.custom_endpoints:
+        notes.append("customEndpoints are classes of Java, and are not there")
+    _warn(document, notes)
+    return {"source": source, "sink": {"type": "http", "codec": codec, "errors": "konduit"}}
+
+
+def _grpc(config: InferenceConfiguration, environment: Mapping[str, str], document: Document) -> dict[str, Any]:
+    notes = ["errors have a status and a text (in Konduit Serving they are UNKNOWN, without one)"]
+    listen = _listen(config, environment, document)
+    source: dict[str, Any] = {"type": "http", "listen": None, "grpc": listen, "codec": "protodata"}
+    if config.use_ssl:
+        notes.append("useSsl encrypts connections (Konduit Serving ignores it over GRPC)")
+    _encrypted(source, config, notes)
+    _warn(document, notes)
+    return {"source": source, "sink": {"type": "http", "codec": {"type": "protodata", "images": "png"}}}
+
+
+def _listen(config: InferenceConfiguration, environment: Mapping[str, str], document: Document) -> str:
+    return f"{_host(config.host)}:{_port(config, environment, document)}"
+
+
+def _encrypted(source: dict[str, Any], config: InferenceConfiguration, notes: list[str]) -> None:
+    if not config.use_ssl:
+        return
+    both = config.ssl_key_path and config.ssl_certificate_path
+    source["tls"] = {"cert": config.ssl_certificate_path, "key": config.ssl_key_path} if both else {}
+    if not both:
+        notes.append("the certificate is self-signed and made at each start (useSsl without both paths)")
 
 
 def _mqtt(config: InferenceConfiguration, environment: Mapping[str, str], document: Document) -> dict[str, Any]:
@@ -122,18 +154,14 @@ def _mqtt(config: InferenceConfiguration, environment: Mapping[str, str], docume
     json = {"type": "konduit-json", "byte_order": "little"}
     source: dict[str, Any] = {
         "type": "mqtt_endpoint",
-        "listen": f"{_host(config.host)}:{_port(config, environment, document)}",
+        "listen": _listen(config, environment, document),
         "codec": json,
     }
     notes = [
         "arrays in JSON are little-endian, as in later Konduit Serving (ours are big-endian by default)",
         "user names and passwords are not checked, as there; a service file can have users",
     ]
-    if config.use_ssl:
-        both = config.ssl_key_path and config.ssl_certificate_path
-        source["tls"] = {"cert": config.ssl_certificate_path, "key": config.ssl_key_path} if both else {}
-        if not both:
-            notes.append("the certificate is self-signed and made at each start (useSsl without both paths)")
+    _encrypted(source, config, notes)
     _warn(document, notes)
     return {
         "source": source,
