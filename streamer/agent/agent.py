@@ -15,6 +15,7 @@ from typing import Any
 
 from connectors.http.server import url_of
 from connectors.records import Lane
+from connectors.source import Source
 from pipelines.errors import StreamerError
 from pipelines.hotpath import explained
 from streamer.agent.assembly import Assembly, build
@@ -106,6 +107,11 @@ class Agent:
     def endpoint(self) -> tuple[str, int] | None:
         """Host and port of the control endpoint, if the service has one."""
         return None if self._endpoint is None else self._endpoint.address
+
+    @property
+    def sources(self) -> list[Source]:
+        """Its sources, which are open while it runs."""
+        return [source for _, _, source in self._assembly.sources]
 
     @property
     def acknowledged(self) -> dict[Lane, int]:

@@ -122,13 +122,17 @@ def _http(config: InferenceConfiguration, environment: Mapping[str, str], docume
     if config.custom_endpoints:
         notes.append("customEndpoints are classes of Java, and are not there")
     _warn(document, notes)
-    return {"source": source, "sink": {"type": "http", "codec": codec, "errors": "konduit"}}
+    return {"source": source, "sink": {"type": "http", "codec": codec}}
 
 
 def _grpc(config: InferenceConfiguration, environment: Mapping[str, str], document: Document) -> dict[str, Any]:
-    notes = ["errors have a status and a text (in Konduit Serving they are UNKNOWN, without one)"]
-    listen = _listen(config, environment, document)
-    source: dict[str, Any] = {"type": "http", "listen": None, "grpc": listen, "codec": "protodata"}
+    notes = ["health is at a free port of this machine, over HTTP, which the log names"]
+    source: dict[str, Any] = {
+        "type": "http",
+        "listen": "127.0.0.1:0",
+        "grpc": _listen(config, environment, document),
+        "codec": "protodata",
+    }
     if config.use_ssl:
         notes.append("useSsl encrypts connections (Konduit Serving ignores it over GRPC)")
     _encrypted(source, config, notes)

@@ -34,7 +34,9 @@ def data_of_form(content_type: str, body: bytes, byte_order: Literal["big", "lit
         if not isinstance(name, str) or not name:
             raise WireError(f"part {count} of the form has no name")
         if name in values or count >= _MOST_PARTS:
-            raise WireError(f'the form has the name "{name}" twice' if name in values else "the form has too many parts")
+            raise WireError(
+                f'the form has the name "{name}" twice' if name in values else "the form has too many parts"
+            )
         content = part.get_payload(decode=True)
         assert isinstance(content, bytes)
         if part.get_filename() is None:

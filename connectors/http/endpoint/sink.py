@@ -9,6 +9,7 @@ import numpy as np
 
 from connectors.codecs.registry import codec_config
 from connectors.http.endpoint.config import HttpSinkConfig
+from connectors.http.endpoint.konduiterror import konduit_error
 from connectors.http.endpoint.request import Answer
 from connectors.http.endpoint.source import HttpSource
 from connectors.measures import Measure
@@ -47,7 +48,9 @@ class HttpSink(Sink):
     def __init__(self, config: HttpSinkConfig) -> None:
         self.name = config.label
         self._config = config
-        self._kind = (b"content-type", CONTENT_TYPES.get(codec_config(config.codec).type, b"application/octet-stream"))
+        codec = codec_config(config.codec).type
+        self._kind = (b"content-type", CONTENT_TYPES.get(codec, b"application/octet-stream"))
+        self._error = konduit_error if codec == "konduit" else error_answer
         self._source: HttpSource | None = None
         self._confirmed: list[Ints] = []
 
@@ -119,7 +122,7 @@ class HttpSink(Sink):
             facts: dict[str, str] = {}
             for name, value in headers or ():
                 facts.setdefault(name, (value or b"").decode("utf-8", "replace"))
-            yield error_answer(facts.get(_STEP, ""), facts.get(_ERROR, ""), facts.get(_TEXT, "")[:MOST_TEXT])
+            yield self._error(facts.get(_STEP, ""), facts.get(_ERROR, ""), facts.get(_TEXT, "")[:MOST_TEXT])
 
 
 def error_answer(step: str, error: str, text: str) -> Answer:

@@ -172,13 +172,47 @@ def test_differences_of_mqtt_from_konduit_serving_are_a_warning() -> None:
         from_konduit(parse_document(json.dumps(data), "k.json"), {})
 
 
+def test_http_makes_the_service_answer_requests_at_its_host_and_port() -> None:
+    found = translated({**configuration(), "protocol": "HTTP", "host": "0.0.0.0", "port": 8080})
+    codec = {"type": "konduit"}
+    assert found == {
+        "source": {"type": "http", "listen": "0.0.0.0:8080", "codec": codec},
+        "sink": {"type": "http", "codec": codec},
+    }
+
+
+def test_http_is_the_protocol_by_default_and_the_environment_has_its_port() -> None:
+    data = {"host": "::1", "useSsl": True, "pipeline": {"steps": []}}
+    source = translated(data, KONDUIT_SERVING_PORT="1999")["source"]
+    assert (source["listen"], source["tls"]) == ("[::1]:1999", {})
+
+
+def test_grpc_has_the_port_of_the_configuration_and_http_is_for_this_machine_only() -> None:
+    found = translated({"protocol": "GRPC", "host": "0.0.0.0", "port": 9090, "pipeline": {"steps": []}})
+    assert found["source"] == {
+        "type": "http",
+        "listen": "127.0.0.1:0",
+        "grpc": "0.0.0.0:9090",
+        "codec": "protodata",
+    }
+    assert found["sink"] == {"type": "http", "codec": {"type": "protodata", "images": "png"}}
+
+
+def test_parts_of_konduits_http_server_that_are_not_there_are_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "static-content").mkdir()
+    monkeypatch.chdir(tmp_path)
+    data = {"protocol": "HTTP", "customEndpoints": ["a.B"], "pipeline": {"steps": []}}
+    with pytest.warns(KonduitWarning, match=r"static-content are not served.*customEndpoints are classes of Java"):
+        from_konduit(parse_document(json.dumps(data), "k.json"), {})
+
+
 @pytest.mark.parametrize("protocol", ["HTTP", "GRPC"])
-def test_other_protocols_are_not_available_yet(protocol: str) -> None:
-    data = {**configuration(), "protocol": protocol}
-    with pytest.raises(DefinitionError, match=f"k.json:4: protocol: a service over {protocol} is not available yet"):
-        translated(data)
-    with pytest.raises(DefinitionError, match="a service over HTTP is not available yet"):
-        translated({"host": "a", "pipeline": {"steps": []}})
+def test_a_configuration_over_http_or_grpc_loads_as_a_service(protocol: str) -> None:
+    with pytest.warns(KonduitWarning):
+        service = loads(json.dumps({"protocol": protocol, "pipeline": {"steps": []}}), environment={})
+    assert [part.type for part in (*service.sources, *service.sinks)] == ["http", "http"]
 
 
 @pytest.mark.parametrize("protocol", ["HTTP", "GRPC", "KAFKA", "MQTT"])

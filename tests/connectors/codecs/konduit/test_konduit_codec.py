@@ -40,7 +40,9 @@ def decoded(*records: tuple[bytes, dict[str, str]]) -> Decoded:
 
 
 def form(parts: Sequence[tuple[str, bytes]], boundary: str = "xyz") -> tuple[bytes, dict[str, str]]:
-    body = b"".join(b"--%s\r\n%s\r\n\r\n%s\r\n" % (boundary.encode(), head.encode(), content) for head, content in parts)
+    body = b"".join(
+        b"--%s\r\n%s\r\n\r\n%s\r\n" % (boundary.encode(), head.encode(), content) for head, content in parts
+    )
     return body + b"--%s--\r\n" % boundary.encode(), {"content-type": f"multipart/form-data; boundary={boundary}"}
 
 
