@@ -35,7 +35,7 @@ class TestKonduit(CodecContract):
 
 
 def decoded(*records: tuple[bytes, dict[str, str]]) -> Decoded:
-    messages = [Message(body, headers=[(k, v.encode()) for k, v in headers.items()]) for body, headers in records]
+    messages = [Message(body, headers=tuple((k, v.encode()) for k, v in headers.items())) for body, headers in records]
     return codec_of("konduit").decode(records_of(messages, "http"), None)
 
 
@@ -97,7 +97,7 @@ def test_a_form_has_texts_lists_images_and_files() -> None:
 def test_bodies_of_another_kind_and_forms_that_are_none_fail_alone(
     body: bytes, headers: dict[str, str], text: str
 ) -> None:
-    good = (json.dumps({"a": 1}).encode(), {})
+    good: tuple[bytes, dict[str, str]] = (json.dumps({"a": 1}).encode(), {})
     read = decoded(good, (body, headers), good)
     assert text in str(read.failed[1])
     assert read.batch.to_list() == [Data({"a": 1})] * 2
