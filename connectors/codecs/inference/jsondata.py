@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
@@ -18,7 +19,11 @@ Array: TypeAlias = npt.NDArray[Any]
 MOST_DEPTH: Final = 100
 """How deep lists may be nested."""
 
-_FLOATS: Final = {"FP16": np.dtype(np.float16), "FP32": np.dtype(np.float32), "FP64": np.dtype(np.float64)}
+_FLOATS: Final[Mapping[str, np.dtype[Any]]] = {
+    "FP16": np.dtype(np.float16),
+    "FP32": np.dtype(np.float32),
+    "FP64": np.dtype(np.float64),
+}
 _KINDS: Final = {"BOOL": (bool,), BYTES: (str,)} | dict.fromkeys(INTEGERS, (int,))
 _NUMBERS: Final = (int, float)
 _WORDS: Final = {
