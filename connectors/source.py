@@ -100,6 +100,8 @@ class Served:
     """Whether a sink answers the clients of the source; otherwise they only learn that all sinks have their results."""
     trouble: Callable[[], str | None] = lambda: None
     """Why the service is not ready; `None` while it is. From any thread."""
+    stuck: Callable[[], str | None] = lambda: None
+    """Why the process should be restarted; `None` while the service makes progress. From any thread."""
 
 
 class Source(ABC):

@@ -48,7 +48,7 @@ SCENARIOS: list[tuple[str, set[str], str]] = [
         SOURCE.format("mqtt", {"url": "ws://a", "topics": ["a"], "client": "paho", "client_id": "a"})
         + ".check_packages()",
     ),
-    ("http", {"uvicorn", "httptools", "starlette"}, SOURCE.format("http", {}) + ".check_packages()"),
+    ("http", {"uvicorn", "httptools"}, SOURCE.format("http", {}) + ".check_packages()"),
     ("tls", {"cryptography"}, SOURCE.format("mqtt_endpoint", {"tls": {}}) + ".check_packages()"),
     ("tls", {"cryptography"}, "from connectors.tls.certificate import self_signed; self_signed('a')"),
     ("camera", {"av"}, SOURCE.format("camera", {"cameras": {"a": "rtsp://a"}}) + ".check_packages()"),

@@ -45,7 +45,7 @@ class Agent:
         self.meters = ServiceMeters(service.name, [name for name, _, _ in self._assembly.sources])
         self.meters.hot_paths = self._assembly.hot_paths
         self.meters.connectors = self._assembly.measured
-        self._loop = RunLoop(self._assembly, self.meters, self._log, self.ready)
+        self._loop = RunLoop(self._assembly, self.meters, self._log, self.ready, self.live)
         self._stopped_at: float | None = None
         self._left_opening = False
         self._began = False

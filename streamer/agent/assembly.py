@@ -116,11 +116,11 @@ class Assembly:
             self.close()
             raise
 
-    def serve(self, trouble: Callable[[], str | None]) -> None:
+    def serve(self, trouble: Callable[[], str | None], stuck: Callable[[], str | None]) -> None:
         """Tell the sources and their codecs of the open pipeline, before the sources open.
 
-        `trouble` says why the service is not ready. Raises `DefinitionError` where clients wait for answers, and a step
-        holds their records.
+        `trouble` says why the service is not ready, `stuck` why it is to be restarted. Raises `DefinitionError` where
+        clients wait for answers, and a step holds their records.
         """
         awaited = {label: sink for sink in self.service.sinks if sink.awaited for label in sink.takes_from or ()}
         if awaited and self.executor.stateful:
@@ -133,7 +133,7 @@ class Assembly:
         if self.service.keep is not None:
             ports = replace(ports, outputs=None)
         for name, config, source in self.sources:
-            served = Served(self.service.name, _without(ports, config.into), name in awaited, trouble)
+            served = Served(self.service.name, _without(ports, config.into), name in awaited, trouble, stuck)
             source.serves(served)
             self.codecs[name].serves(served)
 

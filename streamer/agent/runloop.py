@@ -57,9 +57,10 @@ class RunLoop:
         meters: ServiceMeters,
         log: Any,
         trouble: Callable[[], str | None] = lambda: None,
+        stuck: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`trouble` says why the service is not ready, for the clients of its sources."""
-        self._trouble = trouble
+        """`trouble` says why the service is not ready, `stuck` why it is to be restarted, for clients of sources."""
+        self._health = trouble, stuck
         service = assembly.service
         self._service = service
         self._guarantee = guarantee(service.delivery)
@@ -123,7 +124,7 @@ class RunLoop:
         self._stateful = executor.stateful
         self._joins = self._may_join()
         self._open_pipelines()
-        self._assembly.serve(self._trouble)
+        self._assembly.serve(*self._health)
         if not self._drain.begun:
             intakes = built_intakes(
                 self._assembly,

@@ -26,7 +26,6 @@ class HttpSourceConfig(SourceConfig):
     requires: ClassVar[Requires] = (
         Package("uvicorn", "http"),
         Package("httptools", "http"),
-        Package("starlette", "http"),
     )
     record_columns: ClassVar[tuple[str, ...]] = COLUMNS
 

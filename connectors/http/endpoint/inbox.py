@@ -109,6 +109,29 @@ class Inbox:
             self._settle([(request, answer) for request in late])
         return requests
 
+    def expire(self, now: float) -> None:
+        """Answer the requests whose deadline is over; those that wait still are not run any more."""
+        waiting: list[Request] = []
+        polled: list[Request] = []
+        with self._changed:
+            while self._waiting and self._waiting[0].deadline <= now:
+                request = self._waiting.popleft()
+                self._bytes -= request.size
+                waiting.append(request)
+            self.late += len(waiting)
+            # Deadlines rise with the numbers, as all requests have the same time.
+            for request in self._polled.values():
+                if request.deadline > now:
+                    break
+                if not request.future.done():
+                    polled.append(request)
+        if waiting:
+            answer = Answer.refusal(504, "the request waited too long and was not run; send fewer at a time")
+            self._settle([(request, answer) for request in waiting])
+        if polled:
+            answer = Answer.refusal(504, "there is no answer yet; the request runs on, and its result has no receiver")
+            self._settle([(request, answer) for request in polled])
+
     def wake(self) -> None:
         """Make a running `take`, or the next one, return at once."""
         with self._changed:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import threading
+import time
 from typing import Any, ClassVar
 
 from connectors.http.endpoint.app import App
@@ -18,6 +19,10 @@ _log = logging.getLogger(__name__)
 BACKLOG = 512
 START = 30.0
 """Seconds until a listener that starts is given up."""
+KEEP_ALIVE = 75
+"""Seconds that a connection may stay open between two requests."""
+EXPIRE = 0.1
+"""Seconds between two looks for requests whose deadline is over."""
 LEAVE = 5.0
 """Seconds that answers may take to be written when the listener ends."""
 
@@ -122,6 +127,11 @@ class Listener:
         while not (self._server.started or serving.done()):
             await asyncio.sleep(0.005)
         self._started.set()
+        while not serving.done():
+            await asyncio.wait([serving], timeout=EXPIRE)
+            now = time.monotonic()
+            for model in list(self._models.values()):
+                model.inbox.expire(now)
         await serving
 
 
@@ -154,13 +164,17 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 def _server(app: App, config: HttpSourceConfig, context: Any) -> Any:
     import uvicorn
 
+    from connectors.http.endpoint.bounds import bounded
+
     settings = uvicorn.Config(
         app,
-        http="httptools",
+        http=bounded(config.connections),
         ws="none",
         lifespan="off",
         access_log=False,
         log_config=None,
+        log_level="warning",
+        timeout_keep_alive=KEEP_ALIVE,
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=int(LEAVE),

@@ -1,0 +1,111 @@
+"""The OpenAPI document of a listener, made from its models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+from connectors.http.endpoint import metadata
+from connectors.http.endpoint.model import ServedModel
+
+_TEXT: Final = {"type": "string"}
+_ERROR: Final = {
+    "description": "what was wrong",
+    "content": {
+        "application/json": {"schema": {"type": "object", "required": ["error"], "properties": {"error": _TEXT}}}
+    },
+}
+_PARAMETERS: Final = {
+    "type": "object",
+    "additionalProperties": {"anyOf": [_TEXT, {"type": "number"}, {"type": "boolean"}]},
+}
+_DATATYPES: Final = (
+    *("BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64"),
+    *("FP16", "FP32", "FP64", "BF16", "BYTES"),
+)
+_TENSOR: Final = {
+    "type": "object",
+    "required": ["name", "shape", "datatype"],
+    "properties": {
+        "name": _TEXT,
+        "shape": {"type": "array", "items": {"type": "integer"}},
+        "datatype": {"type": "string", "enum": list(_DATATYPES)},
+        "parameters": _PARAMETERS,
+        "data": {"type": "array", "items": {}},
+    },
+}
+_ANSWER: Final = {
+    "type": "object",
+    "required": ["model_name", "outputs"],
+    "properties": {
+        "model_name": _TEXT,
+        "model_version": _TEXT,
+        "id": _TEXT,
+        "parameters": _PARAMETERS,
+        "outputs": {"type": "array", "items": _TENSOR},
+    },
+}
+
+
+def document(models: Sequence[ServedModel]) -> dict[str, Any]:
+    """OpenAPI 3.0: the paths of the protocol, and for each model its path with the names of its tensors."""
+    server = metadata.server()
+    paths: dict[str, Any] = {
+        "/v2": {"get": _read("the server", _object("name", "version", "extensions"))},
+        "/v2/health/live": {"get": _read("whether the process makes progress", _object("live"), 503)},
+        "/v2/health/ready": {"get": _read("whether all models answer", _object("ready"), 503)},
+        "/v2/models": {"get": _read("the models", _object("models"))},
+    }
+    for model in models:
+        path = f"/v2/models/{quote(model.name)}"
+        paths[path] = {"get": _read("inputs and outputs", _object("name", "versions", "platform", "inputs", "outputs"))}
+        paths[f"{path}/ready"] = {"get": _read("whether the model answers", _object("name", "ready"), 503)}
+        if model.speaks_inference:
+            paths[f"{path}/infer"] = {"post": _inference(model)}
+    return {
+        "openapi": "3.0.3",
+        "info": {"title": server["name"], "version": server["version"]},
+        "paths": paths,
+    }
+
+
+def _read(text: str, schema: dict[str, Any], *statuses: int) -> dict[str, Any]:
+    content = {"description": text, "content": {"application/json": {"schema": schema}}}
+    return {"summary": text, "responses": {"200": content, **{str(status): content for status in statuses}}}
+
+
+def _object(*names: str) -> dict[str, Any]:
+    return {"type": "object", "required": list(names)}
+
+
+def _inference(model: ServedModel) -> dict[str, Any]:
+    inputs = model.served.ports.inputs
+    tensor: dict[str, Any] = _TENSOR
+    if inputs:
+        names = [port.name for port in (*inputs, *model.served.ports.optional)]
+        tensor = {**_TENSOR, "properties": {**_TENSOR["properties"], "name": {**_TEXT, "enum": names}}}  # type: ignore[dict-item]
+    request = {
+        "type": "object",
+        "required": ["inputs"],
+        "properties": {
+            "id": _TEXT,
+            "parameters": _PARAMETERS,
+            "inputs": {"type": "array", "items": tensor, "minItems": 1},
+            "outputs": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["name"],
+                    "properties": {"name": _TEXT, "parameters": _PARAMETERS},
+                },
+            },
+        },
+    }
+    answer = {"description": "the outputs", "content": {"application/json": {"schema": _ANSWER}}}
+    wrong = {str(status): _ERROR for status in (400, 408, 413, 415, 422, 500, 501, 503, 504)}
+    return {
+        "summary": "run the model",
+        "requestBody": {"required": True, "content": {"application/json": {"schema": request}}},
+        "responses": {"200": answer, **wrong},
+    }
