@@ -113,7 +113,7 @@ def test_a_broker_that_is_away_costs_no_record_and_no_memory(private_kafka: Any,
     source, sink, dead = topic_name("in"), topic_name("out"), topic_name("dead")
     create_topics(private_kafka.bootstrap, {source: 2, sink: 1, dead: 1})
     producer = Producer({"bootstrap.servers": private_kafka.bootstrap})
-    count = 30_000
+    count = 12_000
     for number in range(count):
         producer.produce(source, good(number), str(number % 100))
         if number % 10_000 == 0:
@@ -125,7 +125,7 @@ def test_a_broker_that_is_away_costs_no_record_and_no_memory(private_kafka: Any,
         assert len(read(private_kafka.bootstrap, sink, 500, 120)) >= 500
         before = memory().rss
         private_kafka.freeze()
-        time.sleep(12)
+        time.sleep(6)
         grown = memory().rss - before
         private_kafka.thaw()
         results = read(private_kafka.bootstrap, sink, count, 180)

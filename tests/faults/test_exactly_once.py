@@ -6,8 +6,7 @@ The results are read as a reader of committed messages sees them. The long forms
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -55,40 +54,29 @@ def test_every_result_is_there_once_when_a_member_stood_still_for_longer_than_it
     ledger.check(once=made.members)
 
 
-@contextmanager
-def in_the_middle(ledger: Any, bench: Callable[..., Any]) -> Iterator[Any]:
-    """A member that has written a quarter of its results, and in the end all of them, once."""
+@pytest.mark.timeout(600)
+def test_every_result_is_there_once_when_the_broker_restarts_stands_still_dies_and_comes_back(
+    private_kafka: Any, ledger_on: Callable[[str], Any], bench: Callable[..., Any]
+) -> None:
+    ledger = ledger_on(private_kafka.bootstrap)
     ledger.write(8000)
     made = bench(ledger, EXACTLY_ONCE)
     member = made.start(0.05)
     wait_for(ledger, 2000, 120, member)
-    yield member
+    # It is the coordinator of the transactions, too.
+    private_kafka.kill()
+    private_kafka.restart()
+    wait_for(ledger, 4000, 240, member)
+    # Each in the midst of records, and longer than the transaction may take: killed before the client has made up for
+    # it, and after.
+    for frozen, thawed, seed in ((7, 0, 2), (8, 2, 3)):
+        ledger.write(6000, seed)
+        stand_still_and_die(private_kafka, frozen, thawed)
+        wait_for(ledger, ledger.total() - 2000, 240, member)
+    ledger.write(1000, seed=4)
     wait_for(ledger, ledger.total(), 240, member)
     assert member.stop() == 0, member.text()
     ledger.check(once=made.members)
-
-
-@pytest.mark.timeout(600)
-def test_every_result_is_there_once_when_the_broker_restarts(
-    private_kafka: Any, ledger_on: Callable[[str], Any], bench: Callable[..., Any]
-) -> None:
-    with in_the_middle(ledger_on(private_kafka.bootstrap), bench):
-        # It is the coordinator of the transactions, too.
-        private_kafka.kill()
-        private_kafka.restart()
-
-
-@pytest.mark.timeout(600)
-def test_every_result_is_there_once_when_the_broker_stands_still_dies_and_comes_back(
-    private_kafka: Any, ledger_on: Callable[[str], Any], bench: Callable[..., Any]
-) -> None:
-    ledger = ledger_on(private_kafka.bootstrap)
-    with in_the_middle(ledger, bench) as member:
-        # Longer than the transaction may take, and killed before the client has made up for it.
-        stand_still_and_die(private_kafka, 9, 0)
-        wait_for(ledger, 4000, 240, member)
-        stand_still_and_die(private_kafka, 12, 2)
-        ledger.write(1000, seed=2)
 
 
 @pytest.mark.timeout(600)
