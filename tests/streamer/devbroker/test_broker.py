@@ -47,45 +47,32 @@ def test_the_shared_broker_keeps_what_is_produced(kafka: Broker, topics: Topics)
     assert sorted(one.value for one in read(kafka.bootstrap, topic, 100)) == VALUES
 
 
-def test_a_frozen_broker_answers_nothing_can_be_restarted_and_ends_without_a_trace(private_kafka: LocalKafka) -> None:
-    (pid,), folder = private_kafka.pids.values(), private_kafka.folder
-    assert psutil.Process(pid).name() == "java"
-    assert folder is not None
-    assert folder.is_dir()
-    assert private_kafka.bootstrap in private_kafka.describe()
-    admin = AdminClient({"bootstrap.servers": private_kafka.bootstrap, "log_level": 0})
-
-    private_kafka.freeze()
-    with pytest.raises(KafkaException):
-        admin.list_topics(timeout=1.0)
-    private_kafka.thaw()
-    assert admin.list_topics(timeout=60.0).brokers
-
-    private_kafka.freeze()
-    private_kafka.restart()
-    assert list(private_kafka.pids.values()) != [pid]
-    (pid,) = private_kafka.pids.values()
-
-    # A frozen process does not act on SIGTERM; it has to end all the same.
-    private_kafka.freeze()
-    private_kafka.stop()
-    assert gone(pid)
-    assert not folder.exists()
-    assert private_kafka.pids == {}
-    assert not any(str(folder) in " ".join(child.cmdline()) for child in psutil.Process().children())
-    with pytest.raises(BrokerError, match="not running"):
-        _ = private_kafka.bootstrap
-
-
-def test_a_killed_broker_comes_back_with_its_records_and_so_does_a_kept_folder(
+def test_a_broker_can_be_frozen_restarted_and_killed_and_keeps_its_records(
     start_kafka: StartKafka, tmp_path: Path
 ) -> None:
     data = tmp_path / "kafka"
     kafka = start_kafka(data=data)
     bootstrap, (pid,) = kafka.bootstrap, kafka.pids.values()
+    assert psutil.Process(pid).name() == "java"
+    assert kafka.folder == data
+    assert bootstrap in kafka.describe()
     write(bootstrap, "survivors", VALUES)
     with pytest.raises(BrokerError, match="in use by another broker"):
         LocalKafka(data=data).start()
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    kafka.freeze()
+    with pytest.raises(KafkaException):
+        admin.list_topics(timeout=1.0)
+    kafka.thaw()
+    assert admin.list_topics(timeout=60.0).brokers
+
+    kafka.freeze()
+    kafka.restart()
+    assert kafka.bootstrap == bootstrap
+    assert list(kafka.pids.values()) != [pid]
+    (pid,) = kafka.pids.values()
+    assert sorted(one.value for one in read(bootstrap, "survivors", 100)) == VALUES
 
     kafka.kill()
     assert gone(pid)
@@ -94,15 +81,21 @@ def test_a_killed_broker_comes_back_with_its_records_and_so_does_a_kept_folder(
         kafka.freeze(1)
     with pytest.raises(BrokerError, match=r"node 1 ended with code -9(.|\n)*kafka\.log"):
         kafka.wait()
-    kafka.restart()
-    assert kafka.bootstrap == bootstrap
-    assert sorted(one.value for one in read(bootstrap, "survivors", 100)) == VALUES
-
     kafka.stop()
     with pytest.raises(BrokerError, match="holds the data of 1 nodes, not 3"):
         LocalKafka(3, data).start()
     later = start_kafka(data=data)
     assert sorted(one.value for one in read(later.bootstrap, "survivors", 100)) == VALUES
+
+    # A frozen process does not act on SIGTERM; it has to end all the same.
+    (pid,) = later.pids.values()
+    later.freeze()
+    later.stop(grace=1.0)
+    assert gone(pid)
+    assert later.pids == {}
+    assert not any(str(data) in " ".join(child.cmdline()) for child in psutil.Process().children())
+    with pytest.raises(BrokerError, match="not running"):
+        _ = later.bootstrap
 
 
 HARD_END = """
@@ -169,3 +162,9 @@ def test_three_nodes_lose_nothing_when_one_is_killed(start_kafka: StartKafka) ->
     assert sorted(cluster.pids) == [1, 3]
     assert sorted(one.value for one in read(cluster.bootstrap, "replicated", len(values))) == values
     assert until(lambda: sorted(admin.list_topics(timeout=30.0).brokers) == [1, 3])
+
+    folder = cluster.folder
+    assert folder is not None
+    assert folder.is_dir()
+    cluster.stop()
+    assert not folder.exists()
