@@ -25,6 +25,7 @@ import pytest
 from drawn import browser
 from faultymqtt import FaultyMqtt, Window
 from mqttbrokers import MqttUnderTest, StartMosquitto, StartMqtt
+from quickjava import ClassesOfKafka, use_classes_of_kafka
 from rewriting import rewrite_together
 from stamina.instrumentation import get_on_retry_hooks, set_on_retry_hooks
 
@@ -92,6 +93,7 @@ class _BrokerOfTheRun:
         self._answer: Broker | str | None = None
         self._listener: Listener | None = None
         self._key = secrets.token_bytes(16)
+        self._classes = ClassesOfKafka()
 
     def get(self) -> Broker | str:
         """The broker, started now if this is the first call; or the reason why there is none."""
@@ -99,6 +101,9 @@ class _BrokerOfTheRun:
             if self._answer is None:
                 try:
                     self._answer = self._stack.enter_context(open_broker("the test suite"))
+                    # Many more are started in a run with several workers.
+                    if self._listener is not None and self._answer.kind == "jars":
+                        self._classes.make()
                 except (BrokerError, MissingPackageError) as error:
                     self._answer = str(error)
             return self._answer
@@ -113,6 +118,7 @@ class _BrokerOfTheRun:
     def close(self) -> None:
         if self._listener is not None:
             self._listener.close()
+        self._classes.close()
         self._stack.close()
 
     def _serve(self, listener: Listener) -> None:
@@ -145,6 +151,7 @@ _broker_of_the_run = pytest.StashKey[_BrokerOfTheRun]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    use_classes_of_kafka()
     config.stash[_broker_of_the_run] = _BrokerOfTheRun()
     rewrite_together(config, Path(__file__).parent)
 
