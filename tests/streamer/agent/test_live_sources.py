@@ -86,7 +86,7 @@ def test_two_live_sources_and_a_busy_other_one_all_get_their_turn(
         define(live_ones, source=sources, batch={"max_records": 16}),
         sources={"one": one, "two": two, "busy": busy},
     )
-    for number in range(20):
+    for number in range(6):
         show(one, 2 * number)
         show(two, 2 * number + 1)
         eventually(lambda number=number: {2 * number, 2 * number + 1} <= seen)

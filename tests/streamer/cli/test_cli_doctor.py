@@ -159,6 +159,7 @@ def test_a_check_that_fails_itself_is_a_line_and_not_the_end_of_the_page() -> No
 def test_no_secret_of_a_file_or_of_the_environment_is_on_the_page(
     cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
+    monkeypatch.setattr(answers, "PATIENCE", 0.5)
     monkeypatch.setenv("A_PASSWORD", f"{SECRET}-1")
     monkeypatch.setenv("HTTPS_PROXY", f"http://user:{SECRET}-2@127.0.0.1:9")
     monkeypatch.setenv("MQTT_BROKER", f"user:{SECRET}-3@127.0.0.1:9")
