@@ -23,9 +23,14 @@ from markdown_it import MarkdownIt
 from mkdocs.config import load_config
 from sitenav import expanded
 
-SOURCES = sorted(
-    [*DOCS.rglob("*.md"), *(file for file in outside([*DOCS.rglob("*.md")]).values() if file.suffix == ".md")]
-)
+OUTSIDE = [
+    *ROOT.glob("*.md"),
+    *ROOT.glob("benchmarks/*.md"),
+    *(page for folder in ("deploy", "examples") for page in ROOT.glob(f"{folder}/**/*.md")),
+]
+"""Pages of the site that are not in docs/."""
+
+SOURCES = sorted([*DOCS.rglob("*.md"), *OUTSIDE])
 """The pages of the site as they are in the repository."""
 
 LOADED = {"script": "src", "img": "src", "source": "src", "iframe": "src", "video": "src", "audio": "src"}
@@ -201,6 +206,7 @@ def test_the_site_loads_nothing_from_other_hosts(pages: Mapping[Path, Html], sit
 
 @pytest.mark.slow
 def test_readmes_outside_of_the_docs_are_pages(site: Path) -> None:
+    assert {file for file in outside([*DOCS.rglob("*.md")]).values() if file.suffix == ".md"} == {*OUTSIDE}
     for path in ("overview.html", "examples/digits/index.html", "benchmarks/index.html", "SECURITY.html"):
         assert (site / path).is_file(), path
     text = (site / "connectors" / "memory.html").read_text(encoding="utf-8")
