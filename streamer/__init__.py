@@ -2,6 +2,7 @@
 
 `streamer.load("service.yaml").run()` runs a service file; `streamer.Service(...)` is the same in Python;
 `streamer.testing.run(service, records)` runs it without a broker. Connectors here are their configurations.
+`streamer.Client("http://host:8000", "digits")` asks a service that runs elsewhere.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ if TYPE_CHECKING:
     from connectors.mqtt.sinkconfig import MqttSinkConfig as MqttSink
     from streamer import testing
     from streamer.agent.summary import Summary
+    from streamer.client.client import Client
+    from streamer.client.errors import RequestError, RequestTimeout
     from streamer.definition.loading import load, load_all, loads
     from streamer.definition.nocode import NoCode
     from streamer.definition.service import Service
 
 __all__ = [
+    "Client",
     "FileSink",
     "FileSource",
     "KafkaSink",
@@ -36,6 +40,8 @@ __all__ = [
     "MqttSink",
     "MqttSource",
     "NoCode",
+    "RequestError",
+    "RequestTimeout",
     "Service",
     "Summary",
     "load",
@@ -45,6 +51,7 @@ __all__ = [
 ]
 
 _LATER = {
+    "Client": "streamer.client.client:Client",
     "FileSink": "connectors.file:FileSinkConfig",
     "FileSource": "connectors.file:FileSourceConfig",
     "KafkaSink": "connectors.kafka.config:KafkaSinkConfig",
@@ -54,6 +61,8 @@ _LATER = {
     "MqttSink": "connectors.mqtt.sinkconfig:MqttSinkConfig",
     "MqttSource": "connectors.mqtt.config:MqttSourceConfig",
     "NoCode": "streamer.definition.nocode:NoCode",
+    "RequestError": "streamer.client.errors:RequestError",
+    "RequestTimeout": "streamer.client.errors:RequestTimeout",
     "Service": "streamer.definition.service:Service",
     "Summary": "streamer.agent.summary:Summary",
     "load": "streamer.definition.loading:load",

@@ -1,0 +1,1 @@
+"""`streamer.Client`: asks a service, over HTTP, Kafka or MQTT."""
