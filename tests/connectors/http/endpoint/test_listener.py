@@ -27,6 +27,8 @@ from pipelines.errors import ConnectorError
 from pipelines.executors.ports import Ports
 
 Work = Callable[[Request], Answer]
+# One for all, as each reads the certificates of the system anew.
+CLIENT = httpx2.Client(timeout=20, limits=httpx2.Limits(max_keepalive_connections=0))
 
 
 def echo(request: Request) -> Answer:
@@ -96,7 +98,7 @@ def plain() -> Iterator[Serving]:
 
 
 def asked(each: Serving, method: str, path: str, **named: Any) -> httpx2.Response:
-    return httpx2.request(method, each.url + path, timeout=20, **named)
+    return CLIENT.request(method, each.url + path, **named)
 
 
 def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
