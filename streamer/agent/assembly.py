@@ -130,10 +130,9 @@ class Assembly:
                 "pipeline holds records to make one result of several; put that step into a service without such a sink"
             )
         ports = self.executor.ports()
-        if self.service.keep is not None:
-            ports = replace(ports, outputs=None)
         for name, config, source in self.sources:
-            served = Served(self.service.name, _without(ports, config.into), name in awaited, trouble, stuck)
+            needed = ports_for(self.service, config, ports)
+            served = Served(self.service.name, needed, name in awaited, trouble, stuck)
             source.serves(served)
             self.codecs[name].serves(served)
 
@@ -274,11 +273,14 @@ def build(
         )
 
 
-def _without(ports: Ports, into: Mapping[str, str]) -> Ports:
-    """The ports that records have to bring themselves: metadata becomes the values of the others."""
-    if ports.inputs is None or not into:
+def ports_for(service: Service, source: SourceConfig, ports: Ports) -> Ports:
+    """What records of this source have to bring themselves, and what their results have, for a pipeline of `ports`."""
+    if service.keep is not None:
+        ports = replace(ports, outputs=None)
+    if ports.inputs is None or not source.into:
         return ports
-    return replace(ports, inputs=tuple(port for port in ports.inputs if port.name not in into.values()))
+    # Metadata of the record becomes the values of the others.
+    return replace(ports, inputs=tuple(port for port in ports.inputs if port.name not in source.into.values()))
 
 
 def _topic(config: SinkConfig) -> str | None:

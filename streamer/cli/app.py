@@ -23,6 +23,7 @@ from streamer.cli.commands.replay import replay
 from streamer.cli.commands.run import run
 from streamer.cli.commands.schema import schema
 from streamer.cli.commands.send import send
+from streamer.cli.commands.serve import serve
 from streamer.cli.commands.steps import steps
 from streamer.cli.commands.tap import tap
 from streamer.cli.commands.test import test
@@ -38,6 +39,7 @@ CUT_SHORT: Final = 130
 
 COMMANDS: Final[dict[Any, str]] = {
     run: "streamer run digits.yaml",
+    serve: "streamer serve model.onnx",
     check: "streamer check digits.yaml --connect",
     test: "streamer test digits.yaml",
     new: "streamer new sensors --source kafka",

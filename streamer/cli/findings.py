@@ -56,6 +56,7 @@ from streamer.cli.resultkeys import (
     with_inner,
     written,
 )
+from streamer.cli.serving.requests import Requests, requests_of
 from streamer.definition.circles import circle
 from streamer.definition.hotpaths import in_words
 from streamer.definition.openedpipeline import policy_error
@@ -78,6 +79,15 @@ class Finding:
     ok: bool
     text: str
     """What the check found out, or the error."""
+
+
+def requests_finding(service: Service, *, connect: bool) -> tuple[list[Finding], list[Requests]]:
+    """A finding for each source that takes requests, and what these look like; `connect` as in `requests_of`."""
+    try:
+        requests = requests_of(service, connect=connect)
+    except StreamerError as error:
+        return [Finding("requests", False, str(error))], []
+    return [Finding(f"requests {each.source}", True, each.in_words) for each in requests], requests
 
 
 def finding(part: str, look: Callable[[], str]) -> Finding:

@@ -90,6 +90,16 @@ def loads(
     return _service(only(parse_documents(text), TEXT), "service", _Given.of(Path(base), environment, no_code))
 
 
+def of_data(data: Mapping[str, Any], file: Path, *, no_code: NoCode | None = None) -> Service:
+    """The service that plain data define, without variables in it, as a service file in the folder of `file` would.
+
+    `file` is what errors name; the default of the service's name is made from it. All else is as in `load`.
+    """
+    given = _Given.of(file.parent, None, no_code)
+    service = _validated(_named(Document(dict(data), str(file)), default_name(file)), given, {})
+    return service if given.no_code is None else service.without_code(given.no_code)
+
+
 @dataclass(frozen=True, slots=True)
 class _Given:
     """The circumstances in which a definition is read: its folder, the environment, and `--no-code`."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 
 from connectors.config import Addressing, SinkConfig, SourceConfig
+from connectors.http.hosts import is_loopback
 from connectors.tls.fields import ServerTls
 from connectors.units import Duration, Size
 from pipelines.errors import DefinitionError
@@ -80,6 +81,24 @@ class HttpSourceConfig(SourceConfig):
             Package("grpc", "grpc").check(f"{self.label} (grpc)")
         if self.tls is not None and self.tls.cert is None:
             Package("cryptography", "tls").check(f"{self.label} (tls without cert)")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Whether anybody in the network can send requests, or read them and the token."""
+        open_to_all = [
+            at for at in (self.listen, self.grpc) if at and not is_loopback(at.rpartition(":")[0].strip("[]"))
+        ]
+        if not open_to_all:
+            return super().notes
+        where = f"every machine that reaches {' or '.join(open_to_all)}"
+        if self.token is None or not self.token.get_secret_value():
+            return (*super().notes, f"{where} can send requests; add a token, or listen on 127.0.0.1")
+        if self.tls is None:
+            return (
+                *super().notes,
+                f"requests to {' and '.join(open_to_all)} and their token are not encrypted; add tls",
+            )
+        return super().notes
 
     @property
     def place(self) -> str:

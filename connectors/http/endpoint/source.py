@@ -61,6 +61,11 @@ class HttpSource(Source):
         """Host and port of gRPC; `None` without it."""
         return self._open[0].grpc_address
 
+    @property
+    def served(self) -> Served:
+        """What it knows of the service whose clients it serves."""
+        return self._served
+
     def serves(self, served: Served) -> None:
         """See `Source.serves`."""
         self._served = served

@@ -12,6 +12,7 @@ from streamer.cli.options import AsJson, Env, Files, Runners, WithoutCode, no_co
 if TYPE_CHECKING:
     from pipelines.errors import DefinitionError
     from streamer.cli.findings import Finding
+    from streamer.cli.serving.requests import Requests
 
 
 def check(
@@ -32,7 +33,7 @@ def check(
     connects to brokers only with --connect. The exit code is 2 for a wrong file, and 1 if brokers cannot be reached.
     """
     from pipelines.errors import DefinitionError
-    from streamer.cli.findings import examined, keys_at_odds
+    from streamer.cli.findings import examined, keys_at_odds, requests_finding
     from streamer.cli.folder import import_from_here
     from streamer.cli.reach import reached
     from streamer.cli.terminal import quiet, say_json
@@ -68,9 +69,14 @@ def check(
                 ]
                 wrong += len(misfits)
                 findings += [*further, *misfits]
-            reports.append(_report(file, service.name, findings))
+            requests: list[Requests] = []
+            if all(finding.ok for finding in findings) and not refused(service):
+                further, requests = requests_finding(service, connect=connect)
+                wrong += sum(not finding.ok for finding in further)
+                findings += further
+            reports.append(_report(file, service.name, findings, requests))
             if not as_json:
-                _show(file, service.name, findings)
+                _show(file, service.name, findings, requests)
     if as_json:
         say_json({"ok": not wrong and not unreachable, "services": reports}, indent=2)
     return 2 if wrong else 1 if unreachable else 0
@@ -90,17 +96,19 @@ def _show_errors(file: Path, error: DefinitionError, as_json: bool) -> None:
     complain(f"{file}: {counted(len(error.problems), 'thing')} are wrong")
 
 
-def _report(file: Path, name: str, findings: list[Finding]) -> dict[str, Any]:
+def _report(file: Path, name: str, findings: list[Finding], requests: list[Requests]) -> dict[str, Any]:
     from streamer.observe.shown import masked
 
+    asked = [{"source": each.source, "url": each.url, "grpc": each.grpc, "curl": each.curl} for each in requests]
     rows = [{"part": masked(finding.part), "ok": finding.ok, "text": masked(finding.text)} for finding in findings]
-    return {"file": str(file), "service": name, "ok": all(finding.ok for finding in findings), "findings": rows}
+    report = {"file": str(file), "service": name, "ok": all(finding.ok for finding in findings), "findings": rows}
+    return {**report, "requests": asked} if asked else report
 
 
-def _show(file: Path, name: str, findings: list[Finding]) -> None:
+def _show(file: Path, name: str, findings: list[Finding], requests: list[Requests]) -> None:
     from rich.table import Table
 
-    from streamer.cli.terminal import cell, complain, counted, output
+    from streamer.cli.terminal import cell, complain, counted, output, say
 
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
@@ -112,5 +120,8 @@ def _show(file: Path, name: str, findings: list[Finding]) -> None:
     wrong = sum(not finding.ok for finding in findings)
     output().print(cell(f"{file}: service {name}"))
     output().print(table)
+    for each in requests:
+        # Not in the table, which would break the line.
+        say(f"a first request: {each.curl}")
     if wrong:
         complain(f"{file}: service {name}: {counted(wrong, 'thing')} {'is' if wrong == 1 else 'are'} wrong")

@@ -144,14 +144,14 @@ def run(
             worker.tell_address(agent.service.name, agent.endpoint)
         say(_started(agent, with_address=worker is None))
 
-    summaries = _run(
+    summaries = run_agents(
         agents,
         started,
         "" if in_json else "stopping: finishing the records in flight (once more to end at once)",
         keep_going=keep_going,
     )
     for summary in summaries:
-        say(_ended(summary))
+        say(ended(summary))
         if summary.error is not None and not in_json:
             complain(" ".join(summary.error.splitlines()[:2]))
         if as_json:
@@ -174,7 +174,7 @@ def _of_workers(asked: Asked, options: dict[str, object], flags: dict[str, bool]
     ]
 
 
-def _run(agents: list[Agent], started: Callable[[Agent], None], note: str, *, keep_going: bool) -> list[Summary]:
+def run_agents(agents: list[Agent], started: Callable[[Agent], None], note: str, *, keep_going: bool) -> list[Summary]:
     """The summaries of all agents, when they have ended.
 
     Raises `DefinitionError` for a step that does not open, unless it only cannot connect, or the others keep going.
@@ -210,7 +210,7 @@ def _in_faust(
     drain_at_hangup()
     code, summary = run_worker(services[0], Written.of(files[0]), log_level=log_level)
     if summary is not None:
-        remark(_ended(summary))
+        remark(ended(summary))
         if as_json:
             say_json(summary.to_dict())
     return code
@@ -266,7 +266,8 @@ def _started(agent: Agent, *, with_address: bool) -> str:
     return f"{service.name}: running, {sources} -> {sinks}{group}{at}"
 
 
-def _ended(summary: Summary) -> str:
+def ended(summary: Summary) -> str:
+    """A line about a service that has ended: why, after how long, and with how many records."""
     counts = f"{summary.ok:,} ok, {summary.dead:,} dead, {summary.dropped:,} dropped"
     if summary.failed:
         counts += f", {summary.failed:,} failed and lost"

@@ -1,0 +1,94 @@
+"""`streamer serve`, and what `streamer check` says of requests."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from pageblocks import ROOT
+
+from streamer.cli.app import invoke
+
+MODEL = ROOT / "examples" / "digits" / "digits.onnx"
+SERVICE = """\
+name: digits
+source: {type: http, listen: "%s", codec: json, token: "${TOKEN:-}"}
+pipeline: [{"@type": ONNX, modelUri: %s}]
+sink: {type: http, codec: json}
+"""
+
+
+@pytest.mark.slow
+def test_a_model_is_served_with_a_token_and_the_printed_line_asks_it(start: Any, tmp_path: Path) -> None:
+    (tmp_path / "token.txt").write_text("open sesame\n")
+    process = start(
+        *("serve", MODEL, "--listen", "127.0.0.1:0", "--codec", "json", "--token-file", "token.txt", "--no-log-json")
+    )
+    head, ports, line = (process.stdout.readline().strip() for _ in range(3))
+    url = head.removeprefix("digits: ")
+    assert ports == "takes image uint8 [N, 8, 8]; gives probabilities float32 [N, 10]"
+    assert "sesame" not in line
+    asked = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, check=True, timeout=60)
+    assert len(json.loads(asked.stdout)["probabilities"]) == 10
+    assert httpx2.post(url, content="{}").status_code == 401
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "1 ok" in err
+    assert "sesame" not in out + err
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--token-file", "gone"], "--token-file gone cannot be read"),
+        (["--token-file", "empty"], "is empty, so everybody could send requests"),
+        (["--key", "key.pem"], "name that with --cert"),
+        (["--listen", "8000"], "host:port is needed"),
+    ],
+)
+def test_wrong_options_are_told(
+    options: list[str], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").touch()
+    assert invoke(["serve", str(MODEL), "--codec", "json", *options]) == 2
+    assert text in " ".join(capsys.readouterr().err.split())
+
+
+def checked(tmp_path: Path, listen: str, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    file = tmp_path / "digits.yaml"
+    file.write_text(SERVICE % (listen, MODEL))
+    assert invoke(["check", str(file), *options]) == 0
+    return capsys.readouterr().out
+
+
+def test_check_says_where_a_service_answers_what_it_takes_and_how_to_ask_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = checked(tmp_path, "127.0.0.1:8000", capsys)
+    assert "http://127.0.0.1:8000/v1/digits; takes image uint8 [N, 8, 8]; gives probabilities float32 [N, 10]" in out
+    (line,) = [line for line in out.splitlines() if line.startswith("a first request: ")]
+    words = shlex.split(line.removeprefix("a first request: "))
+    assert words[:2] == ["curl", "http://127.0.0.1:8000/v1/digits"]
+    assert json.loads(words[-1]) == {"image": [[0] * 8] * 8}
+
+
+def test_check_of_a_service_for_the_network_says_who_may_ask(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = " ".join(checked(tmp_path, "0.0.0.0:8000", capsys).split())
+    assert "every machine that reaches 0.0.0.0:8000 can send requests; add a token" in without
+    monkeypatch.setenv("TOKEN", "open sesame")
+    (service,) = json.loads(checked(tmp_path, "0.0.0.0:8000", capsys, "--connect", "--json"))["services"]
+    (source,) = [finding["text"] for finding in service["findings"] if finding["part"] == "source http"]
+    assert "their token are not encrypted; add tls" in source
+    (request,) = service["requests"]
+    assert request["url"] == "http://127.0.0.1:8000/v1/digits"
+    assert request["curl"].endswith('-H "authorization: Bearer $TOKEN"')
