@@ -80,23 +80,23 @@ def _of_folder(folder: Path) -> list[_Place]:
     Of the numbered folders of a model, `digits/1/model.onnx`, the last one counts. A pipeline goes before a model of
     its name, which it runs as a rule.
     """
-    found: dict[str, Path] = {}
+    by_name: dict[str, Path] = {}
     entries = sorted(folder.iterdir())
     for entry in entries:
         if entry.is_dir() and (model := _model_in(entry)) is not None:
-            found[entry.name] = model
+            by_name[entry.name] = model
     for file in entries:
         if file.suffix in MODELS and file.is_file():
-            found[_name(file)] = file
+            by_name[_name(file)] = file
     for file in entries:
         if file.suffix in DEFINITIONS and file.stem.endswith(PIPELINE) and file.is_file():
-            found[_name(file)] = file
-    if not found:
+            by_name[_name(file)] = file
+    if not by_name:
         raise DefinitionError(
             f"{folder}: there is no model in it (NAME.onnx, NAME/model.onnx, NAME/1/model.onnx) and no pipeline "
             f"(NAME{PIPELINE}.yaml)"
         )
-    return [_Place(file, name) for name, file in sorted(found.items())]
+    return [_Place(file, name) for name, file in sorted(by_name.items())]
 
 
 def _model_in(folder: Path) -> Path | None:
