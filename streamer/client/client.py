@@ -175,6 +175,7 @@ class Client:
         Raises:
             RequestTimeout: It could not within `timeout` seconds, by default those of the client; says why.
         """
+        self._check_open()
         deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
         pause = 0.05
         while (trouble := self._transport.trouble(deadline)) is not None:
@@ -183,6 +184,11 @@ class Client:
                 raise RequestTimeout(f"{self._url} is not ready: {trouble}")
             time.sleep(min(pause, left))
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    @property
+    def strangers(self) -> int:
+        """How many answers over topics belonged to no call that was waiting: late ones, and those to other clients."""
+        return self._transport.strangers
 
     def close(self) -> None:
         """Disconnect. Calls that are under way fail. Idempotent."""
@@ -201,10 +207,13 @@ class Client:
         return f"<Client of {self._url}>"
 
     def _begun(self, values: Mapping[str, Any] | None, named: Mapping[str, Any]) -> tuple[Data, float]:
-        if self._closed:
-            raise RequestError("the client is closed; make a new one")
+        self._check_open()
         given = {key: _plain(value) for key, value in {**(values or {}), **named}.items()}
         return as_data(given), time.monotonic() + self._timeout
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RequestError("the client is closed; make a new one")
 
     def _take(self, deadline: float) -> None:
         if not self._slots.take(deadline):
@@ -245,6 +254,10 @@ def _transport(
         from streamer.client.http import HttpTransport
 
         return HttpTransport(url, **of_http, pending=pending or 32)
+    if scheme == "kafka":
+        from streamer.client.kafka import KafkaTransport
+
+        return KafkaTransport(url, **of_topics, pending=pending or 1000, timeout=timeout)
     raise DefinitionError(f"there is no client of {scheme}:// yet")
 
 

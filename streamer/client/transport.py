@@ -49,6 +49,11 @@ class Transport(ABC):
     def trouble(self, deadline: float) -> str | None:
         """Why the service cannot be asked now; `None` if it can."""
 
+    @property
+    def strangers(self) -> int:
+        """Answers that belonged to no call that was waiting."""
+        return 0
+
     @abstractmethod
     def close(self) -> None:
         """Disconnect; calls that are under way fail. Idempotent."""
