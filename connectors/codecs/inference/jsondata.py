@@ -12,7 +12,7 @@ import numpy.typing as npt
 from connectors.codecs.inference.datatypes import BYTES, INTEGERS
 from connectors.codecs.inference.tensors import Tensor
 from pipelines.errors import WireError
-from pipelines.values.ndarray import bfloat16
+from pipelines.values.ndarray import bfloat16, in_order
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -54,6 +54,11 @@ def array_from(tensor: Tensor) -> Array:
     array = array.reshape(tensor.shape)
     array.flags.writeable = False
     return array
+
+
+def buffer_from(tensor: Tensor) -> memoryview:
+    """The `data` of a tensor of any datatype but BYTES, as a binary part has them. Raises `WireError`."""
+    return in_order(array_from(tensor).reshape(-1), "little").view(np.uint8).data
 
 
 def texts_from(tensor: Tensor) -> list[str]:

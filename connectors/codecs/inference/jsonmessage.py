@@ -19,8 +19,13 @@ _SIZE: Final = "binary_data_size"
 
 
 def read_request(text: bytes | memoryview) -> Message:
-    """The request, checked as far as it can be without the pipeline and the binary part. Raises `WireError`."""
+    """The request, checked as far as it can be without the pipeline and the binary part. Raises `WireError`.
+
+    An answer, which names its model and has outputs instead of inputs, is read as a request with these.
+    """
     document = _document(text)
+    if "inputs" not in document and "model_name" in document and "outputs" in document:
+        return _answer(document)
     parameters = _parameters(document, "the request")
     all_binary = _flag(parameters, "binary_data_output", "the request")
     outputs, binary = _outputs(document.get("outputs"))
@@ -39,7 +44,10 @@ def read_request(text: bytes | memoryview) -> Message:
 
 def read_answer(text: bytes | memoryview) -> Message:
     """The answer, checked as a request is. Raises `WireError`."""
-    document = _document(text)
+    return _answer(_document(text))
+
+
+def _answer(document: dict[str, Any]) -> Message:
     if "outputs" not in document:
         error = document.get("error")
         raise WireError(str(error) if error else 'the answer has no "outputs"')

@@ -10,8 +10,9 @@ from connectors.codecs.inference.datatypes import BYTES, WIDTHS, known_datatype
 from pipelines.errors import WireError
 
 MOST_AXES: Final = 30
-_MOST_ELEMENTS: Final = 1 << 40
-"""The most elements by the lengths of the axes that are not 0: numpy refuses shapes whose sizes overflow."""
+_MOST_EMPTY: Final = 1 << 20
+"""The most that the other lengths of a shape with a length of 0 may multiply to. Any other shape is checked against the
+bytes that are there; this one needs none, and may still make a model work for so many samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,8 @@ def _lengths(shape: object, named: str) -> tuple[int, ...]:
             raise WireError(f"{named}: the shape {_short(shape)} holds {_short(length)}, which is no whole number")
         if length < 0:
             raise WireError(f"{named}: the shape {_short(shape)} holds a length below 0")
-    if math.prod(max(length, 1) for length in shape) > _MOST_ELEMENTS:
-        raise WireError(f"{named}: no tensor can be as large as its shape, {_short(shape)}")
+    if 0 in shape and math.prod(max(length, 1) for length in shape) > _MOST_EMPTY:
+        raise WireError(f"{named}: the shape {_short(shape)} is too large for a tensor without elements")
     return tuple(shape)
 
 

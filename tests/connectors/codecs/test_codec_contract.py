@@ -14,6 +14,7 @@ from connectors.codecs.config import CodecConfig
 from connectors.codecs.guarded import Guarded
 from connectors.codecs.images.frame import FrameConfig
 from connectors.codecs.images.image import ImageConfig
+from connectors.codecs.inference.config import InferenceConfig
 from connectors.codecs.json import JsonConfig
 from connectors.codecs.konduitjson import KonduitJsonConfig
 from connectors.codecs.protodata import ProtoDataConfig
@@ -146,6 +147,32 @@ class TestTensor(CodecContract):
     @pytest.fixture
     def record(self) -> Data:
         return Data({"x": np.array([1, 2, 3], np.float32)})
+
+
+class TestInference(CodecContract):
+    bad = (
+        b"",
+        b"[1]",
+        b"{}",
+        b"{",
+        b"\xff",
+        b'{"inputs": 7}',
+        b'{"inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1]}]}',
+        "text",
+    )
+    unwritable = (
+        Data({"x": np.array([np.nan])}),
+        Data({"image": Image(np.zeros((1, 1, 3), np.uint8))}),
+        Data({"nested": {"a": 1}}),
+    )
+
+    @pytest.fixture
+    def codec(self) -> Codec:
+        return InferenceConfig().build()
+
+    @pytest.fixture
+    def record(self) -> Data:
+        return Data({"x": np.array([[1, 2, 3]], np.float32), "who": [["é", ""]]})
 
 
 class TestImage(CodecContract):

@@ -1,0 +1,191 @@
+"""`Output`: a column of results as an output of answers: its head, and its data as bytes or as JSON, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from connectors.codecs.inference.datatypes import BYTES, datatype_of
+from connectors.codecs.inference.elements import as_bytes, packed
+from connectors.codecs.inference.grpcmessage import head
+from connectors.codecs.inference.wire import listed
+from pipelines.data.columns import Column, DenseColumn
+from pipelines.errors import DataError, WireError
+from pipelines.values import ByteBuffer, ValueType, list_to_array, type_of
+from pipelines.values.lists import element_type
+from pipelines.values.ndarray import to_buffer
+from pipelines.wire.shortest import shortest
+
+Array: TypeAlias = npt.NDArray[Any]
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Output:
+    """The values of one key as an output of each row's answer. Methods raise `WireError` if a row's value has no form
+    in the protocol."""
+
+    def __init__(self, name: str, column: Column, failed: dict[int, Exception]) -> None:
+        """The errors of rows that cannot be decoded are put into `failed`."""
+        self.name = name
+        self._named = f'output "{name}"'
+        self._quoted = _encode(name)
+        self._column = column
+        self._whole = _whole_array(column)
+        self._cells: dict[int, Any] = {} if self._whole is not None else dict(column.cells(failed))
+
+    def has(self, row: int) -> bool:
+        """Whether the row has a value."""
+        return self._whole is not None or row in self._cells
+
+    def head(self, row: int) -> bytes:
+        """The message of gRPC that describes it."""
+        if self._whole is not None:
+            return self._whole_head
+        array, datatype = self._array(row)
+        return head(self.name, datatype, array.shape)
+
+    def data(self, row: int) -> bytes | memoryview:
+        """The elements as a binary part has them."""
+        if self._whole is not None:
+            size = self._row_size
+            return self._bytes[row * size : (row + 1) * size]
+        array, datatype = self._array(row)
+        if datatype == BYTES:
+            return packed(as_bytes(array.reshape(-1).tolist(), self._named))
+        return to_buffer(array)
+
+    def entry(self, row: int) -> bytes:
+        """The entry in the JSON of an answer up to where its data or their size follow."""
+        if self._whole is not None:
+            return self._whole_entry
+        array, datatype = self._array(row)
+        return self._entry(datatype, array.shape)
+
+    def listed(self, row: int) -> bytes:
+        """The elements as a JSON list."""
+        if self._whole is None:
+            array, datatype = self._array(row)
+            return _encode(listed(array, datatype, self._named))
+        if not self._finite[row]:
+            listed(self._whole[row, ...], self._datatype, self._named)
+        return _encode(self._lists[row])
+
+    @property
+    def _datatype(self) -> str:
+        assert self._whole is not None
+        return datatype_of(self._whole.dtype)
+
+    @cached_property
+    def _bytes(self) -> memoryview:
+        assert self._whole is not None
+        return memoryview(to_buffer(self._whole))
+
+    @cached_property
+    def _row_size(self) -> int:
+        return len(self._bytes) // len(self._column)
+
+    @cached_property
+    def _whole_head(self) -> bytes:
+        assert self._whole is not None
+        return head(self.name, self._datatype, self._whole.shape[1:])
+
+    @cached_property
+    def _whole_entry(self) -> bytes:
+        assert self._whole is not None
+        return self._entry(self._datatype, self._whole.shape[1:])
+
+    @cached_property
+    def _finite(self) -> npt.NDArray[np.bool_]:
+        return np.asarray(np.isfinite(self._flat).all(axis=1))
+
+    @cached_property
+    def _lists(self) -> list[list[Any]]:
+        flat = self._flat
+        digits = self._column.digits
+        if digits is not None and flat.dtype.kind == "f":
+            flat = flat.astype(digits)
+        if flat.dtype.kind == "f" and flat.dtype.itemsize < 8:
+            flat = shortest(np.where(np.isfinite(flat), flat, 0).astype(flat.dtype))
+        lists: list[list[Any]] = flat.tolist()
+        return lists
+
+    @cached_property
+    def _flat(self) -> Array:
+        assert self._whole is not None
+        array = self._whole.astype(np.float32) if self._datatype == "BF16" else self._whole
+        size = array[0].size if len(array) else 0
+        return array.reshape(len(array), size)
+
+    def _entry(self, datatype: str, shape: Sequence[int]) -> bytes:
+        return b'{"name":%b,"shape":%b,"datatype":"%b",' % (self._quoted, _encode(list(shape)), datatype.encode())
+
+    def _array(self, row: int) -> tuple[Array, str]:
+        try:
+            array = _as_array(self._cells[row])
+        except DataError as error:
+            raise WireError(f"{self._named}: {error}") from None
+        if array is None:
+            kind = type_of(self._cells[row]).name
+            raise WireError(
+                f"{self._named} is of type {kind}, which is no tensor; leave it out (keys or drop of the sink), or "
+                "make an array of it in a step"
+            )
+        return array, datatype_of(array.dtype)
+
+
+def _whole_array(column: Column) -> Array | None:
+    """The values of all rows as one array, one of a length of 1 for numbers, if they are one."""
+    if not isinstance(column, DenseColumn) or column.mask is not None or not len(column):
+        return None
+    return column.storage if column.type is ValueType.NDARRAY else column.storage.reshape(-1, 1)
+
+
+def _as_array(value: Any) -> Array | None:
+    """A value as a tensor: numbers, booleans, texts and bytes have one axis of length 1. `None`: it is none."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, (bool, int, float)):
+        return np.array([value])
+    if isinstance(value, (str, bytes, ByteBuffer)):
+        return _objects([value], (1,))
+    if not isinstance(value, list):
+        return None
+    shape, flat = _opened(value)
+    if flat:
+        kinds = set(map(type, flat))
+        if kinds <= {str, bytes}:
+            return _objects(flat, shape)
+        if kinds == {bool}:
+            return np.array(flat, np.bool_).reshape(shape)
+        return list_to_array(value, "", exact=True) if kinds <= {int, float} else None
+    return _objects([], shape) if _innermost(value) is ValueType.STRING else np.zeros(shape)
+
+
+def _opened(value: list[Any]) -> tuple[tuple[int, ...], list[Any]]:
+    """The shape of nested lists, and their elements. Raises `DataError` if they are of different lengths."""
+    shape, level = [len(value)], value
+    while level and all(isinstance(item, list) for item in level):
+        lengths = set(map(len, level))
+        if len(lengths) > 1:
+            raise DataError("its lists are of different lengths and make no tensor")
+        shape += lengths
+        level = [element for item in level for element in item]
+    return tuple(shape), level
+
+
+def _innermost(value: list[Any]) -> ValueType:
+    while value and isinstance(value[0], list):
+        value = value[0]
+    return element_type(value)
+
+
+def _objects(elements: Sequence[Any], shape: tuple[int, ...]) -> Array:
+    array = np.empty(len(elements), object)
+    array[:] = elements
+    return array.reshape(shape)
