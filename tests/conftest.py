@@ -24,6 +24,7 @@ import hypothesis
 import pytest
 from drawn import browser
 from faultymqtt import FaultyMqtt, Window
+from kafkatopics import QUICK_GROUPS
 from mqttbrokers import MqttUnderTest, StartMosquitto, StartMqtt
 from quickjava import ClassesOfKafka, use_classes_of_kafka
 from rewriting import rewrite_together
@@ -36,6 +37,7 @@ from pipelines.hotpath import HotPath
 from streamer.cli.app import invoke
 from streamer.devbroker import Broker, BrokerError, KafkaJars, LocalKafka, MockKafka, create_topics, open_broker
 from streamer.devbroker.mqtt import LocalMosquitto, MqttBroker, find_mosquitto, open_mqtt_broker
+from streamer.devbroker.settings import SLOW_LOSS
 
 _SLOW = (
     *("connectors/camera", "connectors/file", "connectors/models", "connectors/mqtt/endpoint"),
@@ -100,7 +102,9 @@ class _BrokerOfTheRun:
         with self._lock:
             if self._answer is None:
                 try:
-                    self._answer = self._stack.enter_context(open_broker("the test suite"))
+                    with pytest.MonkeyPatch.context() as patch:
+                        patch.setattr("streamer.devbroker.choose.SLOW_LOSS", SLOW_LOSS | QUICK_GROUPS)
+                        self._answer = self._stack.enter_context(open_broker("the test suite"))
                     # Many more are started in a run with several workers.
                     if self._listener is not None and self._answer.kind == "jars":
                         self._classes.make()

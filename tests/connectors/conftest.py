@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 from cuttable import Proxy
-from kafkatopics import At, MakeTopic, Name, ReadTopic
+from kafkatopics import QUICK_GROUPS, At, MakeTopic, Name, ReadTopic
 
 from pipelines import hotpath
 from pipelines.errors import MissingPackageError
@@ -19,18 +19,13 @@ from streamer.devbroker.settings import SLOW_LOSS
 class CuttableKafka:
     """A real broker whose clients come through a proxy, as it tells them to.
 
-    `cut` closes their connections and refuses new ones until `mend`; `broker` can be frozen. It tells members of the
-    new group protocol soon which partitions to give up, and does not wait long for one whose LeaveGroup was lost.
+    `cut` closes their connections and refuses new ones until `mend`; `broker` can be frozen.
     """
 
     def __init__(self) -> None:
         self._proxy = Proxy()
-        intervals = {"heartbeat.interval": "300", "session.timeout": "6000"}
-        quick = {
-            f"group.consumer.{least}{name}.ms": value for name, value in intervals.items() for least in ("", "min.")
-        }
         here = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._proxy.port}"}
-        self.broker = LocalKafka(settings=SLOW_LOSS | quick | here)
+        self.broker = LocalKafka(settings=SLOW_LOSS | QUICK_GROUPS | here)
         self.bootstrap = f"127.0.0.1:{self._proxy.port}"
 
     def start(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from kafkatopics import read
+from kafkatopics import IN_ORDER, read
 
 import streamer
 from pipelines import Data
@@ -143,7 +143,7 @@ def test_results_that_their_topic_refuses_become_dead_letters(kafka: Any, topics
         "sink": topics(1, "ref-out", max_message_bytes="400"),
         "dead": topics(1, "ref-dead"),
     }
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, **IN_ORDER})
     for number in range(40):
         # The id is kept in the result, so a long one, that does not compress, makes a result that the topic refuses.
         name = random.Random(5).randbytes(2000).hex() if number == 20 else f"good-{number}"

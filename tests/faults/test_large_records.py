@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kafkatopics import read
+from kafkatopics import IN_ORDER, read
 
 import streamer
 from connectors.message import Message
@@ -67,7 +67,7 @@ class Run:
 
     def write(self, *records: tuple[Any, ...], **properties: Any) -> None:
         """Payload, key and headers of each."""
-        made = {"bootstrap.servers": self.bootstrap, "message.max.bytes": 20_000_000, "enable.idempotence": True}
+        made = {"bootstrap.servers": self.bootstrap, "message.max.bytes": 20_000_000, **IN_ORDER}
         producer = Producer({**made, **properties})
         for value, key, headers in records:
             producer.produce(self.source, value, key, headers=list(headers))

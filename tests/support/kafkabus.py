@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from kafkatopics import QUICK
+from kafkatopics import IN_ORDER, QUICK
 
 from connectors.contract import SourceBus
 from connectors.kafka.config import KafkaSourceConfig
@@ -33,9 +33,7 @@ class KafkaSourceBus(SourceBus):
 
     def __init__(self, bootstrap: str, topic: str, assignor: str = "range") -> None:
         self.bootstrap, self.topic, self.assignor = bootstrap, topic, assignor
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "message.max.bytes": HUGE, "linger.ms": 0, "enable.idempotence": True}
-        )
+        self._producer = Producer({"bootstrap.servers": bootstrap, "message.max.bytes": HUGE, **IN_ORDER})
         self._other: Other | None = None
 
     def feed(self, messages: Sequence[Message]) -> None:

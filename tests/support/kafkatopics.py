@@ -22,6 +22,16 @@ Topics = Callable[..., str]
 Name = Callable[..., str]
 QUICK = {"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}
 """Properties of a member whose group learns soon that it is gone."""
+QUICK_GROUPS = {
+    f"group.consumer.{least}{name}.ms": value
+    for name, value in {"heartbeat.interval": "300", "session.timeout": "6000"}.items()
+    for least in ("", "min.")
+}
+"""Settings of a broker that tells members of its own group protocol soon which partitions to take or to give up, which
+is every five seconds by default, and does not wait long for one that is gone."""
+IN_ORDER = {"linger.ms": 0, "max.in.flight.requests.per.connection": 1}
+"""Properties of a producer whose records keep their order, on brokers that stay: an idempotent one would first wait for
+half a second or a whole one, for its number."""
 
 
 class CuttableKafka(Protocol):
@@ -96,7 +106,7 @@ def source(bootstrap: str, topics: str | Sequence[str], group: str, **fields: An
 
 def write(bootstrap: str, topic: str, values: Iterable[bytes | None], partition: int = 0, **more: Any) -> None:
     """Write records with these payloads; returns when they are there."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "enable.idempotence": True})
+    producer = Producer({"bootstrap.servers": bootstrap, **IN_ORDER})
     for value in values:
         producer.produce(topic, value, partition=partition, **more)
     assert producer.flush(60) == 0

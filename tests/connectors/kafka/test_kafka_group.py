@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,11 +20,14 @@ from connectors.kafka.client.member import Member
 from connectors.records import Lane
 from connectors.source import LaneEnded
 from pipelines.errors import ConnectorError
+from pipelines.hotpath import HotPath
 from streamer.devbroker import Broker, create_topics
 
 pytestmark = pytest.mark.slow
 on_both_paths = pytest.mark.usefixtures("hot_path")
 """For tests in which records are held while partitions come and go; who has which partition is the same on both."""
+on_each_path_with = partial(pytest.mark.parametrize, ("hot_path", "assignor"), indirect=["hot_path"])
+"""For those in which it counts, too, whether a rebalance takes all partitions away or only those that another gets."""
 
 
 def test_where_the_group_has_committed_the_start_does_not_count(read_topic: MakeTopic) -> None:
@@ -290,10 +294,11 @@ def test_a_group_with_members_cannot_be_put_back(read_topic: MakeTopic) -> None:
             topic.source(reset="earliest").open()
 
 
-@on_both_paths
-@pytest.mark.parametrize("assignor", ["range", "roundrobin", "consumer", "cooperative-sticky"])
+@on_each_path_with(
+    [("python", "range"), ("python", "consumer"), ("native", "roundrobin"), ("native", "cooperative-sticky")]
+)
 def test_a_member_that_joins_gets_its_share_and_no_record_is_lost_or_done_twice(
-    read_topic: MakeTopic, assignor: str
+    read_topic: MakeTopic, hot_path: HotPath, assignor: str
 ) -> None:
     topic = read_topic(2)
     done: list[Received] = []
@@ -421,10 +426,9 @@ def test_partitions_assigned_while_standing_still_wait_too(read_topic: MakeTopic
         assert values(reader.take(10)) == numbers(0, 10)
 
 
-@on_both_paths
-@pytest.mark.parametrize("assignor", ["range", "consumer", "cooperative-sticky"])
+@on_each_path_with([("python", "range"), ("python", "cooperative-sticky"), ("native", "range"), ("native", "consumer")])
 def test_partitions_that_went_while_standing_still_are_read_when_they_are_back(
-    read_topic: MakeTopic, assignor: str
+    read_topic: MakeTopic, hot_path: HotPath, assignor: str
 ) -> None:
     topic = read_topic(2)
     for partition in (0, 1):

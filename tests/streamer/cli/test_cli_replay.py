@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kafkatopics import read
+from kafkatopics import IN_ORDER, read
 
 from connectors.message import Message
 from streamer.cli.replayed import MAX_METADATA, Replayed
@@ -22,7 +22,7 @@ class Letters:
         self.bootstrap = bootstrap
         self.topic = topic
         self.origin = origin
-        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+        self._producer = Producer({"bootstrap.servers": bootstrap, **IN_ORDER})
 
     def bury(
         self,
