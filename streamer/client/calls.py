@@ -40,6 +40,10 @@ class Calls:
             self.strangers += waiting is None
         return None if waiting is None else waiting[0]
 
+    def waits(self, number: bytes) -> bool:
+        """Whether this call still waits."""
+        return number in self._waiting
+
     def fail(self, number: bytes, error: Exception) -> None:
         """This call, if it still waits, ends with an error."""
         with self._lock:

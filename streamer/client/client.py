@@ -258,7 +258,9 @@ def _transport(
         from streamer.client.kafka import KafkaTransport
 
         return KafkaTransport(url, **of_topics, pending=pending or 1000, timeout=timeout)
-    raise DefinitionError(f"there is no client of {scheme}:// yet")
+    from streamer.client.mqtt import MqttTransport
+
+    return MqttTransport(url, **of_topics, pending=pending or 1000, timeout=timeout)
 
 
 def _plain(value: Any) -> Any:
