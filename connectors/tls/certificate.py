@@ -14,10 +14,15 @@ _VALID = datetime.timedelta(days=365)
 
 
 def server_context(
-    cert: Path | None, key: Path | None, password: str | None, client_ca: Path | None, host: str
+    cert: Path | None,
+    key: Path | None,
+    password: str | None,
+    client_ca: Path | None,
+    host: str,
+    pem: bytes | None = None,
 ) -> ssl.SSLContext:
     """The context for accepting connections: with the certificate in `cert`, or without it a self-signed one for
-    `host`.
+    `host`: `pem`, or one that is made.
 
     `client_ca`: the authorities whose certificates clients have to show. Raises `ConnectorError` for files that cannot
     be used, `MissingPackageError` where a certificate has to be made and cryptography is not installed (extra `tls`).
@@ -39,7 +44,7 @@ def server_context(
     with tempfile.TemporaryDirectory(prefix="streamer-tls-") as folder:
         made = Path(folder) / "self-signed.pem"
         made.touch(mode=0o600)
-        made.write_bytes(self_signed(host))
+        made.write_bytes(pem or self_signed(host))
         context.load_cert_chain(made)
     return context
 

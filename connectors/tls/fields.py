@@ -31,9 +31,11 @@ class ServerTls(BaseModel):
             raise ValueError("key is the private key of a certificate, and cert names none")
         return self
 
-    def context(self, host: str) -> ssl.SSLContext:
-        """The context for accepting connections. Raises `ConnectorError` for files that cannot be used,
-        `MissingPackageError` if a certificate has to be made and cryptography is not installed.
+    def context(self, host: str, pem: bytes | None = None) -> ssl.SSLContext:
+        """The context for accepting connections. `pem`: what `self_signed` made, for where no certificate is named.
+
+        Raises `ConnectorError` for files that cannot be used, `MissingPackageError` if a certificate has to be made and
+        cryptography is not installed.
         """
         password = None if self.key_password is None else self.key_password.get_secret_value()
-        return server_context(self.cert, self.key, password, self.ca, host)
+        return server_context(self.cert, self.key, password, self.ca, host, pem)

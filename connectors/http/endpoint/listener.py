@@ -7,11 +7,14 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from connectors.http.endpoint.app import App
 from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.http.endpoint.model import ServedModel
+from connectors.tls.certificate import self_signed
 from pipelines.errors import ConnectorError
 
 _log = logging.getLogger(__name__)
@@ -38,7 +41,9 @@ class Listener:
         """Listens at once. Raises `ConnectorError` where the address cannot be had, or the certificate not be used."""
         self._config = config
         self._models: dict[str, ServedModel] = {}
-        context = None if config.tls is None else config.tls.context(_host_and_port(config.listen)[0])
+        host = _host_and_port(config.listen)[0]
+        self._pem = self_signed(host) if config.tls is not None and config.tls.cert is None else None
+        context = None if config.tls is None else config.tls.context(host, self._pem)
         self._socket = _bound(config.listen)
         address = self._socket.getsockname()
         self.address: tuple[str, int] = (str(address[0]), int(address[1]))
@@ -48,12 +53,15 @@ class Listener:
         self.loop: asyncio.AbstractEventLoop = _new_loop()
         self._app = App(config, self._models)
         self._server = _server(self._app, config, context)
+        self._leaving = asyncio.Event()
         self._failure: BaseException | None = None
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"http {config.listen}", daemon=True)
         self._thread.start()
         if not self._started.wait(START) or self._failure is not None:
             self._socket.close()
+            if isinstance(self._failure, ConnectorError):
+                raise self._failure
             raise ConnectorError(f'listen "{config.listen}": {self._failure or "it does not start"}')
 
     @classmethod
@@ -70,7 +78,9 @@ class Listener:
                 if not config.listen.endswith(":0"):
                     cls._known[config.listen] = listener
                 return listener
-            for field in ("grpc", "token", "tls", "connections", "hosts"):
+            # gRPC has one limit for the messages to all services.
+            alike = ("grpc", "token", "tls", "connections", "hosts", *(("max_body",) if config.grpc else ()))
+            for field in alike:
                 if getattr(config, field) != getattr(listener._config, field):
                     raise ConnectorError(
                         f'listen "{config.listen}": another service of this process has this address with another '
@@ -105,6 +115,9 @@ class Listener:
             if self._known.get(self._config.listen) is self:
                 del self._known[self._config.listen]
         self._server.should_exit = True
+        with suppress(RuntimeError):
+            # It may have ended by itself.
+            self.loop.call_soon_threadsafe(self._leaving.set)
         self._thread.join(LEAVE)
         if self._thread.is_alive():
             self._server.force_exit = True
@@ -123,6 +136,7 @@ class Listener:
             self.loop.close()
 
     async def _serve(self) -> None:
+        leaving = None if self._config.grpc is None else self.loop.create_task(await self._serve_grpc())
         serving = self.loop.create_task(self._server.serve(sockets=[self._socket]))
         while not (self._server.started or serving.done()):
             await asyncio.sleep(0.005)
@@ -132,7 +146,24 @@ class Listener:
             now = time.monotonic()
             for model in list(self._models.values()):
                 model.inbox.expire(now)
+        self._leaving.set()
+        if leaving is not None:
+            await leaving
         await serving
+
+    async def _serve_grpc(self) -> Coroutine[None, None, None]:
+        """Listen for gRPC, too; what is returned waits until the listener ends, and ends gRPC."""
+        from connectors.http.rpc.server import GrpcServer
+
+        server = GrpcServer(self._config, self._models, self._pem)
+        await server.start()
+        self.grpc_address = server.address
+
+        async def leave() -> None:
+            await self._leaving.wait()
+            await server.stop(LEAVE)
+
+        return leave()
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

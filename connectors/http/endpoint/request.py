@@ -15,7 +15,7 @@ class Answer(NamedTuple):
     """An answer: over HTTP as it is; over gRPC `body` is the message if `status` is 200, else `error` the details."""
 
     status: int
-    """The status of HTTP; `grpcservice` has the codes of gRPC for them."""
+    """The status of HTTP; `connectors.http.rpc.service` has the codes of gRPC for them."""
     headers: Sequence[tuple[bytes, bytes]]
     """Names in lower case. Without the length of the body."""
     body: bytes

@@ -1,0 +1,1 @@
+"""Requests over gRPC: the server, the calls that it answers, and what it reads of their messages."""
