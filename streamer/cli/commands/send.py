@@ -1,4 +1,4 @@
-"""`streamer send`: files to a topic."""
+"""`streamer send`: files to a topic, or to a service that answers requests."""
 
 from __future__ import annotations
 
@@ -25,15 +25,18 @@ FULL = 30.0
 
 def send(
     topic: Annotated[
-        str, typer.Argument(metavar="TOPIC|FILE", help="The topic, or a service file, for the topic of its source.")
+        str,
+        typer.Argument(
+            metavar="TOPIC|FILE", help="The topic, or a service file, for the topic of its source. With --http a file."
+        ),
     ],
     files: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             metavar="FILE",
             help="Files: JSON lines, ProtoData messages with their lengths, text, images, or, with --format raw, any.",
         ),
-    ],
+    ] = None,
     form: Annotated[
         Format,
         typer.Option("--format", help="The files' format; auto: by their endings (.jsonl .pb .txt .png ...)."),
@@ -58,8 +61,19 @@ def send(
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="How many times all files are sent.")] = 1,
     bootstrap: Bootstrap = None,
     client: Client = None,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            "--http",
+            metavar="URL",
+            help="Instead of to a topic: as requests, each a record, to http://host:port/v2/models/NAME or /v1/NAME.",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", metavar="PATH", help="With --http: a file with the service's token.")
+    ] = None,
     as_json: AsJson = False,
-) -> None:
+) -> int:
     """Send the records in files to a topic, and wait until the brokers have confirmed them.
 
     With a service file, its brokers, login, topic and codec are used: the records go to the topic of its source.
@@ -68,6 +82,9 @@ def send(
     JSON lines are plain JSON, one record a line; with --format konduit-jsonl they are in Konduit's form. An image
     becomes the value `image`. With --format raw each file is one record, its bytes unchanged. Ctrl-C stops the
     command, after the records that were sent are confirmed.
+
+    With --http each answer is printed as JSON, in the order of the records. The exit code is 1 if one is an error.
+    A path /v1/NAME gets records in the form of --codec, by default json; others the Open Inference Protocol.
     """
     import threading
 
@@ -80,6 +97,17 @@ def send(
 
     quiet()
     import_from_here()
+    if http is not None:
+        others = {"--source": source, "--topic": named, "--key": key, "--header": header, "-b": bootstrap, "-X": client}
+        for option, value in others.items():
+            if value is not None:
+                raise typer.BadParameter(f"{option} is for topics; leave it out with --http")
+        every = [Path(topic), *(files or ())]
+        return _ask(http, every, form, codec, token_file, rate=rate, repeat=repeat, as_json=as_json)
+    if not files:
+        raise typer.BadParameter("name the files to send, behind the topic")
+    if token_file is not None:
+        raise typer.BadParameter("--token-file is for requests; add --http URL")
     headers = [_header(text) for text in header or ()]
     total = sum(size_of(file) for file in files) * repeat
     options = {"--source": source, "--topic": named}
@@ -119,6 +147,75 @@ def send(
         say_json({"topic": topic, "sent": sent, "seconds": seconds, "complete": not stop.is_set()})
     else:
         say(f"{counted(sent, 'record')} sent to {topic} in {seconds:.1f} s{' (stopped)' if stop.is_set() else ''}")
+    return 0
+
+
+def _ask(
+    url: str,
+    files: list[Path],
+    form: Format,
+    codec: str | None,
+    token_file: Path | None,
+    *,
+    rate: float | None,
+    repeat: int,
+    as_json: bool,
+) -> int:
+    """Send the records as requests, and show the answers."""
+    import json
+    import threading
+
+    from streamer.cli.options import codec_setting, token_of
+    from streamer.cli.payloads import parts, size_of
+    from streamer.cli.serving.sending import Answered, Asking
+    from streamer.cli.signals import draining
+    from streamer.cli.terminal import complain, counted, plain, remark, say_json
+
+    for file in files:
+        size_of(file)
+    token = None if token_file is None else token_of(token_file)
+    setting = None if codec is None else codec_setting(codec)
+    asking = Asking(url, token, setting, raw=form == "raw")
+    stop = threading.Event()
+    kept = Rate(rate)
+    began = time.monotonic()
+    counts = {"sent": 0, "failed": 0}
+
+    def show(answered: Answered) -> None:
+        counts["sent"] += 1
+        counts["failed"] += answered.error is not None
+        status = "" if answered.status is None else f"{answered.status}: "
+        if answered.error is not None and not as_json:
+            complain(f"record {answered.number}: {status}{answered.error}")
+        elif answered.error is not None:
+            say_json({"record": answered.number, "error": answered.error, "status": answered.status})
+        elif as_json:
+            say_json({"record": answered.number, "answer": answered.answer})
+        else:
+            plain(json.dumps(answered.answer, ensure_ascii=False))
+
+    number = 0
+    try:
+        with draining(stop.set):
+            for part in parts(files, form, asking.codec, None, repeat=repeat, at_most=kept.at_once):
+                for payload in part.values:
+                    if stop.is_set():
+                        break
+                    number += 1
+                    for answered in asking.send(payload):
+                        show(answered)
+                    kept.wait(number, stop)
+            for answered in asking.rest():
+                show(answered)
+    finally:
+        asking.close()
+    seconds = time.monotonic() - began
+    if as_json:
+        say_json({"url": url, **counts, "seconds": seconds, "complete": not stop.is_set()})
+    else:
+        wrong = f", {counted(counts['failed'], 'error')}" if counts["failed"] else ""
+        remark(f"{counted(counts['sent'], 'request')} to {url} in {seconds:.1f} s{wrong}")
+    return 1 if counts["failed"] else 0
 
 
 class Rate:

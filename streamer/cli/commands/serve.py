@@ -19,6 +19,7 @@ from streamer.cli.options import (
     codec_setting,
     no_code_given,
     runners_given,
+    token_of,
 )
 from streamer.observe.logchoice import Level, from_environment
 
@@ -145,7 +146,7 @@ def _guarded(token_file: Path | None, cert: Path | None, key: Path | None) -> di
     """The fields of the source that say who may ask, and by which connections."""
     fields: dict[str, Any] = {}
     if token_file is not None:
-        fields["token"] = _token(token_file)
+        fields["token"] = token_of(token_file)
     if cert is not None:
         fields["tls"] = {"cert": str(cert.absolute()), **({} if key is None else {"key": str(key.absolute())})}
     elif key is not None:
@@ -155,20 +156,6 @@ def _guarded(token_file: Path | None, cert: Path | None, key: Path | None) -> di
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:
     return {field: value for field, value in fields.items() if value is not None}
-
-
-def _token(file: Path) -> str:
-    from streamer.observe.shown import remember
-
-    try:
-        token = file.expanduser().read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not valid UTF-8 text"
-        raise typer.BadParameter(f"--token-file {file} cannot be read: {why}") from None
-    if not token:
-        raise typer.BadParameter(f"--token-file {file} is empty, so everybody could send requests")
-    remember([token])
-    return token
 
 
 def _show(agent: Agent, token: str, *, as_json: bool) -> None:
