@@ -78,7 +78,7 @@ def test_a_picture_of_an_http_camera_leaves_nothing_to_the_garbage_collector(htt
         check(reader, "http")
 
 
-@pytest.mark.parametrize("pictures", [300, pytest.param(20_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("pictures", [150, pytest.param(20_000, marks=pytest.mark.soak)])
 def test_a_service_of_cameras_needs_no_more_memory_the_longer_it_runs(
     tmp_path: Path, http_cameras: dict[str, Any], pictures: int
 ) -> None:

@@ -29,7 +29,8 @@ class Session:
         """Packet ids in `sent` that the client has answered by PUBREC, so that only a PUBREL may follow."""
         self.taken: set[int] = set()
         """Packet ids of messages of QoS 2 from the client that were passed on and not released yet."""
-        self._last_id = 0
+        self.last_id = 0
+        """The packet id of the message that was sent last."""
 
     def add(self, message: Publish) -> None:
         """Queue a message for the client; one of QoS 0 is lost while it is away."""
@@ -77,6 +78,6 @@ class Session:
 
     def _free_id(self) -> int:
         while True:
-            self._last_id = self._last_id % 65_535 + 1
-            if self._last_id not in self.sent:
-                return self._last_id
+            self.last_id = self.last_id % 65_535 + 1
+            if self.last_id not in self.sent:
+                return self.last_id

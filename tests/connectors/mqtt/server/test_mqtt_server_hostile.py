@@ -24,7 +24,7 @@ LIMITS = Limits(
     unfinished=300_000,
     connect_time=0.5,
     packet_time=0.5,
-    unread=1_000_000,
+    unread=500_000,
 )
 
 
