@@ -82,9 +82,9 @@ class InferencePayloads(Payloads):
 
     def read(self, messages: Sequence[Message]) -> list[Data | Exception]:
         """See `Payloads.read`."""
-        return [self._one(message) for message in messages]
+        return [self._result(message) for message in messages]
 
-    def _one(self, message: Message) -> Data | Exception:
+    def _result(self, message: Message) -> Data | Exception:
         if message.value is None:
             return WireError(_TOMBSTONE)
         length = next((value for name, value in message.headers if name.lower() == HEADER_LENGTH), None)
