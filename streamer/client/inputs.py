@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,6 +40,12 @@ class Inputs:
         self._optional = frozenset(port.name for port in ports.optional)
         if ports.inputs is not None:
             self._known = {port.name: ModelInput(port, port.name) for port in (*ports.inputs, *ports.optional)}
+        # A server that does not know the rank of an input says [-1], too.
+        self._unclear = {
+            name: ModelInput(replace(given.port, shape=None), name)
+            for name, given in (self._known or {}).items()
+            if given.port.shape == (None,)
+        }
         self._ranks = {port.name: len(port.shape) for port in ports.outputs or () if port.shape is not None}
 
     def tensors(self, record: Data) -> Tensors:
@@ -47,7 +53,7 @@ class Inputs:
         if self._known is None:
             return Tensors({name: _array(name, record[name]) for name in record}, single=False)
         self._check_names(record, self._known)
-        samples = {name: self._known[name].of_value(record[name]) for name in record}
+        samples = {name: self._input(name, self._known, record[name]).of_value(record[name]) for name in record}
         single = bool(samples) and not any(value.lead for value in samples.values())
         return Tensors({name: value.array for name, value in samples.items()}, single)
 
@@ -61,11 +67,15 @@ class Inputs:
             values[name] = array.tolist() if array.dtype.kind == "O" else array
         return Data(values)
 
+    def _input(self, name: str, known: Mapping[str, ModelInput], value: Any) -> ModelInput:
+        has_more_axes = isinstance(value, np.ndarray) and value.ndim > 1
+        return self._unclear.get(name, known[name]) if has_more_axes else known[name]
+
     def _check_names(self, record: Data, known: Mapping[str, ModelInput]) -> None:
         takes = ", ".join(f'"{name}" {given.port}' for name, given in known.items()) or "nothing"
         for name in record:
             if name not in known:
-                raise DataError(f'{self._service} has no input "{name}"{nearest(name, known)}; it takes {takes}')
+                raise DataError(f'{self._service} has no input "{name}"; it takes {takes}{nearest(name, known)}')
         for name in known:
             if name not in record and name not in self._optional:
                 given = ", ".join(f'"{key}"' for key in record) or "nothing"

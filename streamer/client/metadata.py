@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,17 +20,22 @@ def ports_of(document: Any) -> Ports:
     """
     if not isinstance(document, Mapping):
         raise WireError("the server's metadata are no JSON object")
-    return Ports(_ports(document.get("inputs")), outputs=_ports(document.get("outputs")))
-
-
-def _ports(entries: Any) -> tuple[Port, ...] | None:
-    if not entries:
-        # Servers that do not know them say so by an empty list.
-        return None
+    inputs, outputs = document.get("inputs"), document.get("outputs")
     try:
-        return tuple(Port(str(entry["name"]), _dtype(entry["datatype"]), _shape(entry["shape"])) for entry in entries)
-    except (TypeError, KeyError, ValueError) as error:
+        optional = [entry for entry in inputs or () if entry.get("optional") is True]
+        required = None if not inputs else [entry for entry in inputs if entry not in optional]
+        # Servers that do not know them say so by an empty list.
+        return Ports(
+            None if required is None else _ports(required),
+            _ports(optional),
+            None if not outputs else _ports(outputs),
+        )
+    except (AttributeError, TypeError, KeyError, ValueError) as error:
         raise WireError(f"the server's metadata describe no tensors: {error}") from None
+
+
+def _ports(entries: Iterable[Mapping[str, Any]]) -> tuple[Port, ...]:
+    return tuple(Port(str(entry["name"]), _dtype(entry["datatype"]), _shape(entry["shape"])) for entry in entries)
 
 
 def _dtype(datatype: object) -> np.dtype[Any]:

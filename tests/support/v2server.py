@@ -14,7 +14,7 @@ import numpy as np
 
 Reply = tuple[int, dict[str, str], bytes]
 
-METADATA = {
+METADATA: dict[str, Any] = {
     "name": "digits",
     "inputs": [
         {"name": "image", "datatype": "FP32", "shape": [-1, 4]},

@@ -45,7 +45,11 @@ def model(served: ServedModel) -> dict[str, Any]:
         "name": served.name,
         "versions": [VERSION],
         "platform": PLATFORM,
-        "inputs": _tensors((*(ports.inputs or ()), *ports.optional)),
+        "inputs": [
+            *_tensors(ports.inputs or ()),
+            # Not of the protocol; by it `streamer.Client` knows which inputs may be left out.
+            *({**tensor, "optional": True} for tensor in _tensors(ports.optional)),
+        ],
         "outputs": _tensors(ports.outputs or ()),
     }
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from v2server import Reply, V2Server, reply, v2_server
+from v2server import METADATA, Reply, V2Server, reply, v2_server
 
 import streamer
 from pipelines import Data
@@ -69,7 +69,10 @@ def test_lists_and_wider_floats_are_sent_as_what_the_model_takes(client: streame
 @pytest.mark.parametrize(
     ("values", "texts"),
     [
-        ({"imgae": IMAGE, "label": ""}, ('has no input "imgae"; did you mean "image"?', '"image" float32 [?, 4]')),
+        (
+            {"imgae": IMAGE, "label": ""},
+            ('has no input "imgae"; it takes "image" float32 [?, 4]', 'did you mean "image"?'),
+        ),
         ({"image": IMAGE}, ('needs the input "label"', '"image" was given')),
         ({"image": IMAGE[:3], "label": ""}, ("takes float32 [?, 4]", "float32 [3]", "length 4")),
         ({"image": np.zeros((1, 1, 4), "f4"), "label": ""}, ("float32 [1, 1, 4]", "2 or 1 dimensions")),
@@ -100,6 +103,21 @@ def test_the_ports_are_those_of_the_server(client: streamer.Client, v2: V2Server
     assert [port.name for port in client.ports.outputs or ()] == ["doubled", "label"]
     client(image=IMAGE, label="")
     assert len(v2.asked) == 2
+
+
+def test_an_optional_input_may_be_left_out(v2: V2Server) -> None:
+    image, label = METADATA["inputs"]
+    v2.metadata = {**METADATA, "inputs": [image, {**label, "optional": True}]}
+    with streamer.Client(v2.url, "digits") as client:
+        assert [*client(image=IMAGE)] == ["doubled"]
+        assert [*client(image=IMAGE, label="a")] == ["doubled", "label"]
+
+
+def test_an_input_of_one_unknown_length_may_have_any_rank(v2: V2Server) -> None:
+    image, label = METADATA["inputs"]
+    v2.metadata = {"inputs": [{**image, "shape": [-1]}, label]}
+    with streamer.Client(v2.url, "digits") as client:
+        assert client(image=np.stack([IMAGE, IMAGE]), label=["a", "b"])["doubled"].shape == (2, 4)
 
 
 def test_the_only_model_of_a_server_needs_no_name(v2: V2Server) -> None:

@@ -167,11 +167,11 @@ def test_closing_ends_the_calls_that_wait(mock_kafka: MockKafka, requests: str) 
 
 
 def test_brokers_and_topics_that_are_not_there_are_named() -> None:
-    with streamer.Client("kafka://localhost:1/requests", timeout=3) as client:
-        with pytest.raises(RequestError, match="no Kafka answers on localhost:1"):
-            client(x=1)
-        with pytest.raises(RequestTimeout, match="not ready: no Kafka answers"):
-            client.wait_ready(0.1)
+    with (
+        streamer.Client("kafka://localhost:1/requests", timeout=3) as client,
+        pytest.raises(RequestTimeout, match="not ready: no Kafka answers on localhost:1"),
+    ):
+        client.wait_ready(0.1)
 
 
 @pytest.mark.parametrize(
