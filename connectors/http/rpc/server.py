@@ -29,6 +29,7 @@ OPTIONS: Final = (
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.server_handshake_timeout_ms", 10_000),
     # A connection without calls is closed in the end; its client opens another when it needs one.
     ("grpc.max_connection_idle_ms", 900_000),
 )
@@ -45,7 +46,11 @@ class GrpcServer:
         host, _, port = config.grpc.rpartition(":")
         self._service = GrpcService(config, models)
         self._server: Any = grpc.aio.server(
-            options=(*OPTIONS, ("grpc.max_receive_message_length", config.max_body)),
+            options=(
+                *OPTIONS,
+                ("grpc.max_receive_message_length", config.max_body),
+                ("grpc.max_allowed_incoming_connections", config.connections),
+            ),
             maximum_concurrent_rpcs=config.connections + 2 * config.max_waiting,
         )
         self._server.add_generic_rpc_handlers((self._service,))

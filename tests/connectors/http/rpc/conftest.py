@@ -36,8 +36,7 @@ class ServedByThread:
         self.inbox = Inbox(self.listener.loop, config.max_waiting, config.max_held)
         self.trouble: str | None = None
         served = Served(name, PORTS, answers=True, trouble=lambda: self.trouble)
-        self.model = ServedModel(name, config.model_copy(update={"codec": "raw"}), served, self.inbox, Counts())
-        self.model.codec = "inference"
+        self.model = ServedModel(name, config, served, self.inbox, Counts())
         self.requests: list[Request] = []
         self.polls = threading.Event()
         """Cleared: no request is polled."""

@@ -97,6 +97,15 @@ def test_an_address_in_use_is_named() -> None:
             Listener.of(config)
 
 
+def test_one_connection_more_than_allowed_is_closed(serve: Serve) -> None:
+    model = serve(connections=1)
+    host, port = model.listener.grpc_address or ("", 0)
+    with socket.create_connection((host, port), 10) as first:
+        assert first.recv(1) != b""
+        with socket.create_connection((host, port), 10) as second:
+            assert second.recv(1) == b""
+
+
 def free_address() -> str:
     with socket.create_server(("127.0.0.1", 0)) as free:
         return f"127.0.0.1:{free.getsockname()[1]}"
