@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -216,12 +216,13 @@ def build(
     start_from: str | None = None,
     sources: Mapping[str, Source] | None = None,
     sinks: Mapping[str, Sink] | None = None,
-    dead: Sink | None = None,
+    dead: Sink | Sequence[Sink] | None = None,
 ) -> Assembly:
     """The parts of a service, not connected yet.
 
     `sources`, `sinks` (by name) and `dead` replace the service's own connectors, for tests and notebooks; codecs
-    and everything else stay. `start_from` resets where sources begin (earliest, latest or a time). Raises
+    and everything else stay. `dead` is the sink of dead letters, or all of failed records in the order of
+    `Service.letter_sinks`. `start_from` resets where sources begin (earliest, latest or a time). Raises
     `DefinitionError`, also for code and files in a service that may not use them, and `MissingPackageError`.
     """
     check_code(service, connected=sources is None)
@@ -238,6 +239,8 @@ def build(
         by_name = {name: source for name, _, source in built}
         if sinks is None:
             sinks, letters = _sinks(service)
+        elif isinstance(dead, Sequence):
+            letters = [*dead]
         else:
             letters = [
                 _sink(config, service) if dead is None or config.awaited else dead for config in service.letter_sinks

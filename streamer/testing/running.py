@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from connectors.codec import Codec
 from connectors.codecs.registry import codec_of
 from connectors.config import SourceConfig
-from connectors.memory import Faults, MemorySink, MemorySource, MemoryTransactionalSink, MemoryTransactions
+from connectors.memory import (
+    Faults,
+    MemorySink,
+    MemorySource,
+    MemoryTopic,
+    MemoryTransactionalSink,
+    MemoryTransactions,
+)
 from connectors.message import Message, records_of
 from connectors.records import Header
 from pipelines.data.batch import Batch
@@ -22,6 +30,7 @@ from streamer.definition.service import Service
 from streamer.delivery.deadletter import Original, original
 from streamer.delivery.guarantee import guarantee
 from streamer.testing.registries import Schema, input_codec, registries_in_memory
+from streamer.testing.requests import fitting
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +114,12 @@ def run(
         raise StreamerError(f"the service has no source {sorted(unknown)[0]!r}")
     with registries_in_memory(service, sink_schemas or {}) as changed:
         given = {
-            config.label: _messages(config, list(by_source.get(config.label, ())), (schemas or {}).get(config.label))
+            config.label: _messages(
+                config,
+                list(by_source.get(config.label, ())),
+                (schemas or {}).get(config.label),
+                partial(fitting, changed, config),
+            )
             for config in changed.sources
         }
         report = _report(changed, given, timeout)
@@ -117,6 +131,7 @@ def run(
 def _report(service: Service, given: Mapping[str, list[Message | bytes | None]], timeout: float) -> Report:
     sources = {name: MemorySource(messages, name=name) for name, messages in given.items()}
     sinks, dead = _sinks(service)
+    letters = dead[0].topic if dead else MemoryTopic("dead_letter")
     agent = Agent(service, assembly=build(service, sources=sources, sinks=sinks, dead=dead))
     agent.start()
     try:
@@ -133,19 +148,22 @@ def _report(service: Service, given: Mapping[str, list[Message | bytes | None]],
         sinks={name: sink.messages for name, sink in sinks.items()},
         decoded=decoded,
         unreadable=unreadable,
-        dead=[_dead_letter(message) for message in dead.messages],
+        dead=[_dead_letter(message) for message in letters.messages()],
         acknowledged=sum(sum(source.acknowledged) for source in sources.values()),
         summary=summary,
     )
 
 
-def _sinks(service: Service) -> tuple[Mapping[str, MemorySink], MemorySink]:
+def _sinks(service: Service) -> tuple[Mapping[str, MemorySink], list[MemorySink]]:
+    """The sinks of results by name, and those of failed records, which have one topic."""
     names = [config.label for config in service.sinks]
     if not guarantee(service.delivery).transactional:
-        return {name: MemorySink(name=name, gathers=True) for name in names}, MemorySink(name="dead_letter")
+        topic = MemoryTopic("dead_letter")
+        dead = [MemorySink(topic, name="dead_letter") for _ in service.letter_sinks]
+        return {name: MemorySink(name=name, gathers=True) for name in names}, dead
     shared = MemoryTransactions(Faults(), timeout=service.transactions.timeout)
     sinks = {name: MemoryTransactionalSink(transactions=shared, name=name, gathers=True) for name in names}
-    return sinks, MemoryTransactionalSink(transactions=shared, name="dead_letter")
+    return sinks, [MemoryTransactionalSink(transactions=shared, name="dead_letter") for _ in service.letter_sinks]
 
 
 def payload(record: Mapping[str, Any] | bytes, codec: str | dict[str, object]) -> bytes:
@@ -160,15 +178,20 @@ def payload(record: Mapping[str, Any] | bytes, codec: str | dict[str, object]) -
     return value
 
 
-def _messages(config: SourceConfig, given: list[Given], schema: Schema | None) -> list[Message | bytes | None]:
-    """The messages of a source's records.
+def _messages(
+    config: SourceConfig,
+    given: list[Given],
+    schema: Schema | None,
+    fits: Callable[[], Callable[[Mapping[str, Any]], Data]],
+) -> list[Message | bytes | None]:
+    """The messages of a source's records; `fits` gives the function that makes values of them as clients send them.
 
     Those that are not payloads yet are encoded together, so that a schema that is derived from them has all their
     values.
     """
     values = [record.value if isinstance(record, Message) else record for record in given]
     records = [value for value in values if isinstance(value, Mapping)]
-    made = iter(_encoded(records, input_codec(config, schema)) if records else ())
+    made = iter(_encoded([*map(fits(), records)], input_codec(config, schema)) if records else ())
     messages: list[Message | bytes | None] = []
     for record, value in zip(given, values, strict=True):
         message = record if isinstance(record, Message) else None
@@ -180,7 +203,7 @@ def _messages(config: SourceConfig, given: list[Given], schema: Schema | None) -
     return messages
 
 
-def _encoded(records: list[Mapping[str, Any]], codec: Codec) -> list[tuple[Any, tuple[Header, ...]]]:
+def _encoded(records: Sequence[Mapping[str, Any]], codec: Codec) -> list[tuple[Any, tuple[Header, ...]]]:
     """Payload and headers of each record. Raises the codec's error for one that it cannot write."""
     encoded = codec.encode(Batch.of([as_data(record) for record in records]))
     for error in encoded.failed.values():
