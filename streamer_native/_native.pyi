@@ -110,6 +110,13 @@ def json_encoded(rows: int, columns: list[tuple[Any, ...]], failed: list[int]) -
     these names. Raises `ValueError` for a column that is none, `BufferError` for memory that is not contiguous.
     """
 
+def inference_request(text: bytes) -> tuple[bytes, str | None, list[bytes | Block]] | None:
+    """The JSON of a request of the Open Inference Protocol, taken apart: the rest, the id, and the data of inputs.
+
+    In the rest the number of elements stands in place of each list that was read, an empty text in place of the id
+    (`None`: there was none). Data are little-endian in C order. `None` for what is not valid or not plain.
+    """
+
 def join(values: list[Any]) -> Block:
     """`bytes` put one after the other, behind `int64 (2, N)`: their starts and lengths (-1: `None`, -2: no `bytes`)."""
 

@@ -4,6 +4,7 @@ mod arena;
 mod avro;
 mod columnar;
 mod columns;
+mod inference;
 mod json;
 mod kafka;
 mod memory;
@@ -16,6 +17,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<memory::Block>()?;
     avro::register(module)?;
     columnar::register(module)?;
+    inference::register(module)?;
     json::register(module)?;
     kafka::register(module)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;

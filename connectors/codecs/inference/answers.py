@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from types import ModuleType
 from typing import Any, Final
 
 import msgspec
@@ -27,9 +28,10 @@ _MOST: Final = 20
 class Answers:
     """Writes answers. A row whose values have no form in the protocol, or that lacks an output asked for, fails."""
 
-    def __init__(self, batch: Batch, failed: dict[int, Exception]) -> None:
+    def __init__(self, batch: Batch, failed: dict[int, Exception], native: ModuleType | None) -> None:
+        """The errors of rows that cannot be decoded are put into `failed`; `native` is the compiled extension."""
         self._failed = failed
-        self._outputs = {name: Output(name, batch.column(name), failed) for name in batch.columns}
+        self._outputs = {name: Output(name, batch.column(name), failed, native) for name in batch.columns}
 
     def write(self, row: int, ask: Ask) -> tuple[bytes, Sequence[Header]]:
         """The answer of a row, and the headers that describe it. Raises `WireError`."""
@@ -58,7 +60,7 @@ class Answers:
                 entries.append(b'%b"parameters":{"binary_data_size":%d}}' % (output.entry(row), len(data)))
                 parts.append(data)
             else:
-                entries.append(b'%b"data":%b}' % (output.entry(row), output.listed(row)))
+                entries.append(output.listed(row))
         answered = b"" if not ask.id else b'"id":%b,' % _encode(ask.id)
         text = b'{%b%b"outputs":[%b]}' % (_opening(ask.model, ask.version), answered, b",".join(entries))
         if not parts:

@@ -18,6 +18,7 @@ from connectors.codecs.rows import payload_bytes
 from connectors.records import Header, Records
 from connectors.source import Served
 from pipelines.data.batch import Batch
+from pipelines.hotpath import HotPathReport, choose
 
 _OF_REQUESTS: Final = frozenset({HEADER_LENGTH, "content-type", "content-length"})
 """Headers that describe the payload of a request, so that its results do not have them."""
@@ -33,10 +34,18 @@ class Inference(Codec):
 
     def __init__(self, config: InferenceConfig | None = None) -> None:
         config = config or InferenceConfig()
-        self._reader = Reader(config.max_bytes)
+        choice = choose()
+        self._hot_path = choice.report
+        self._native = choice.native
+        self._reader = Reader(config.max_bytes, choice.native)
         self._ask = Ask(
             "grpc" if config.form == "grpc" else "http", all_binary=config.form == "binary", model=config.model
         )
+
+    @property
+    def hot_path(self) -> HotPathReport:
+        """Compiled where that was built and is wanted."""
+        return self._hot_path
 
     def serves(self, served: Served) -> None:
         """Requests are checked against the inputs and outputs of this pipeline."""
@@ -68,7 +77,7 @@ class Inference(Codec):
             read, rows, places = [read[at] for at in left], [rows[at] for at in left], [places[at] for at in left]
         asks: list[Ask | None] = [None] * len(records)
         for place, request in zip(places, read, strict=True):
-            asks[place] = request.head.ask
+            asks[place] = request.ask
         described = records if headers is None else records.without_headers(_OF_REQUESTS)
         metadata = [request.head.metadata for request in read]
         batch = Batch(
@@ -86,7 +95,7 @@ class Inference(Codec):
         failed: dict[int, Exception] = {}
         values: list[bytes | None] = [None] * batch.size
         headers: list[Sequence[Header]] = [()] * batch.size
-        answers = Answers(batch, failed)
+        answers = Answers(batch, failed, self._native)
         for row, ask in enumerate(self._asks(batch)):
             if row in failed:
                 continue

@@ -6,7 +6,7 @@ They are split here and not by protobuf's classes, which copy the data of each t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from connectors.codecs.inference.grpcwire import (
     integers,
     signed,
     text,
+    varint,
 )
 from connectors.codecs.inference.message import Ask, Message, Parameters, check_tensor_parameters, without_unoffered
 from connectors.codecs.inference.tensors import Tensor
@@ -30,6 +31,7 @@ from pipelines.errors import WireError
 _NAME, _VERSION, _ID, _PARAMETERS, _TENSORS = 1, 2, 3, 4, 5
 _REQUESTED, _RAW_INPUTS = 6, 7
 _RAW_OUTPUTS = 6
+_RAW_TAG: Final = _RAW_INPUTS << 3 | LENGTH
 _BOOL, _INT, _INT64, _UINT, _UINT64, _FP32, _FP64, _STRINGS = 1, 2, 3, 4, 5, 6, 7, 8
 _CONTENTS: Final = {
     "BOOL": _BOOL,
@@ -58,6 +60,45 @@ _CONTENTS_NAMES: Final = {
 
 Contents = bytes | memoryview
 """The data of a tensor, as a binary part has them."""
+
+
+class Parts(NamedTuple):
+    """A request whose data are all behind the rest of it, as most programs write it."""
+
+    rest: bytes
+    """The message without its id and the data."""
+    id: str
+    raw: list[memoryview]
+    """The data of each tensor."""
+
+
+def split(message: memoryview) -> Parts | None:
+    """The parts of a request; `None` if its fields come in another order. Raises `WireError`."""
+    at, size = 0, len(message)
+    before: list[memoryview] = []
+    asked_id, begin, tensors = "", 0, 0
+    while at < size and message[at] != _RAW_TAG:
+        start = at
+        tag, at = varint(message, at)
+        if tag & 7 != LENGTH:
+            return None
+        length, at = varint(message, at)
+        at += length
+        if tag >> 3 == _TENSORS:
+            tensors += 1
+        elif tag >> 3 == _ID:
+            asked_id = text(message[at - length : at], "the id")
+            before.append(message[begin:start])
+            begin = at
+    before.append(message[begin:at])
+    raw: list[memoryview] = []
+    while at < size:
+        if message[at] != _RAW_TAG:
+            return None
+        length, at = varint(message, at + 1)
+        raw.append(message[at : at + length])
+        at += length
+    return Parts(b"".join(before), asked_id, raw) if at == size and raw and len(raw) == tensors else None
 
 
 def read_request(payload: bytes | memoryview) -> tuple[Message, list[Contents]]:

@@ -18,8 +18,10 @@ _PARAMETER: Final = (str, bool, int, float)
 _SIZE: Final = "binary_data_size"
 
 
-def read_request(text: bytes | memoryview) -> Message:
+def read_request(text: bytes | memoryview, *, counted: bool = False) -> Message:
     """The request, checked as far as it can be without the pipeline and the binary part. Raises `WireError`.
+
+    If `counted`, the `data` of an input may be the number of its elements, which were read before.
 
     An answer, which names its model and has outputs instead of inputs, is read as a request with these.
     """
@@ -39,7 +41,7 @@ def read_request(text: bytes | memoryview) -> Message:
     inputs = document.get("inputs")
     if inputs is None:
         raise WireError('the request has no "inputs"')
-    return Message(_tensors(inputs, "input"), without_unoffered(left), ask)
+    return Message(_tensors(inputs, "input", counted=counted), without_unoffered(left), ask)
 
 
 def read_answer(text: bytes | memoryview) -> Message:
@@ -90,13 +92,13 @@ def _deeper(value: Any, levels: int) -> bool:
     return False
 
 
-def _tensors(entries: Any, kind: str) -> tuple[Tensor, ...]:
+def _tensors(entries: Any, kind: str, *, counted: bool = False) -> tuple[Tensor, ...]:
     if not isinstance(entries, list):
         raise WireError(f'"{kind}s" is not a list of tensors')
     tensors: list[Tensor] = []
     names: set[str] = set()
     for entry in entries:
-        tensor = _tensor(entry, kind)
+        tensor = _tensor(entry, kind, counted)
         if tensor.name in names:
             raise WireError(f"{tensor.named} is there more than once")
         names.add(tensor.name)
@@ -104,7 +106,7 @@ def _tensors(entries: Any, kind: str) -> tuple[Tensor, ...]:
     return tuple(tensors)
 
 
-def _tensor(entry: Any, kind: str) -> Tensor:
+def _tensor(entry: Any, kind: str, counted: bool) -> Tensor:
     name = _name(entry, kind)
     named = f'{kind} "{name}"'
     parameters = _parameters(entry, named)
@@ -117,12 +119,17 @@ def _tensor(entry: Any, kind: str) -> Tensor:
             raise WireError(f"{named}: {_SIZE} is no number of bytes")
     elif data is None:
         raise WireError(f"{named} has neither data nor {_SIZE}")
-    elif not isinstance(data, list):
+    elif not isinstance(data, list) and not (counted and type(data) is int):
         raise WireError(f"{named}: its data are not a list")
     for key in ("shape", "datatype"):
         if key not in entry:
             raise WireError(f"{named} has no {key}")
-    return Tensor.checked(kind, name, entry["datatype"], entry["shape"], size, data)
+    if not isinstance(data, int):
+        return Tensor.checked(kind, name, entry["datatype"], entry["shape"], size, data)
+    tensor = Tensor.checked(kind, name, entry["datatype"], entry["shape"])
+    if tensor.count != data:
+        raise WireError(f"{named} has {tensor.count} values by its shape, and its data hold {data}")
+    return tensor
 
 
 def _outputs(entries: Any) -> tuple[tuple[str, ...] | None, Mapping[str, bool]]:

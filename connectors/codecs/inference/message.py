@@ -37,6 +37,10 @@ class Ask:
     version: str = ""
     """The version of the model, likewise."""
 
+    def with_id(self, id: str) -> Ask:
+        """The same of a request with this id."""
+        return Ask(self.form, id, self.outputs, self.binary, self.all_binary, self.model, self.version)
+
 
 @dataclass(frozen=True, slots=True)
 class Message:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from types import ModuleType
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 import numpy as np
@@ -15,13 +16,20 @@ from connectors.codecs.inference.elements import as_bytes, packed
 from connectors.codecs.inference.grpcmessage import head
 from connectors.codecs.inference.wire import listed
 from pipelines.data.columns import Column, DenseColumn
+from pipelines.data.spans import Spans
 from pipelines.errors import DataError, WireError
 from pipelines.values import ByteBuffer, ValueType, list_to_array, type_of
 from pipelines.values.lists import element_type
 from pipelines.values.ndarray import to_buffer
+from pipelines.wire.compiled_json import ARRAYS
 from pipelines.wire.shortest import shortest
 
 Array: TypeAlias = npt.NDArray[Any]
+
+_COMPILED: Final = frozenset(
+    {"float64", "float32", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool"}
+)
+"""The dtypes of arrays that the compiled extension writes."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -30,8 +38,9 @@ class Output:
     """The values of one key as an output of each row's answer. Methods raise `WireError` if a row's value has no form
     in the protocol."""
 
-    def __init__(self, name: str, column: Column, failed: dict[int, Exception]) -> None:
-        """The errors of rows that cannot be decoded are put into `failed`."""
+    def __init__(self, name: str, column: Column, failed: dict[int, Exception], native: ModuleType | None) -> None:
+        """The errors of rows that cannot be decoded are put into `failed`; `native` is the compiled extension."""
+        self._native = native
         self.name = name
         self._named = f'output "{name}"'
         self._quoted = _encode(name)
@@ -68,13 +77,13 @@ class Output:
         return self._entry(datatype, array.shape)
 
     def listed(self, row: int) -> bytes:
-        """The elements as a JSON list."""
+        """The entry in the JSON of an answer, with its data."""
         if self._whole is None:
             array, datatype = self._array(row)
-            return _encode(listed(array, datatype, self._named))
+            return b'%b"data":%b}' % (self.entry(row), _encode(listed(array, datatype, self._named)))
         if not self._finite[row]:
             listed(self._whole[row, ...], self._datatype, self._named)
-        return _encode(self._lists[row])
+        return self._texts[row]
 
     @property
     def _datatype(self) -> str:
@@ -105,15 +114,23 @@ class Output:
         return np.asarray(np.isfinite(self._flat).all(axis=1))
 
     @cached_property
-    def _lists(self) -> list[list[Any]]:
+    def _texts(self) -> Sequence[bytes]:
+        """The entry of each row in JSON."""
         flat = self._flat
+        assert self._whole is not None
+        if self._native is not None and self._whole.dtype.name in _COMPILED and self._column.digits is None:
+            array = np.ascontiguousarray(flat)
+            head = self._whole_entry[1:] + b'"data":'
+            block = self._native.json_encoded(
+                len(array), [(ARRAYS, head, array.dtype.name, list(array.shape[1:]), array, None, None)], []
+            )
+            return cast("list[bytes]", Spans.of_block(block, len(array)).tolist())
         digits = self._column.digits
         if digits is not None and flat.dtype.kind == "f":
             flat = flat.astype(digits)
         if flat.dtype.kind == "f" and flat.dtype.itemsize < 8:
             flat = shortest(np.where(np.isfinite(flat), flat, 0).astype(flat.dtype))
-        lists: list[list[Any]] = flat.tolist()
-        return lists
+        return [b'%b"data":%b}' % (self._whole_entry, _encode(row)) for row in flat.tolist()]
 
     @cached_property
     def _flat(self) -> Array:

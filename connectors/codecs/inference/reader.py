@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from types import ModuleType
+from typing import Any, Final, NamedTuple
 
 from connectors.codecs.inference import grpcmessage, jsonmessage
 from connectors.codecs.inference.datatypes import BYTES
@@ -20,13 +21,14 @@ from pipelines.data.data import Data, is_reserved
 from pipelines.errors import DataError, WireError
 from pipelines.executors.ports import Ports
 
-GRPC: Final = "application/grpc"
+GRPC: Final = b"application/grpc"
 """How the content type of messages of gRPC begins."""
 VERSION: Final = "1"
 """The version of every model."""
 
-Elements = bytes | memoryview | list[str]
-"""The data of a tensor as a binary part has them; the texts of a BYTES tensor, if they came as JSON."""
+Elements = bytes | memoryview | list[str] | Any
+"""The data of a tensor as a binary part has them; the texts of a BYTES tensor, if they came as JSON.
+Memory of the compiled extension, too."""
 
 _MOST_KNOWN: Final = 64
 _LONGEST_KNOWN: Final = 4096
@@ -48,31 +50,48 @@ class Head:
         return max(shape[0], 1) if shape else 1
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A request."""
 
     head: Head
+    ask: Ask
     contents: Sequence[Elements]
+
+
+class _Known(dict[bytes, Head]):
+    """What was made of the last requests, by all of them that is not data."""
+
+    def keep(self, text: bytes, head: Head) -> None:
+        """Remember it, unless the text is long."""
+        if len(text) > _LONGEST_KNOWN:
+            return
+        if len(self) >= _MOST_KNOWN:
+            self.clear()
+        self[text] = head
 
 
 class Reader:
     """Reads requests and checks them against the pipeline that they are for.
 
-    Clients send the same JSON again and again before binary data that differ, so that of the last requests is kept.
+    Clients send the same again and again but for ids and data, so that all else of the last requests is kept.
     """
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, most_bytes: int, native: ModuleType | None) -> None:
+        """`native` is the compiled extension, which takes requests in JSON apart; without it Python reads them."""
         self._most = most_bytes
+        self._take_apart = None if native is None else native.inference_request
         self._model = ""
         self._ports = Ports()
-        self._known: dict[bytes, Head] = {}
+        # Texts and messages are apart, as bytes of one form may mean something else in another.
+        self._texts = _Known()
+        self._counted = _Known()
+        self._messages = _Known()
 
     def serves(self, served: Served) -> None:
         """The pipeline, and the name of the model."""
         self._model = served.service
         self._ports = served.ports
-        self._known = {}
+        self._texts, self._counted, self._messages = _Known(), _Known(), _Known()
 
     def read(self, payload: bytes, headers: Sequence[Header] | None) -> Request:
         """The request of a record with this payload and these headers. Raises `WireError`."""
@@ -83,35 +102,64 @@ class Reader:
             lowered = name.lower()
             if lowered == HEADER_LENGTH:
                 length = value or b""
-            elif lowered == "content-type" and value is not None and value.startswith(GRPC.encode()):
+            elif lowered == "content-type" and value is not None and value.startswith(GRPC):
                 return self._message(payload)
-        return self._body(memoryview(payload), length)
+        return self._body(payload, length)
 
     def _message(self, payload: bytes) -> Request:
+        parts = grpcmessage.split(memoryview(payload))
+        known = None if parts is None else self._messages.get(parts.rest)
+        if parts is not None and known is not None:
+            head = known
+            for tensor, data in zip(head.tensors, parts.raw, strict=True):
+                tensor.check_bytes(len(data))
+            return Request(head, head.ask.with_id(parts.id), parts.raw)
         message, contents = grpcmessage.read_request(payload)
-        return Request(self._checked(message), contents)
+        head = self._checked(message)
+        if parts is not None:
+            self._messages.keep(parts.rest, head)
+        return Request(head, head.ask, contents)
 
-    def _body(self, body: memoryview, length: bytes | None) -> Request:
-        if length is None:
-            message = jsonmessage.read_request(body)
-            return _with_data(self._checked(message), [None] * len(message.tensors))
-        cut = _cut(length, len(body))
-        if cut == 0:
-            return self._bytes_alone(body)
-        text = bytes(body[:cut])
-        head = self._known.get(text)
+    def _body(self, payload: bytes, length: bytes | None) -> Request:
+        cut = len(payload) if length is None else _cut(length, len(payload))
+        if cut == 0 and length is not None:
+            return self._bytes_alone(memoryview(payload))
+        text = payload if cut == len(payload) else payload[:cut]
+        head, ask, lists = self._taken_apart(text)
+        rest = memoryview(payload)[cut:]
+        if not rest and lists and len(lists) == len(head.tensors):
+            return Request(head, ask or head.ask, lists)
+        return Request(head, ask or head.ask, _contents(head.tensors, sections(head.tensors, rest, "request"), lists))
+
+    def _taken_apart(self, text: bytes) -> tuple[Head, Ask | None, Sequence[Elements]]:
+        """What a request in JSON says, with its id, and the data of its inputs that were read."""
+        parts = None if self._take_apart is None else self._take_apart(text)
+        if parts is None:
+            return self._head(text), None, ()
+        rest, asked_id, lists = parts
+        head = self._counted.get(rest)
+        if head is None:
+            try:
+                head = self._checked(jsonmessage.read_request(rest, counted=True))
+            except WireError:
+                # Python reads all of it, so that the error is the same.
+                return self._head(text), None, ()
+            if not any(tensor.data is not None for tensor in head.tensors):
+                self._counted.keep(rest, head)
+        return head, None if asked_id is None else head.ask.with_id(asked_id), lists
+
+    def _head(self, text: bytes) -> Head:
+        head = self._texts.get(text)
         if head is None:
             head = self._checked(jsonmessage.read_request(text))
-            if cut <= _LONGEST_KNOWN and all(tensor.size is not None for tensor in head.tensors):
-                if len(self._known) >= _MOST_KNOWN:
-                    self._known.clear()
-                self._known[text] = head
-        return _with_data(head, sections(head.tensors, body[cut:], "request"))
+            if all(tensor.size is not None for tensor in head.tensors):
+                self._texts.keep(text, head)
+        return head
 
     def _bytes_alone(self, body: memoryview) -> Request:
         tensor, data = raw_tensor(body, self._ports)
         ask = Ask(all_binary=True, model=self._model, version=VERSION)
-        return Request(Head((tensor,), ask, None), [data])
+        return Request(Head((tensor,), ask, None), ask, [data])
 
     def _checked(self, message: Message) -> Head:
         for tensor in message.tensors:
@@ -124,14 +172,20 @@ class Reader:
         return Head(message.tensors, ask, _metadata(message))
 
 
-def _with_data(head: Head, parts: Sequence[memoryview | None]) -> Request:
+def _contents(
+    tensors: Sequence[Tensor], parts: Sequence[memoryview | None], lists: Sequence[Elements]
+) -> list[Elements]:
+    """The data of each tensor: of the binary part, of the JSON, or of `lists`, which were read before."""
     contents: list[Elements] = []
-    for tensor, part in zip(head.tensors, parts, strict=True):
+    before = iter(lists)
+    for tensor, part in zip(tensors, parts, strict=True):
         if part is not None:
             contents.append(part)
+        elif tensor.data is None:
+            contents.append(next(before))
         else:
             contents.append(texts_from(tensor) if tensor.datatype == BYTES else buffer_from(tensor))
-    return Request(head, contents)
+    return contents
 
 
 def _metadata(message: Message) -> Data | None:

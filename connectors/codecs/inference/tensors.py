@@ -29,7 +29,7 @@ class Tensor:
     size: int | None = None
     """Bytes of its data in the binary part of the message; `None`: they are not there."""
     data: list[Any] | None = None
-    """Its data, as JSON lists have them, nested or not."""
+    """Its data, as JSON lists have them, nested or not. Where there is no size either, they were read before."""
 
     @staticmethod
     def checked(

@@ -4,6 +4,7 @@
 pub mod arena;
 pub mod avro;
 pub mod columnar;
+pub mod inference;
 pub mod json;
 #[path = "../../src/protodata/core/mod.rs"]
 pub mod wire;

@@ -149,6 +149,7 @@ class TestTensor(CodecContract):
         return Data({"x": np.array([1, 2, 3], np.float32)})
 
 
+@pytest.mark.usefixtures("hot_path")
 class TestInference(CodecContract):
     bad = (
         b"",

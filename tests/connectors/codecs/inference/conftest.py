@@ -15,6 +15,7 @@ from connectors.codecs.inference.wire import HEADER_LENGTH
 from connectors.records import Header, Lane, Records, Span
 from connectors.source import Served
 from pipelines.executors.ports import Ports
+from pipelines.hotpath import HotPath
 from pipelines.runners.models.model import Port
 
 SIMPLE = Ports(
@@ -75,15 +76,16 @@ class Asked:
 
 
 @pytest.fixture
-def identity() -> Asked:
+def identity(hot_path: HotPath) -> Asked:
     """A service whose inputs are not known."""
     codec = InferenceConfig().build()
+    assert codec.hot_path.path == hot_path
     codec.serves(Served("identity", Ports()))
     return Asked(codec)
 
 
 @pytest.fixture
-def simple() -> Asked:
+def simple(hot_path: HotPath) -> Asked:
     """The service of a model."""
     codec = InferenceConfig().build()
     codec.serves(Served("simple", SIMPLE))
@@ -91,7 +93,7 @@ def simple() -> Asked:
 
 
 @pytest.fixture
-def serving() -> Callable[[Ports], Asked]:
+def serving(hot_path: HotPath) -> Callable[[Ports], Asked]:
     """Makes the service of a model with these ports."""
 
     def made(ports: Ports) -> Asked:

@@ -314,6 +314,7 @@ def test_asks_go_with_their_rows_and_not_with_their_places(identity: Any) -> Non
     ]
 
 
+@pytest.mark.usefixtures("hot_path")
 def test_results_of_other_records_have_the_form_that_the_sink_says() -> None:
     values = Data({"n": 7, "f": 0.5, "t": True, "s": "hä", "b": b"x", "l": [1, 2], "m": [[0.5, 1]], "w": ["a", "b"]})
     values["none"] = np.zeros((2, 0))
@@ -368,3 +369,42 @@ def test_failures_are_answered_with_their_text(identity: Any) -> None:
     encoded = identity.codec.encode_failures(batch)
     assert json.loads(encoded.values[0]) == {"error": "no fan", "step": "classify"}
     assert encoded.headers == [(("content-type", b"application/json"),)]
+
+
+def test_requests_that_differ_in_ids_and_data_alone_are_kept_apart(identity: Any) -> None:
+    """What the last requests said besides these is remembered, in all forms; a list is no number of values."""
+    sent = [np.array([[value, 0.5]], np.float32) for value in (1, 2, 3)]
+    requests: list[Any] = []
+    for at, array in enumerate(sent * 2):
+        body, length = wire.write_request({"x": array}, id=f"b{at}")
+        requests += [
+            (wire.write_message("m", {"x": array}, id=f"m{at}"), GRPC),
+            (body, [(HEADER_LENGTH, b"%d" % (length or 0))]),
+            wire.write_request({"x": array}, id=f"j{at}", binary=False)[0],
+        ]
+    answers = identity.answer(*requests)
+    for row, (value, headers) in enumerate(zip(answers.values, answers.headers, strict=True)):
+        assert read(value, headers)["x"].tolist() == sent[row // 3 % 3].tolist()
+        asked = f"{'mbj'[row % 3]}{row // 3}"
+        assert asked.encode() in value
+    counted = inputs({"name": "x", "shape": [1, 2], "datatype": "FP32", "data": 2}, id="")
+    assert "its data are not a list" in identity.error(counted, requests[2])
+
+
+@pytest.mark.parametrize(
+    ("datatype", "data"),
+    [
+        ("FP32", "[1e-45, 3.4028235e38, 0.1, -0.0, -0, 16777217, 123456789012345678, 1E+2, 7.038531e-26]"),
+        ("FP64", "[5e-324, 1.7976931348623157e308, 0.1, -0.0, -0, 9007199254740993, 1e-400, 12345678901234567890123]"),
+        ("INT64", "[-9223372036854775808, 9223372036854775807, -0, 0]"),
+        ("UINT64", "[18446744073709551615, 0]"),
+        ("INT8", "[ -128 ,127\t,\r\n0 ]"),
+        ("BOOL", "[[true],[ false ]]"),
+    ],
+)
+def test_numbers_in_json_are_read_as_numpy_makes_them_of_python_s(identity: Any, datatype: str, data: str) -> None:
+    values = json.loads(data)
+    request = inputs({"name": "x", "shape": list(np.shape(values)), "datatype": datatype, "data": 0})
+    array = identity.read(request.replace(b'"data": 0', b'"data": ' + data.encode())).batch["x"].array[0]
+    expected = np.array(values, {"BOOL": "?", "FP32": "f4", "FP64": "f8"}.get(datatype, datatype.lower()))
+    assert (array.dtype, array.tobytes()) == (expected.dtype, expected.tobytes())
