@@ -110,7 +110,10 @@ class Failures:
         """Whether records that fail and that no sink takes are lost, as the service says."""
         self.lost = LossLog(log)
         self._errors = FailureWatch(service.errors.stop_ratio, service.errors.over, service.errors.first_records)
-        self._hints = CodecHints(log, {config.label: codec_config(config.codec) for config in service.sources})
+        awaited = {label for sink in service.sinks if sink.awaited for label in sink.takes_from or ()}
+        # A client's malformed request says nothing about the source's codec.
+        of_topics = [config for config in service.sources if config.label not in awaited]
+        self._hints = CodecHints(log, {config.label: codec_config(config.codec) for config in of_topics})
         self._sinks = sinks
         self._sources = sources
         self._ledger = ledger

@@ -160,7 +160,9 @@ class CodecHints:
     """
 
     def __init__(self, log: Any, configs: Mapping[str, CodecConfig]) -> None:
-        """`own` has the codec of each source, by the source's name: it is no news that this codec reads a payload.
+        """`configs` has the codec of each source, by the source's name: it is no news that this codec reads a payload.
+
+        Payloads of other sources are not tried.
 
         A codec reads more when no step asks for a value, such as a number that is too large for any type.
         """
@@ -174,7 +176,7 @@ class CodecHints:
         `place` gives topic, partition and offset of a row's record, as text. Payloads that are empty, larger than
         `LARGEST`, or no bytes, such as a camera's picture, are passed over.
         """
-        if decoded.source in self._fittings:
+        if decoded.source in self._fittings or decoded.source not in self._configs:
             return
         for row, error in decoded.failed.items():
             if step_of(error) != "decode":

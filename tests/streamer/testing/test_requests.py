@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from pageblocks import ROOT
 
 import streamer
@@ -45,3 +46,10 @@ sink: {type: http, keys: [label]}
     assert 'input "image"' in report.dead[0].error.replace("output", "input")
     (answer,) = [json.loads(message.value or b"") for message in report.sinks["http"]]
     assert [output["name"] for output in answer["outputs"]] == ["label"]
+
+
+def test_a_malformed_request_is_no_reason_to_advise_another_codec(caplog: pytest.LogCaptureFixture) -> None:
+    service = streamer.loads("{source: {type: http}, pipeline: [], sink: {type: http}}")
+    report = streamer.testing.run(service, [b'{"a": 1}'])
+    assert len(report.dead) == 1
+    assert "another codec" not in caplog.text
