@@ -65,6 +65,8 @@ class HttpTransport(Transport):
             headers=headers,
             limits=httpx2.Limits(max_connections=pending, max_keepalive_connections=pending, keepalive_expiry=_IDLE),
         )
+        self._urls: dict[str, httpx2.URL] = {}
+        """Addresses by path, as parsing one takes a while."""
         self._lock = threading.Lock()
         self._inputs: tuple[str, Ports, Inputs] | None = None
         self._threads = ThreadPoolExecutor(pending, thread_name_prefix="streamer-client")
@@ -166,9 +168,12 @@ class HttpTransport(Transport):
     def _once(
         self, verb: str, path: str, deadline: float, body: bytes = b"", headers: dict[str, str] | None = None
     ) -> httpx2.Response:
+        url = self._urls.get(path)
+        if url is None:
+            url = self._urls[path] = httpx2.URL(self._root + path)
         left = max(0.001, deadline - time.monotonic())
         try:
-            return self._http.request(verb, self._root + path, content=body, headers=headers, timeout=left)
+            return self._http.request(verb, url, content=body, headers=headers, timeout=left)
         except httpx2.TimeoutException as error:
             what = "cannot be connected to" if isinstance(error, httpx2.ConnectTimeout) else "has not answered"
             raise RequestTimeout(f"{self._root} {what} within the timeout, {left:.3g} s of which were left") from error

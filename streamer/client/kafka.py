@@ -121,12 +121,15 @@ class KafkaTransport(TopicTransport):
         from confluent_kafka import KafkaException
 
         try:
-            messages = self._consumer.consume(1, TURN)
-            if messages:
-                messages += self._consumer.consume(_AT_ONCE - 1, 0)
+            # The first answer does not wait for others, which may be none.
+            if first := self._consumer.consume(1, TURN):
+                self._take(first)
+                self._take(self._consumer.consume(_AT_ONCE, 0))
             self._producer.poll(0)
         except KafkaException as error:
             raise self._explained(error) from error
+
+    def _take(self, messages: Sequence[Any]) -> None:
         answers = []
         for message in messages:
             if message.error() is None:

@@ -17,7 +17,7 @@ from pipelines import Data
 from pipelines.errors import StreamerError
 from streamer.client.calls import Calls
 from streamer.client.errors import RequestError, RequestTimeout
-from streamer.client.payloads import Payloads
+from streamer.client.payloads import PROTODATA, Payloads
 from streamer.client.transport import Transport
 
 ERROR: Final = "streamer-error"
@@ -34,7 +34,7 @@ class TopicTransport(Transport):
         self.pending = pending
         self._address = address
         self._topic = topic
-        self._payloads = Payloads.of(codec or "protodata")
+        self._payloads = Payloads.of(codec or PROTODATA)
         self._calls = Calls()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
