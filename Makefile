@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Ends at once where nothing is to be done.
 INSTALL := $(PYTHON) requirements/install.py
 # More than there are cores: many tests wait for brokers.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 3)')
 # Where this is set, each worker and each program that a test starts would compile all that it imports anew.
 export PYTHONDONTWRITEBYTECODE :=
 # Tests and benchmarks import onnxruntime themselves, and it would tell its makers so (docs/models.md).
