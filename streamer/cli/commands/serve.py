@@ -115,7 +115,11 @@ def serve(
     collect_less_often()
     configure(logged, as_json=in_json)
     listed = no_code_given(not import_from_here(*targets, no_code=no_code), env, allowed)
-    source = {"listen": listen, "grpc": grpc, "codec": None if codec is None else codec_setting(codec)}
+    source = {
+        "listen": _with_port(listen),
+        "grpc": _with_port(grpc),
+        "codec": None if codec is None else codec_setting(codec),
+    }
     service = {
         "limits": None if parallel is None else {"parallel": parallel},
         "control": None if control is None else {"listen": control},
@@ -140,6 +144,20 @@ def serve(
         if as_json:
             say_json(summary.to_dict())
     return 1 if any(summary.reason == "failed" for summary in summaries) else 0
+
+
+def _with_port(listen: str | None) -> str | None:
+    """The address with a free port in place of port 0: all models have the same."""
+    if listen is None or not listen.endswith(":0"):
+        return listen
+    import socket
+
+    host = listen.removesuffix(":0").strip("[]")
+    try:
+        with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as server:
+            return f"{listen.removesuffix('0')}{server.getsockname()[1]}"
+    except OSError as error:
+        raise typer.BadParameter(f"{listen}: {error.strerror or error}; choose another address") from None
 
 
 def _guarded(token_file: Path | None, cert: Path | None, key: Path | None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from onnx import TensorProto, helper, save
 from pageblocks import ROOT
 
 from streamer.cli.app import invoke
@@ -25,22 +27,31 @@ sink: {type: http, codec: json}
 
 
 @pytest.mark.slow
-def test_a_model_is_served_with_a_token_and_the_printed_line_asks_it(start: Any, tmp_path: Path) -> None:
+def test_models_of_a_folder_are_served_with_a_token_and_the_printed_lines_ask_them(start: Any, tmp_path: Path) -> None:
+    shutil.copy(MODEL, tmp_path)
+    given, gives = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 3, 32]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "large", [given], [gives])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "large.onnx")
     (tmp_path / "token.txt").write_text("open sesame\n")
-    process = start(
-        *("serve", MODEL, "--listen", "127.0.0.1:0", "--codec", "json", "--token-file", "token.txt", "--no-log-json")
-    )
-    head, ports, line = (process.stdout.readline().strip() for _ in range(3))
-    url = head.removeprefix("digits: ")
-    assert ports == "takes image uint8 [N, 8, 8]; gives probabilities float32 [N, 10]"
-    assert "sesame" not in line
-    asked = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, check=True, timeout=60)
-    assert len(json.loads(asked.stdout)["probabilities"]) == 10
-    assert httpx2.post(url, content="{}").status_code == 401
+    options = ("--listen", "127.0.0.1:0", "--token-file", "token.txt", "--no-log-json")
+    process = start("serve", ".", *options)
+    digits, large = ([process.stdout.readline().strip() for _ in range(3)] for _ in range(2))
+    assert digits[1] == "takes image uint8 [N, 8, 8]; gives probabilities float32 [N, 10]"
+    assert large[0].rpartition("/")[0] == digits[0].rpartition("/")[0].replace("digits: ", "large: ")
+    assert "sesame" not in "".join(digits + large)
+    outputs = [
+        json.loads(subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, check=True, timeout=60).stdout)[
+            "outputs"
+        ]
+        for line in (digits[2], large[2])
+    ]
+    assert outputs[0][0]["shape"] == [1, 10]
+    assert outputs[1] == [{"name": "y", "shape": [1, 3, 32], "datatype": "FP32", "data": [0] * 96}]
+    assert httpx2.post(f"{digits[0].removeprefix('digits: ')}/infer", content="{}").status_code == 401
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    assert "1 ok" in err
+    assert err.count("1 ok") == 2
     assert "sesame" not in out + err
 
 
