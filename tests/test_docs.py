@@ -159,7 +159,7 @@ def test_a_service_file_of_the_examples_is_valid_by_the_published_schema(file: P
     assert _complaints(schema, yaml.safe_load(file.read_text())) == []
 
 
-@pytest.mark.parametrize("source", ["kafka", "mqtt", "file", "memory", "camera"])
+@pytest.mark.parametrize("source", ["kafka", "mqtt", "http", "file", "memory", "camera"])
 def test_a_new_service_is_valid_by_the_published_schema(source: SourceKind, schema: dict[str, Any]) -> None:
     sink: Kind = "memory" if source == "camera" else source
     text = files_of("pumps", source, sink)["pumps.yaml"]

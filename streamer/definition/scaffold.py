@@ -15,9 +15,9 @@ from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.errors import DefinitionError, MissingPackageError, StreamerError
 
-Kind = Literal["kafka", "mqtt", "file", "memory", "view"]
+Kind = Literal["kafka", "mqtt", "http", "file", "memory", "view"]
 """The type of a new service's sink."""
-SourceKind = Literal["kafka", "mqtt", "file", "memory", "camera"]
+SourceKind = Literal["kafka", "mqtt", "http", "file", "memory", "camera"]
 """The type of a new service's source."""
 
 _WITHOUT_CODEC: Final = ("file", "camera", "view")
@@ -35,6 +35,11 @@ _SOURCES: Final[Mapping[SourceKind, str]] = {
   type: mqtt
   url: mqtt://$${MQTT_BROKER:-localhost:1883}
   topics: $name/in
+  codec: json
+""",
+    "http": """source:
+  type: http
+  listen: 127.0.0.1:8000
   codec: json
 """,
     "file": """source:
@@ -74,6 +79,8 @@ dead_letter:
   type: mqtt
   url: mqtt://$${MQTT_BROKER:-localhost:1883}
   topic: $name/dead
+""",
+    "http": """sink: {type: http}  # to the clients that asked
 """,
     "file": """sink:
   type: file
@@ -185,6 +192,12 @@ The clients of mosquitto (the package mosquitto-clients) show the results, and s
     mosquitto_sub -v -t '$name/#'
     mosquitto_pub -q 1 -t $name/in -l < input.jsonl
 """,
+    "http": """    streamer run $name.yaml
+
+It answers at http://127.0.0.1:8000/v1/$name; in another terminal:
+
+    streamer send --http http://127.0.0.1:8000/v1/$name input.jsonl
+""",
     "file": """    streamer run $name.yaml    # reads input.jsonl, writes output.jsonl
 """,
     "memory": """In a program of yours, `with streamer.load("$name.yaml"):` runs it in the background; records go into
@@ -220,6 +233,8 @@ def files_of(
     """
     if _NAME.fullmatch(name) is None:
         raise DefinitionError(f'invalid service name "{name}"; use letters, digits, - and _, a letter first')
+    if sink == "http" and source != "http":
+        raise DefinitionError("a sink of type http answers clients that ask the service: --source http")
     words = {"name": name, "module": name.replace("-", "_"), "kept": "camera, time" if source == "camera" else "id"}
     # The inserted parts are templates themselves, and filled first.
     if codec is not None:

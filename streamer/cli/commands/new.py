@@ -9,8 +9,8 @@ import typer
 
 from streamer.cli.options import AsJson
 
-Kind = Literal["kafka", "mqtt", "file", "memory", "view"]
-SourceKind = Literal["kafka", "mqtt", "file", "memory", "camera"]
+Kind = Literal["kafka", "mqtt", "http", "file", "memory", "view"]
+SourceKind = Literal["kafka", "mqtt", "http", "file", "memory", "camera"]
 
 
 def new(

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("source", [*KINDS, "camera"])
-@pytest.mark.parametrize("sink", [None, *KINDS])
+@pytest.mark.parametrize(
+    ("source", "sink"), [*product([*KINDS, "camera"], [None, *KINDS]), ("http", None), ("http", "kafka")]
+)
 @pytest.mark.slow
 def test_a_new_service_passes_check_and_test(cli: Any, source: str, sink: str | None) -> None:
     name = f"s-{source}-{sink}"
@@ -82,6 +84,13 @@ def test_every_file_that_the_readme_names_is_there_and_the_commands_are_of_this_
         assert path in written
     assert "$" not in readme
     assert "${KAFKA_BOOTSTRAP_SERVERS:-localhost:9092}" in Path("elsewhere/a_b.yaml").read_text()
+
+
+def test_only_clients_of_a_new_service_can_be_answered(cli: Any) -> None:
+    ended = cli("new", "mine", "--source", "kafka", "--sink", "http")
+    assert ended.code == 2
+    assert "--source http" in ended.err
+    assert not Path("mine").exists()
 
 
 def test_nothing_is_overwritten(cli: Any) -> None:
