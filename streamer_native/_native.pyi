@@ -117,6 +117,13 @@ def inference_request(text: bytes) -> tuple[bytes, str | None, list[bytes | Bloc
     (`None`: there was none). Data are little-endian in C order. `None` for what is not valid or not plain.
     """
 
+def inference_entries(rows: int, head: bytes, dtype: str, values: Any) -> list[bytes | None]:
+    """An array of `rows` rows in JSON: behind `head` the numbers of a row as a list, and the end of an object.
+
+    `None` for a row with numbers that are not finite. Raises `ValueError` for a dtype that it does not write, and for
+    bytes that are not these rows, `BufferError` for memory that is not contiguous.
+    """
+
 def join(values: list[Any]) -> Block:
     """`bytes` put one after the other, behind `int64 (2, N)`: their starts and lengths (-1: `None`, -2: no `bytes`)."""
 

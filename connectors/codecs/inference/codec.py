@@ -18,6 +18,7 @@ from connectors.codecs.rows import payload_bytes
 from connectors.records import Header, Records
 from connectors.source import Served
 from pipelines.data.batch import Batch
+from pipelines.data.rowrange import row_range
 from pipelines.hotpath import HotPathReport, choose
 
 _OF_REQUESTS: Final = frozenset({HEADER_LENGTH, "content-type", "content-length"})
@@ -75,6 +76,7 @@ class Inference(Codec):
             failed |= {first + places[at]: error for at, error in wrong.items()}
             left = [at for at in range(len(read)) if at not in wrong]
             read, rows, places = [read[at] for at in left], [rows[at] for at in left], [places[at] for at in left]
+        whole = len(read) == len(records)
         asks: list[Ask | None] = [None] * len(records)
         for place, request in zip(places, read, strict=True):
             asks[place] = request.ask
@@ -83,12 +85,12 @@ class Inference(Codec):
         batch = Batch(
             columns(read, rows),
             len(read),
-            rows=np.array(places, np.int64) + first,
+            rows=row_range(first, len(read)) if whole else np.array(places, np.int64) + first,
             metadata=metadata if any(entry is not None for entry in metadata) else None,
             origin=RecordsOrigin(described, first, asks),
         )
-        samples = np.array([request.head.samples for request in read], np.int64)
-        return Decoded(batch, failed, samples)
+        samples = [request.head.samples for request in read]
+        return Decoded(batch, failed, None if set(samples) <= {1} else np.array(samples, np.int64))
 
     def encode(self, batch: Batch) -> Encoded:
         """An answer for each row, with its outputs in the order that its request names, or of the batch's keys."""

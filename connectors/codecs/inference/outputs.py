@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from types import ModuleType
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -16,12 +16,10 @@ from connectors.codecs.inference.elements import as_bytes, packed
 from connectors.codecs.inference.grpcmessage import head
 from connectors.codecs.inference.wire import listed
 from pipelines.data.columns import Column, DenseColumn
-from pipelines.data.spans import Spans
 from pipelines.errors import DataError, WireError
 from pipelines.values import ByteBuffer, ValueType, list_to_array, type_of
 from pipelines.values.lists import element_type
 from pipelines.values.ndarray import to_buffer
-from pipelines.wire.compiled_json import ARRAYS
 from pipelines.wire.shortest import shortest
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -81,9 +79,12 @@ class Output:
         if self._whole is None:
             array, datatype = self._array(row)
             return b'%b"data":%b}' % (self.entry(row), _encode(listed(array, datatype, self._named)))
-        if not self._finite[row]:
+        entry = self._entries[row]
+        if entry is None:
+            # Raises the error that says why.
             listed(self._whole[row, ...], self._datatype, self._named)
-        return self._texts[row]
+            raise WireError(f"{self._named} cannot be written")
+        return entry
 
     @property
     def _datatype(self) -> str:
@@ -110,27 +111,24 @@ class Output:
         return self._entry(self._datatype, self._whole.shape[1:])
 
     @cached_property
-    def _finite(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(np.isfinite(self._flat).all(axis=1))
-
-    @cached_property
-    def _texts(self) -> Sequence[bytes]:
-        """The entry of each row in JSON."""
-        flat = self._flat
-        assert self._whole is not None
-        if self._native is not None and self._whole.dtype.name in _COMPILED and self._column.digits is None:
-            array = np.ascontiguousarray(flat)
-            head = self._whole_entry[1:] + b'"data":'
-            block = self._native.json_encoded(
-                len(array), [(ARRAYS, head, array.dtype.name, list(array.shape[1:]), array, None, None)], []
+    def _entries(self) -> Sequence[bytes | None]:
+        """The entry of each row in JSON; `None` where numbers are not finite."""
+        whole, digits = self._whole, self._column.digits
+        assert whole is not None
+        head = self._whole_entry + b'"data":'
+        if self._native is not None and digits is None and whole.dtype.isnative and whole.dtype.name in _COMPILED:
+            entries: list[bytes | None] = self._native.inference_entries(
+                len(whole), head, whole.dtype.name, np.ascontiguousarray(whole)
             )
-            return cast("list[bytes]", Spans.of_block(block, len(array)).tolist())
-        digits = self._column.digits
-        if digits is not None and flat.dtype.kind == "f":
-            flat = flat.astype(digits)
+            return entries
+        flat = self._flat if digits is None else self._flat.astype(digits)
+        finite: list[bool] = np.asarray(np.isfinite(flat).all(axis=1)).tolist()
         if flat.dtype.kind == "f" and flat.dtype.itemsize < 8:
             flat = shortest(np.where(np.isfinite(flat), flat, 0).astype(flat.dtype))
-        return [b'%b"data":%b}' % (self._whole_entry, _encode(row)) for row in flat.tolist()]
+        return [
+            b"%b%b}" % (head, _encode(row)) if is_finite else None
+            for row, is_finite in zip(flat.tolist(), finite, strict=True)
+        ]
 
     @cached_property
     def _flat(self) -> Array:

@@ -42,12 +42,8 @@ class Head:
     ask: Ask
     metadata: Data | None
     """Its parameters."""
-
-    @property
-    def samples(self) -> int:
-        """How many samples the request brings: the first length of its first tensor, 1 at least."""
-        shape = self.tensors[0].shape if self.tensors else ()
-        return max(shape[0], 1) if shape else 1
+    samples: int
+    """How many samples the request brings: the first length of its first tensor, 1 at least."""
 
 
 class Request(NamedTuple):
@@ -159,7 +155,7 @@ class Reader:
     def _bytes_alone(self, body: memoryview) -> Request:
         tensor, data = raw_tensor(body, self._ports)
         ask = Ask(all_binary=True, model=self._model, version=VERSION)
-        return Request(Head((tensor,), ask, None), ask, [data])
+        return Request(Head((tensor,), ask, None, 1), ask, [data])
 
     def _checked(self, message: Message) -> Head:
         for tensor in message.tensors:
@@ -169,7 +165,7 @@ class Reader:
         ask = message.ask
         if not ask.model or not ask.version:
             ask = replace(ask, model=ask.model or self._model, version=ask.version or VERSION)
-        return Head(message.tensors, ask, _metadata(message))
+        return Head(message.tensors, ask, _metadata(message), _samples(message.tensors))
 
 
 def _contents(
@@ -188,6 +184,11 @@ def _contents(
     return contents
 
 
+def _samples(tensors: Sequence[Tensor]) -> int:
+    shape = tensors[0].shape if tensors else ()
+    return max(shape[0], 1) if shape else 1
+
+
 def _metadata(message: Message) -> Data | None:
     if not message.parameters:
         return None
@@ -199,11 +200,10 @@ def _metadata(message: Message) -> Data | None:
 
 def _cut(length: bytes, size: int) -> int:
     """The number of bytes of JSON at the start of a body of `size` bytes, by the header that says it."""
-    text = length.strip()
-    shown = length[:40].decode("utf-8", "replace")
-    if not text.isdigit() or len(text) > 20:
+    if not length.isdigit() or len(length) > 20:
+        shown = length[:40].decode("utf-8", "replace")
         raise WireError(f"the header {HEADER_LENGTH} is no number of bytes: {shown}")
-    cut = int(text)
+    cut = int(length)
     if cut > size:
         raise WireError(f"the body has {size} bytes, and its JSON would be {cut} by the header {HEADER_LENGTH}")
     return cut

@@ -13,6 +13,8 @@ def sections(tensors: Sequence[Tensor], rest: memoryview, what: str) -> list[mem
 
     Raises `WireError` if the sizes do not add up to these bytes.
     """
+    if len(tensors) == 1 and tensors[0].size == len(rest):
+        return [rest]
     total = sum(tensor.size or 0 for tensor in tensors)
     if total != len(rest):
         raise WireError(

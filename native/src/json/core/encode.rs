@@ -37,6 +37,19 @@ impl Element {
         })
     }
 
+    /// Whether all of these numbers are finite.
+    pub fn is_finite(self, values: &[u8]) -> bool {
+        match self {
+            Element::Float64 => values
+                .chunks_exact(8)
+                .all(|raw| f64::from_ne_bytes(eight(raw)).is_finite()),
+            Element::Float32 => values
+                .chunks_exact(4)
+                .all(|raw| f32::from_ne_bytes(four(raw)).is_finite()),
+            _ => true,
+        }
+    }
+
     pub fn size(self) -> usize {
         match self {
             Element::Float64 | Element::Int64 | Element::Uint64 => 8,
@@ -172,7 +185,8 @@ fn put_whole(out: &mut Vec<u8>, values: &[u8], shape: &[usize]) {
     put_array(out, &integers, Element::Int64, shape);
 }
 
-fn put_array(out: &mut Vec<u8>, values: &[u8], element: Element, shape: &[usize]) {
+/// An array of finite numbers, of which these are the bytes.
+pub fn put_array(out: &mut Vec<u8>, values: &[u8], element: Element, shape: &[usize]) {
     let Some((length, inner)) = shape.split_first() else {
         put_number(out, values, element);
         return;
