@@ -8,25 +8,21 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 
 from connectors.http.endpoint.admission import Admission
-from connectors.http.endpoint.bounds import CONNECTION, BoundedProtocol
+from connectors.http.endpoint.bodies import Bodies, Receive, discarded
+from connectors.http.endpoint.bounds import COMPLETE, CONNECTION, BoundedProtocol
 from connectors.http.endpoint.config import HttpSourceConfig
-from connectors.http.endpoint.encodings import compressed, decompressed, wanted
+from connectors.http.endpoint.encodings import compressed, wanted
 from connectors.http.endpoint.model import ServedModel
 from connectors.http.endpoint.names import INFER, MODELS, found_model
 from connectors.http.endpoint.request import Answer, Request
 from connectors.http.endpoint.routes import Routes
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 PLAIN: Final = "/v1/"
 PREDICT: Final = "/predict"
-RETRY: Final = (b"retry-after", b"1")
-_LARGE: Final = 64 << 10
-"""Bytes of an answer from which its client may be too slow for it."""
-_PER_MIB: Final = 1.0
-"""Seconds that each MiB of a body may take besides `timeout`."""
+STOPPING: Final = Answer.refusal(503, "the service is stopping; send the request again", (b"connection", b"close"))
 
 
 class App:
@@ -36,28 +32,29 @@ class App:
         self._models = models
         self._admission = Admission(config)
         self._routes = Routes(models)
-        self._timeout = config.timeout
+        self._bodies = Bodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as ASGI has it."""
         headers: Mapping[bytes, bytes] = dict(scope["headers"])
-        answer = await self._answer(scope, headers, receive)
+        model = self._model_of(scope, headers)
+        if isinstance(model, Answer):
+            answer = model if COMPLETE in scope else await discarded(model, headers, receive)
+        else:
+            answered = await self._infer(model, scope, headers, receive)
+            if answered is None:
+                return
+            answer = answered
+            model.counts.answered["http", answer.status] += 1
         if (encoding := wanted(headers.get(b"accept-encoding", b""))) is not None:
             answer = await compressed(answer, encoding)
         length = (b"content-length", b"%d" % len(answer.body))
         await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, length]})
         body = b"" if scope["method"] == "HEAD" else answer.body
-        if len(body) < _LARGE:
-            await send({"type": "http.response.body", "body": body})
-            return
-        try:
-            async with asyncio.timeout(self._timeout + _PER_MIB * len(body) / 2**20):
-                await send({"type": "http.response.body", "body": body})
-        except TimeoutError:
-            connection: BoundedProtocol = scope[CONNECTION]
-            connection.transport.abort()
+        await send({"type": "http.response.body", "body": body})
 
-    async def _answer(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
+    def _model_of(self, scope: Scope, headers: Mapping[bytes, bytes]) -> ServedModel | Answer:
+        """The model that is to answer this request; or the answer, where none is."""
         path: str = scope["path"]
         refusal = self._admission.refusal(headers)
         if refusal is not None:
@@ -66,13 +63,9 @@ class App:
         model = self._model(path)
         if model is None:
             return self._routes.answer(scope["method"], path)
-        if isinstance(model, Answer):
-            return model
-        if scope["method"] != "POST":
+        if isinstance(model, ServedModel) and scope["method"] != "POST":
             return Answer.refusal(405, f"{scope['method']} is not for {path}; POST is", (b"allow", b"POST"))
-        answer = await self._infer(model, scope, headers, receive)
-        model.counts.answered["http", answer.status] += 1
-        return answer
+        return model
 
     def _model(self, path: str) -> ServedModel | Answer | None:
         """The model that a request to this path is for, or why there is none; `None` for other paths."""
@@ -95,9 +88,10 @@ class App:
 
     async def _infer(
         self, model: ServedModel, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive
-    ) -> Answer:
-        body = await _body(model.config, headers, receive)
-        if isinstance(body, Answer):
+    ) -> Answer | None:
+        """The answer of a model; `None` if its client has gone."""
+        body = await self._bodies.read(model.config, headers, receive, is_there=COMPLETE in scope)
+        if not isinstance(body, bytes):
             return body
         now = time.monotonic()
         client = scope.get("client")
@@ -112,50 +106,18 @@ class App:
             now,
             int(time.time() * 1000),
         )
-        if not model.inbox.put(request):
-            return refused(model)
+        refusal = model.put(request)
+        if refusal is not None:
+            return refusal
         connection: BoundedProtocol = scope[CONNECTION]
         connection.awaited = request.future
         try:
             return await request.future
         except asyncio.CancelledError:
             model.inbox.withdraw(request)
+            if not connection.transport.is_closing():
+                return STOPPING
             model.counts.cancelled += 1
-            raise
+            return None
         finally:
             connection.awaited = None
-
-
-def refused(model: ServedModel) -> Answer:
-    """The answer to a request for which the model's inbox has no place."""
-    if not model.inbox.is_open:
-        return Answer.refusal(503, "the service is stopping; send the request again", RETRY)
-    return Answer.refusal(503, "too many requests wait; try again later (max_waiting, max_held)", RETRY)
-
-
-async def _body(config: HttpSourceConfig, headers: Mapping[bytes, bytes], receive: Receive) -> bytes | Answer:
-    """The body of a request, decompressed, or the answer to one that cannot be had."""
-    most = config.max_body
-    too_large = f"the body is larger than {most} bytes (max_body)"
-    length = headers.get(b"content-length", b"0")
-    if len(length) > 18 or int(length) > most:
-        return Answer.refusal(413, too_large, (b"connection", b"close"))
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    if message.get("more_body", False):
-        parts, size = [body], len(body)
-        try:
-            async with asyncio.timeout(config.timeout + _PER_MIB * int(length) / 2**20):
-                while message.get("more_body", False):
-                    message = await receive()
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    if size > most:
-                        return Answer.refusal(413, too_large, (b"connection", b"close"))
-        except TimeoutError:
-            return Answer.refusal(408, "the body did not come in time", (b"connection", b"close"))
-        body = b"".join(parts)
-    if message["type"] == "http.disconnect":
-        raise asyncio.CancelledError
-    encoding = headers.get(b"content-encoding")
-    return body if encoding is None else await decompressed(body, encoding, most)

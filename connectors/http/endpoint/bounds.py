@@ -8,14 +8,20 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from connectors.http.endpoint.parser import RequestParser
 from connectors.http.endpoint.request import Answer
 
 PATIENCE: Final = 10.0
-"""Seconds that the head of a request may take, from the connection or its first byte on."""
+"""Seconds that the head of a request may take, from the connection or its first byte on; and in which a client has to
+read some of its answer."""
 LONGEST_HEAD: Final = 64 << 10
-"""The most bytes of a request's first line and headers."""
+"""The most bytes of a request's first line and headers, and of anything else in it that is no body."""
+SLOWEST: Final = 16 << 10
+"""The fewest bytes of an answer that a client has to read in that time."""
 CONNECTION: Final = "streamer.connection"
 """The key under which the scope of a request holds its `BoundedProtocol`."""
+COMPLETE: Final = "streamer.complete"
+"""The key that the scope of a request has as soon as all of its body has arrived."""
 
 
 def bounded(connections: int) -> type[asyncio.Protocol]:
@@ -28,7 +34,8 @@ def bounded(connections: int) -> type[asyncio.Protocol]:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A connection that is closed when the head of a request is late, and answers 431 if it is too long.
+    """A connection that is closed when the head of a request is late, or an answer is not read, and that answers 431 if
+    a head is too long.
 
     `awaited` is the future of the request that is answered next; it is cancelled when the client has gone.
     """
@@ -37,10 +44,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self.parser: RequestParser = RequestParser(self)  # type: ignore[assignment]
         self.awaited: asyncio.Future[Any] | None = None
-        self._head = 0
+        self._idle = 0
+        """Bytes that have arrived since the message began, or since the last of its body."""
         self._in_head = True
         self._timer: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -51,28 +61,83 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        if self._unread is not None:
+            self._unread.cancel()
         super().connection_lost(exc)
         if self.awaited is not None:
             self.awaited.cancel()
 
     def data_received(self, data: bytes) -> None:
-        if self._in_head:
-            self._head += len(data)
+        self._idle += len(data)
         super().data_received(data)
-        if self._in_head and self._head > LONGEST_HEAD:
+        if self._idle > LONGEST_HEAD and not self.transport.is_closing():
             self._refuse(431, f"the head of the request is longer than {LONGEST_HEAD} bytes")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]
+        self._in_head = True
         if self._timer is None:
-            self._head, self._in_head = 0, True
+            self._idle = 0
             self._timer = self.loop.call_later(PATIENCE, self._late)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Behind a chunked body there may be more.
+        if self._in_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        self._idle = 0
         self._stop_timer()
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._idle = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if self.parser.is_left:
+            return
+        self._idle = 0
+        self.scope[COMPLETE] = True  # type: ignore[typeddict-unknown-key]
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._watch()
+
+    def pause_writing(self) -> None:
+        """See `asyncio.Protocol`: more waits to be read by the client than it should."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """See `asyncio.Protocol`: the client has read most of what waited."""
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection that was silent."""
+        super().timeout_keep_alive_handler()
+        self._watch()
+
+    def _watch(self) -> None:
+        """See that the client reads what waits for it, or end the connection."""
+        waiting = self.transport.get_write_buffer_size()
+        if waiting and self._unread is None:
+            self._unread = self.loop.call_later(PATIENCE, self._look, waiting)
+
+    def _look(self, before: int) -> None:
+        self._unread = None
+        waiting = self.transport.get_write_buffer_size()
+        if waiting > max(0, before - SLOWEST):
+            self.transport.abort()
+        else:
+            self._watch()
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are no HTTP."""

@@ -145,7 +145,7 @@ class Listener:
             await asyncio.wait([serving], timeout=EXPIRE)
             now = time.monotonic()
             for model in list(self._models.values()):
-                model.inbox.expire(now)
+                model.look(now)
         self._leaving.set()
         if leaving is not None:
             await leaving
@@ -204,7 +204,8 @@ def _server(app: App, config: HttpSourceConfig, context: Any) -> Any:
         lifespan="off",
         access_log=False,
         log_config=None,
-        log_level="warning",
+        # Its warnings are about what clients send.
+        log_level="error",
         timeout_keep_alive=KEEP_ALIVE,
         proxy_headers=False,
         server_header=False,

@@ -9,11 +9,13 @@ from connectors.codecs.registry import codec_config
 from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.http.endpoint.counts import Counts
 from connectors.http.endpoint.inbox import Inbox
+from connectors.http.endpoint.request import Answer, Request
 from connectors.source import Served
 
 VERSION: Final = "1"
 """The version of every model. An empty version, or none, means the current one."""
 INFERENCE: Final = "inference"
+RETRY: Final = (b"retry-after", b"1")
 
 
 @dataclass(slots=True, eq=False)
@@ -27,6 +29,8 @@ class ServedModel:
     counts: Counts
     codec: str = field(init=False)
     """The type of the codec that reads the bodies."""
+    trouble: str | None = field(init=False, default=None)
+    """Why the service was not ready when the listener looked last."""
 
     def __post_init__(self) -> None:
         self.codec = codec_config(self.config.codec).type
@@ -35,3 +39,21 @@ class ServedModel:
     def speaks_inference(self) -> bool:
         """Whether its requests are those of the Open Inference Protocol."""
         return self.codec == INFERENCE
+
+    def put(self, request: Request) -> Answer | None:
+        """Let a request wait to be run; the answer 503 if the service is not ready, or has no place for it."""
+        if self.trouble is not None:
+            # It may have ended since.
+            self.trouble = self.served.trouble()
+            if self.trouble is not None:
+                return Answer.refusal(503, f"the service is not ready: {self.trouble}", RETRY)
+        if self.inbox.put(request):
+            return None
+        if not self.inbox.is_open:
+            return Answer.refusal(503, "the service is stopping; send the request again", RETRY)
+        return Answer.refusal(503, "too many requests wait; try again later (max_waiting, max_held)", RETRY)
+
+    def look(self, now: float) -> None:
+        """Answer requests whose deadline is over, and see whether the service is ready; `now` as `time.monotonic`."""
+        self.inbox.expire(now)
+        self.trouble = self.served.trouble()

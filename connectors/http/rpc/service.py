@@ -14,7 +14,6 @@ from google.protobuf.message import DecodeError, Message
 
 from connectors.http.endpoint import metadata
 from connectors.http.endpoint.admission import UNKNOWN, Admission
-from connectors.http.endpoint.app import refused
 from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.http.endpoint.model import ServedModel
 from connectors.http.endpoint.names import of_version
@@ -224,8 +223,9 @@ class GrpcService:
             now,
             int(time.time() * 1000),
         )
-        if not model.inbox.put(request):
-            return _counted(model, refused(model))
+        refusal = model.put(request)
+        if refusal is not None:
+            return _counted(model, refusal)
         return _Pending(model, request)
 
     def _gone(self, pending: _Pending, *, late: bool = False) -> None:
