@@ -90,10 +90,9 @@ class Listener:
 
     @property
     def place(self) -> str:
-        """Its address as a URL."""
-        host, port = self.address
-        shown = f"[{host}]" if ":" in host else host
-        return f"{'http' if self._config.tls is None else 'https'}://{shown}:{port}"
+        """Its address as a URL, and that of gRPC if it has one."""
+        url = f"{'http' if self._config.tls is None else 'https'}://{_shown(self.address)}"
+        return url if self.grpc_address is None else f"{url}, gRPC {_shown(self.grpc_address)}"
 
     def add(self, model: ServedModel) -> None:
         """Accept requests for this model, too. Raises `ConnectorError` where there is one of this name."""
@@ -164,6 +163,11 @@ class Listener:
             await server.stop(LEAVE)
 
         return leave()
+
+
+def _shown(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

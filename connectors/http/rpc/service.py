@@ -172,6 +172,8 @@ class GrpcService:
                 item = answers.get_nowait()
         if self._stopping:
             await _abort(context, Answer.refusal(503, "the service is stopping; send the request again"))
+        # What it raised is the answer, too.
+        await reader
 
     async def _read(
         self, context: Any, room: asyncio.Semaphore, answers: asyncio.Queue[tuple[str, _Pending | Answer] | None]
@@ -368,7 +370,7 @@ def _bytes(value: str | bytes) -> bytes:
 
 
 def _message(message: Message, content: Mapping[str, Any]) -> bytes:
-    return ParseDict(dict(content), message).SerializeToString()
+    return ParseDict(dict(content), message, ignore_unknown_fields=True).SerializeToString()
 
 
 def _address(peer: str) -> str:

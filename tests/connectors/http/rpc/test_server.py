@@ -64,7 +64,9 @@ def test_a_self_signed_certificate_is_the_same_over_http_and_grpc(serve: Serve) 
     authority = ssl.get_server_certificate(model.listener.address)
     assert infer(grpc.secure_channel(model.grpc, credentials(authority.encode()))) == "7"
     context = ssl.create_default_context(cadata=authority)
-    with urllib.request.urlopen(f"{model.listener.place}/v2/health/live", context=context) as answer:
+    with urllib.request.urlopen(
+        f"https://localhost:{model.listener.address[1]}/v2/health/live", context=context
+    ) as answer:
         assert answer.status == 200
 
 
