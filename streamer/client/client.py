@@ -226,9 +226,14 @@ class Client:
         )
 
     def _open(self, deadline: float) -> None:
-        if not self._transport.is_open:
-            with self._opening:
-                self._transport.open(deadline)
+        if self._transport.is_open:
+            return
+        if not self._opening.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise RequestTimeout(f"{self._url}: another call has been connecting for {self._timeout:g} s")
+        try:
+            self._transport.open(deadline)
+        finally:
+            self._opening.release()
 
     def _submitted(self, record: Data, deadline: float) -> Future[Data]:
         future = self._transport.submit(record, deadline)

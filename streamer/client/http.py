@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 import httpx2
@@ -29,6 +29,16 @@ _IDLE: Final = 3.0
 _BUSY: Final = 503
 _SHOWN: Final = 500
 """Characters of an answer that is no JSON in an error."""
+
+
+class _Known(NamedTuple):
+    """A model of a server."""
+
+    path: str
+    ports: Ports
+    inputs: Inputs
+    binary: bool
+    """Whether tensors are sent as bytes, rather than as JSON."""
 
 
 class HttpTransport(Transport):
@@ -68,7 +78,7 @@ class HttpTransport(Transport):
         self._urls: dict[str, httpx2.URL] = {}
         """Addresses by path, as parsing one takes a while."""
         self._lock = threading.Lock()
-        self._inputs: tuple[str, Ports, Inputs] | None = None
+        self._model_known: _Known | None = None
         self._threads = ThreadPoolExecutor(pending, thread_name_prefix="streamer-client")
 
     def open(self, deadline: float) -> None:
@@ -80,27 +90,29 @@ class HttpTransport(Transport):
 
     def call(self, values: Data, deadline: float) -> Data:
         """See `Transport.call`."""
-        path, _, inputs = self._known(deadline)
-        tensors = inputs.tensors(values)
-        body, length = write_request(tensors.arrays, outputs=self._outputs)
-        headers = {"content-type": "application/octet-stream"}
+        known = self._known(deadline)
+        tensors = known.inputs.tensors(values)
+        body, length = write_request(tensors.arrays, outputs=self._outputs, binary=known.binary)
+        headers = {"content-type": "application/json"}
         if length is not None:
-            headers[HEADER_LENGTH] = str(length)
-        answer = self._asked("POST", f"{path}/infer", deadline, body, headers)
+            headers = {"content-type": "application/octet-stream", HEADER_LENGTH: str(length)}
+        answer = self._asked("POST", f"{known.path}/infer", deadline, body, headers)
+        if answer.status_code == httpx2.codes.ACCEPTED:
+            return Data()
         if answer.status_code != httpx2.codes.OK:
             # Perhaps another model has the name now.
-            self._inputs = None
+            self._model_known = None
             raise self._refused(answer)
         said = answer.headers.get(HEADER_LENGTH)
         try:
             outputs = read_answer(answer.content, None if said is None else int(said))
         except ValueError as error:
             raise RequestError(f"the answer of {self._root} cannot be read: {error}", status=200) from error
-        return inputs.result(outputs, tensors.single)
+        return known.inputs.result(outputs, tensors.single)
 
     def ports(self, deadline: float) -> Ports:
         """See `Transport.ports`."""
-        return self._known(deadline)[1]
+        return self._known(deadline).ports
 
     def trouble(self, deadline: float) -> str | None:
         """See `Transport.trouble`."""
@@ -115,13 +127,13 @@ class HttpTransport(Transport):
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._http.close()
 
-    def _known(self, deadline: float) -> tuple[str, Ports, Inputs]:
-        """The path of the model, its ports, and what checks records against them; asked for once."""
-        known = self._inputs
+    def _known(self, deadline: float) -> _Known:
+        """What is to be known of the model; asked for once."""
+        known = self._model_known
         if known is not None:
             return known
         with self._lock:
-            if self._inputs is None:
+            if self._model_known is None:
                 path = self._path(deadline)
                 answer = self._asked("GET", path, deadline)
                 if answer.status_code != httpx2.codes.OK:
@@ -130,8 +142,15 @@ class HttpTransport(Transport):
                     ports = ports_of(_document(answer))
                 except WireError as error:
                     raise RequestError(f"{self._root}: {error}", status=200) from error
-                self._inputs = path, ports, Inputs(f'the model "{self._model}"', ports)
-            return self._inputs
+                inputs = Inputs(f'the model "{self._model}"', ports)
+                self._model_known = _Known(path, ports, inputs, self._takes_bytes(deadline))
+            return self._model_known
+
+    def _takes_bytes(self, deadline: float) -> bool:
+        """Whether the server takes binary tensors: unless it lists its extensions, and that is not among them."""
+        document = _document(self._asked("GET", "/v2", deadline))
+        extensions = document.get("extensions") if isinstance(document, dict) else None
+        return not isinstance(extensions, list) or "binary_tensor_data" in extensions
 
     def _path(self, deadline: float) -> str:
         if self._model is None:

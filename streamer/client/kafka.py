@@ -36,7 +36,10 @@ _AT_ONCE: Final = 500
 _KEPT: Final = "3600000"
 """Milliseconds for which a reply topic that a client makes keeps answers: nobody reads them later."""
 _PATIENCE: Final = 5.0
+_SHORT: Final = 1.0
 _LOOKS: Final = 0.1
+_BETWEEN_COUNTS: Final = 10.0
+"""Seconds between two looks for new partitions, as nothing is received meanwhile."""
 
 T = TypeVar("T")
 
@@ -65,6 +68,7 @@ class KafkaTransport(TopicTransport):
         self._timeout = timeout
         self._scrub = scrubber(self._sink)
         self._errors = ConnectionErrors()
+        self._next_count = 0.0
         self._producer: Any = None
         self._consumer: Any = None
 
@@ -143,14 +147,17 @@ class KafkaTransport(TopicTransport):
         """Answers may be in partitions that the reply topic has got meanwhile."""
         from confluent_kafka import KafkaException, TopicPartition
 
-        try:
-            assigned = self._consumer.position(self._consumer.assignment())
-            listed = self._consumer.list_topics(self._replies, timeout=TURN).topics[self._replies].partitions
-        except KafkaException:
+        if (now := time.monotonic()) < self._next_count:
             return
-        new = set(listed).difference(place.partition for place in assigned)
-        if new:
-            self._consumer.assign([*assigned, *(TopicPartition(self._replies, number, 0) for number in new)])
+        self._next_count = now + _BETWEEN_COUNTS
+        try:
+            listed = self._consumer.list_topics(self._replies, timeout=_SHORT).topics[self._replies].partitions
+            new = set(listed).difference(place.partition for place in self._consumer.assignment())
+            if new:
+                self._consumer.incremental_assign([TopicPartition(self._replies, number, 0) for number in new])
+        except KafkaException:
+            # Brokers that do not answer are the reason by themselves; it is looked again after the next timeout.
+            return
 
     def _wake(self) -> None:
         """Nothing: a turn is short."""

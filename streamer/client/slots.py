@@ -7,7 +7,6 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
-from contextlib import suppress
 
 
 class Slots:
@@ -23,10 +22,16 @@ class Slots:
         granted = self._asked()
         if granted is None:
             return True
-        with suppress(TimeoutError):
+        try:
             granted.result(max(0.0, deadline - time.monotonic()))
-            return True
-        return not granted.cancel()
+        except TimeoutError:
+            return not granted.cancel()
+        except BaseException:
+            # Ctrl-C, for example.
+            if not granted.cancel():
+                self.free()
+            raise
+        return True
 
     async def taken_by_task(self, deadline: float) -> bool:
         """As `take`, without blocking the event loop."""

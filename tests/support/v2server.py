@@ -49,6 +49,7 @@ class V2Server:
 
     url: str = ""
     metadata: Any = field(default_factory=lambda: METADATA)
+    extensions: list[str] = field(default_factory=lambda: ["binary_tensor_data"])
     asked: list[Asked] = field(default_factory=list)
     replies: list[Reply | Callable[[], Reply]] = field(default_factory=list)
     """Answers to the next requests for inference, in place of results."""
@@ -64,6 +65,8 @@ class V2Server:
             return reply(200, [{"name": "digits", "state": "READY"}])
         if asked.path.endswith("/ready"):
             return reply(200, {"name": "digits", "ready": True})
+        if asked.path == "/v2":
+            return reply(200, {"name": "v2", "extensions": self.extensions})
         if "/v2/models/digits" in asked.path:
             return reply(200, self.metadata)
         return reply(404, {"error": f'there is no model "{asked.path.rpartition("/")[2]}"; there is digits'})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -102,7 +103,23 @@ def test_the_ports_are_those_of_the_server(client: streamer.Client, v2: V2Server
     assert [str(port) for port in client.ports.inputs or ()] == ["float32 [?, 4]", "string [?]"]
     assert [port.name for port in client.ports.outputs or ()] == ["doubled", "label"]
     client(image=IMAGE, label="")
-    assert len(v2.asked) == 2
+    assert [one.path for one in v2.asked] == ["/v2/models/digits", "/v2", "/v2/models/digits/infer"]
+
+
+def test_a_server_without_binary_tensors_is_asked_in_json(v2: V2Server) -> None:
+    v2.extensions = []
+    output = {"name": "doubled", "datatype": "FP32", "shape": [1, 2], "data": [0.5, 1e-45]}
+    v2.replies.append(reply(200, {"outputs": [output, {**METADATA["outputs"][1], "shape": [1], "data": ["é"]}]}))
+    with streamer.Client(v2.url, "digits") as client:
+        result = client(image=IMAGE, label="a")
+    assert (result["doubled"].tolist(), result["label"]) == ([0.5, float(np.float32(1e-45))], "é")
+    sent = json.loads(v2.asked[-1].body)
+    assert [entry["data"] for entry in sent["inputs"]] == [[0, 1, 2, 3], ["a"]]
+
+
+def test_a_service_that_only_takes_requests_in_has_an_empty_result(client: streamer.Client, v2: V2Server) -> None:
+    v2.replies.append((202, {}, b""))
+    assert dict(client(image=IMAGE, label="")) == {}
 
 
 def test_an_optional_input_may_be_left_out(v2: V2Server) -> None:

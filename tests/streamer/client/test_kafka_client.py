@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 import pipelines
 import streamer
@@ -36,7 +37,7 @@ def requests(mock_kafka: MockKafka) -> str:
 
 
 @contextmanager
-def answering(bootstrap: str, topic: str, answers: Answers) -> Iterator[None]:
+def answering(bootstrap: str, topic: str, answers: Answers, *, partition: int = -1) -> Iterator[None]:
     """Somebody who answers requests at the topic of their header, as a service does, in any order."""
     done, ready = threading.Event(), threading.Event()
 
@@ -57,7 +58,8 @@ def answering(bootstrap: str, topic: str, answers: Answers) -> Iterator[None]:
                 due.remove(entry)
                 _, _, message, payload, more = entry
                 headers = [*message.headers(), *more]
-                producer.produce(dict(headers)["reply-to"].decode(), payload, message.key(), headers=headers)
+                address = dict(headers)["reply-to"].decode()
+                producer.produce(address, payload, message.key(), partition, headers=headers)
             producer.poll(0)
         producer.flush(5)
         consumer.close()
@@ -195,6 +197,23 @@ def halved(data: Data) -> Data:
     if data["x"] < 0:
         raise ValueError("x is negative")
     return Data({"y": data["x"] / 2})
+
+
+def test_answers_in_partitions_that_the_reply_topic_gets_later_come_from_the_second_call_on(
+    kafka: Broker, topics: Callable[..., str]
+) -> None:
+    requests = topics()
+    with streamer.Client(f"kafka://{kafka.bootstrap}/{requests}", codec="json", timeout=30) as client:
+        client.wait_ready()
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin.create_partitions([NewPartitions(f"{requests}.replies", 2)])[f"{requests}.replies"].result()
+        with answering(kafka.bootstrap, requests, lambda one: [(0.0, doubled(one), [])], partition=1):
+            client._timeout = 1.0
+            with pytest.raises(RequestTimeout):
+                client(x=0)
+            client._timeout = 30.0
+            assert client(x=1)["y"] == 2
+            assert client.strangers == 1
 
 
 SERVICE = {

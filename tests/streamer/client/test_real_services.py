@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from certificates import certificate_in
 
 import pipelines
 import streamer
@@ -93,6 +94,27 @@ def test_mistakes_are_told(digits: str) -> None:
         with pytest.raises(RequestError, match=r"token=") as error:
             client(image=IMAGES[0])
         assert error.value.status == 401
+
+
+def test_a_certificate_is_checked_against_the_given_authority(tmp_path: Path) -> None:
+    made = certificate_in(tmp_path)
+    tls = {"cert": str(made.certificate), "key": str(made.key)}
+    service = streamer.Service(
+        name="digits",
+        source={"type": "http", "listen": "127.0.0.1:0", "tls": tls},
+        sink={"type": "http"},
+        pipeline=pipelines.Sequence([pipelines.Onnx(modelUri=str(DIGITS / "digits.onnx"))]),
+    )
+    with service:
+        url = url_of(service).replace("http:", "https:")
+        for verify in (str(made.certificate), False):
+            with streamer.Client(url, "digits", verify=verify) as client:
+                assert client(image=IMAGES[0])["probabilities"].shape == (10,)
+        with (
+            streamer.Client(url, "digits") as client,
+            pytest.raises(RequestError, match=r'is not trusted .*verify="ca\.pem"'),
+        ):
+            client(image=IMAGES[0])
 
 
 def failing(data: Data) -> Data:
