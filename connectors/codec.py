@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -71,6 +71,14 @@ class RecordsOrigin:
         """The origin of the block that these `records` are, which begin at place `start` of this one."""
         asks = None if self.asks is None else self.asks[start : start + len(records)]
         return RecordsOrigin(records, self.first + start, asks)
+
+    def of_payloads(self, records: Records, names: Container[str]) -> RecordsOrigin:
+        """The origin of records whose payloads held those of this one, without the headers of these lower-case names.
+
+        So results do not have the headers that describe the envelope, nor those that describe the payload inside of it.
+        """
+        bare = self.records.with_values(records.values).without_headers(names)
+        return RecordsOrigin(bare, self.first, self.asks)
 
     @property
     def rows(self) -> RowRange:

@@ -100,8 +100,10 @@ class Compressed(Wrapper):
         # The inner codec gets a payload that failed as a tombstone.
         payloads = [values.get(row) for row in range(len(records))]
         inside = self._inside.decode(records.with_values(payloads), wanted, first)
-        opened = records.without_headers((CONTENT_ENCODING,))
-        return Decoded(inside.batch.with_origin(RecordsOrigin(opened, first)), failed | dict(inside.failed))
+        inner = inside.batch.origin
+        origin = inner if isinstance(inner, RecordsOrigin) else RecordsOrigin(records, first)
+        opened = origin.of_payloads(records, (CONTENT_ENCODING,))
+        return Decoded(inside.batch.with_origin(opened), failed | dict(inside.failed), inside.samples)
 
     def encode(self, batch: Batch) -> Encoded:
         """The payloads of the inner codec, compressed."""

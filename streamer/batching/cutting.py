@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from connectors.codec import RecordsOrigin
 from connectors.records import Ints, Records
-from pipelines.data.batch import Batch
 from streamer.agent.decodedbatch import DecodedBatch
 
 
@@ -43,7 +42,7 @@ def cut(decoded: DecodedBatch, ranges: list[range]) -> Iterator[DecodedBatch]:
             decoded.source,
             records,
             rows.start,
-            part.with_origin(_origin_of(batch, records, first, start)),
+            part.with_origin(_origin_of(decoded, records, start)),
             {row: error for row, error in decoded.failed.items() if row in rows},
             [row for row in decoded.tombstones if row in rows],
             None if decoded.stamps is None else decoded.stamps[start:stop],
@@ -52,7 +51,12 @@ def cut(decoded: DecodedBatch, ranges: list[range]) -> Iterator[DecodedBatch]:
         )
 
 
-def _origin_of(batch: Batch, records: Records, first: int, start: int) -> RecordsOrigin:
-    """The origin of a part of the batch, whose records begin at place `start`."""
-    origin = batch.origin
-    return origin.part(records, start) if isinstance(origin, RecordsOrigin) else RecordsOrigin(records, first + start)
+def _origin_of(decoded: DecodedBatch, records: Records, start: int) -> RecordsOrigin:
+    """The origin of the part of the batch that came from these `records`, which begin at place `start`."""
+    origin = decoded.batch.origin
+    if not isinstance(origin, RecordsOrigin):
+        return RecordsOrigin(records, decoded.first + start)
+    if origin.records is not decoded.records:
+        # A codec took headers out.
+        records = origin.records.part(start, start + len(records))
+    return origin.part(records, start)

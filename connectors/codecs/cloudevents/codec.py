@@ -89,7 +89,9 @@ class CloudEvents(Wrapper):
             key: Column.of([_value(events[row].attributes, name) for row in rows])
             for name, key in self._config.attributes.items()
         }
-        origin = RecordsOrigin(records.without_headers(_EventHeaders(self._config.prefix)), first)
+        inner = inside.batch.origin
+        origin = inner if isinstance(inner, RecordsOrigin) else RecordsOrigin(records, first)
+        origin = origin.of_payloads(records, _EventHeaders(self._config.prefix))
         decoded = batch.with_columns(columns) if rows else batch
         return Decoded(decoded.with_origin(origin), failed | dict(inside.failed))
 

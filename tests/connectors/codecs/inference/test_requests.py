@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis.extra import numpy as arrays
 
 import pipelines
 from connectors.codec import RecordsOrigin
+from connectors.codecs.compressed import CompressedConfig
 from connectors.codecs.inference import wire
 from connectors.codecs.inference.config import InferenceConfig
 from connectors.codecs.inference.wire import HEADER_LENGTH
@@ -357,6 +359,24 @@ def test_an_answer_on_a_topic_has_no_headers_that_described_the_request(identity
     context = origin.record(100)
     assert context is not None
     assert context.headers == (("trace", b"1"),)
+
+
+def test_a_compressed_request_on_a_topic_gets_the_answer_that_it_asks_for(block: Any) -> None:
+    codec = CompressedConfig(codec="inference", by="headers").build()
+    body, length = wire.write_request({"x": np.zeros((3, 1))}, id="7")
+    headers = [("content-encoding", b"gzip"), (HEADER_LENGTH, b"%d" % (length or 0)), ("trace", b"1")]
+    decoded = codec.decode(block([gzip.compress(body)], [headers]), None)
+    assert decoded.samples is not None
+    assert decoded.samples.tolist() == [3]
+    origin = decoded.batch.origin
+    assert isinstance(origin, RecordsOrigin)
+    context = origin.record(0)
+    assert context is not None
+    assert context.headers == (("trace", b"1"),)
+    encoded = codec.encode(decoded.batch)
+    assert encoded.headers is not None
+    assert b'"id":"7"' in gzip.decompress(encoded.values[0])
+    assert HEADER_LENGTH in dict(encoded.headers[0])
 
 
 def test_answers_of_another_server_are_read_like_requests(identity: Any) -> None:
