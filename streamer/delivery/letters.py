@@ -52,7 +52,9 @@ class DeadLetters:
         self._failures = failures
         self._sender = sender
         self._sent = LetterLog(log, "dead letter")
+        self._answered = LetterLog(log, "error answer")
         self._shortened = LetterLog(log, "shortened dead letter")
+        self._logs = self._sent, self._answered, self._shortened
 
     def expect(self, failed: Failed) -> None:
         """Note in the ledger that these rows wait for their letters, if they get any."""
@@ -93,11 +95,11 @@ class DeadLetters:
         self.tell(now=now)
         if now or self._failures.suspect is None or time.monotonic() - self._held_back_since >= HOLD:
             self.send_held_back()
-        self.waiting = bool(self.held_back or self._sent.untold or self._shortened.untold)
+        self.waiting = bool(self.held_back or any(log.untold for log in self._logs))
 
     def tell(self, *, now: bool) -> None:
         """Log how many letters were not logged one by one, if their second is over, or `now`."""
-        for log in (self._sent, self._shortened):
+        for log in self._logs:
             if log.untold:
                 log.tell(now=now)
 
@@ -116,7 +118,9 @@ class DeadLetters:
         for entry, rows in self._ledger.open_among(in_order(failed)):
             decoded: DecodedBatch = entry.note
             errors = {row: failed[row] for row in rows.tolist()}
-            self._sent.add(errors, self._failures.place)
+            route = self._sinks.letter_route(decoded.first >> SOURCE_BITS)
+            log = self._answered if route is not None and route.answers else self._sent
+            log.add(errors, self._failures.place)
             letters = {row: self._letter(decoded, row, error) for row, error in errors.items()}
             self._send_until_accepted(decoded, letters)
 

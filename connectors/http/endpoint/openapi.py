@@ -16,6 +16,7 @@ _ERROR: Final = {
         "application/json": {"schema": {"type": "object", "required": ["error"], "properties": {"error": _TEXT}}}
     },
 }
+_NAME: Final = {"type": "string", "minLength": 1}
 _PARAMETERS: Final = {
     "type": "object",
     "additionalProperties": {"anyOf": [_TEXT, {"type": "number"}, {"type": "boolean"}]},
@@ -28,7 +29,7 @@ _TENSOR: Final = {
     "type": "object",
     "required": ["name", "shape", "datatype"],
     "properties": {
-        "name": _TEXT,
+        "name": _NAME,
         "shape": {"type": "array", "items": {"type": "integer"}},
         "datatype": {"type": "string", "enum": list(_DATATYPES)},
         "parameters": _PARAMETERS,
@@ -97,7 +98,7 @@ def _inference(model: ServedModel) -> dict[str, Any]:
                 "items": {
                     "type": "object",
                     "required": ["name"],
-                    "properties": {"name": _TEXT, "parameters": _PARAMETERS},
+                    "properties": {"name": _NAME, "parameters": _PARAMETERS},
                 },
             },
         },
