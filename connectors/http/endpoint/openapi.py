@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from connectors.http.endpoint import metadata
 from connectors.http.endpoint.model import ServedModel
+from pipelines.runners.models.model import Port
 
 _TEXT: Final = {"type": "string"}
 _ERROR: Final = {
@@ -25,17 +26,15 @@ _DATATYPES: Final = (
     *("BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64"),
     *("FP16", "FP32", "FP64", "BF16", "BYTES"),
 )
-_TENSOR: Final = {
-    "type": "object",
-    "required": ["name", "shape", "datatype"],
-    "properties": {
-        "name": _NAME,
-        "shape": {"type": "array", "items": {"type": "integer"}},
-        "datatype": {"type": "string", "enum": list(_DATATYPES)},
-        "parameters": _PARAMETERS,
-        "data": {"type": "array", "items": {}},
-    },
+_PROPERTIES: Final[dict[str, Any]] = {
+    "name": _NAME,
+    "shape": {"type": "array", "items": {"type": "integer"}},
+    "datatype": {"type": "string", "enum": list(_DATATYPES)},
+    "parameters": _PARAMETERS,
+    "data": {"type": "array", "items": {}},
 }
+_TENSOR: Final = {"type": "object", "required": ["name", "shape", "datatype"], "properties": _PROPERTIES}
+_SENT: Final = {**_TENSOR, "required": ["name", "shape", "datatype", "data"]}
 _ANSWER: Final = {
     "type": "object",
     "required": ["model_name", "outputs"],
@@ -82,10 +81,9 @@ def _object(*names: str) -> dict[str, Any]:
 
 def _inference(model: ServedModel) -> dict[str, Any]:
     inputs = model.served.ports.inputs
-    tensor: dict[str, Any] = _TENSOR
+    tensor: dict[str, Any] = _SENT
     if inputs:
-        names = [port.name for port in (*inputs, *model.served.ports.optional)]
-        tensor = {**_TENSOR, "properties": {**_TENSOR["properties"], "name": {**_TEXT, "enum": names}}}  # type: ignore[dict-item]
+        tensor = {"anyOf": [_input(port) for port in (*inputs, *model.served.ports.optional)]}
     request = {
         "type": "object",
         "required": ["inputs"],
@@ -110,3 +108,22 @@ def _inference(model: ServedModel) -> dict[str, Any]:
         "requestBody": {"required": True, "content": {"application/json": {"schema": request}}},
         "responses": {"200": answer, **wrong},
     }
+
+
+def _input(port: Port) -> dict[str, Any]:
+    """The tensor that a request has for this input."""
+    lengths = metadata.shape_of(port)
+    shape: dict[str, Any] = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+    if port.shape is not None:
+        # One sample may come without the axis of samples.
+        shape |= {
+            "minItems": max(0, len(lengths) - 1),
+            "maxItems": len(lengths),
+            "example": [max(1, length) for length in lengths],
+        }
+    named = {
+        "name": {**_TEXT, "enum": [port.name]},
+        "datatype": {**_TEXT, "enum": [metadata.datatype_of(port.dtype)]},
+        "shape": shape,
+    }
+    return {**_SENT, "properties": {**_PROPERTIES, **named}}

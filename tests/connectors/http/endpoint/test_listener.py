@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx2
+import numpy as np
 import pytest
 
 from connectors.http.endpoint import bounds
@@ -25,6 +26,7 @@ from connectors.http.endpoint.request import Answer, Request
 from connectors.source import Served
 from pipelines.errors import ConnectorError
 from pipelines.executors.ports import Ports
+from pipelines.runners.models.model import Port
 
 Work = Callable[[Request], Answer]
 # One for all, as each reads the certificates of the system anew.
@@ -539,3 +541,15 @@ def test_requests_to_a_service_that_is_not_ready_are_refused_until_it_is() -> No
         assert "sink results: no broker" in answer.json()["error"]
         trouble.clear()
         assert asked(each, "POST", "/v1/digits", content=b"1").status_code == 200
+
+
+def test_the_document_says_which_tensors_a_model_takes() -> None:
+    with serving(codec="inference") as each:
+        ports = Ports((Port("x", np.dtype(np.float32), (None, 64)),), (Port("n", np.dtype(np.int64), (1,)),), ())
+        each.model.served = Served("digits", ports, True)
+        document = asked(each, "GET", "/openapi.json").json()
+    body = document["paths"]["/v2/models/digits/infer"]["post"]["requestBody"]["content"]["application/json"]
+    first, second = body["schema"]["properties"]["inputs"]["items"]["anyOf"]
+    assert (first["properties"]["name"]["enum"], first["properties"]["datatype"]["enum"]) == (["x"], ["FP32"])
+    assert first["properties"]["shape"]["example"] == [1, 64]
+    assert second["properties"]["datatype"]["enum"] == ["INT64"]
