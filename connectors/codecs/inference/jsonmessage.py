@@ -177,10 +177,12 @@ def _parameters(entry: Mapping[str, Any], named: str) -> Parameters:
         return {}
     if not isinstance(parameters, dict):
         raise WireError(f"the parameters of {named} are no object")
-    for key, value in parameters.items():
+    # Some programs write null for what they do not say.
+    said = {key: value for key, value in parameters.items() if value is not None}
+    for key, value in said.items():
         if not isinstance(value, _PARAMETER):
             raise WireError(f'the parameter "{key}" of {named} is no text, number or boolean')
-    return parameters
+    return said
 
 
 def _flag(parameters: Parameters, key: str, named: str) -> bool | None:

@@ -165,6 +165,13 @@ def test_an_answer_names_the_model_and_repeats_the_id(identity: Any) -> None:
     assert "id" not in identity.json(inputs(tensor("x", [0.1])))
 
 
+def test_null_is_as_good_as_nothing(identity: Any) -> None:
+    null = {**tensor("x", [1.0]), "parameters": {"content_type": None}}
+    request = inputs(null, id=None, outputs=None, parameters={"priority": None})
+    assert identity.read(request).batch.to_list()[0].metadata is None
+    assert len(identity.json(request)["outputs"]) == 1
+
+
 @pytest.mark.parametrize("content_type", [b"text/plain", b"application/octet-stream", b"application/json", None])
 def test_any_content_type_is_accepted(identity: Any, content_type: bytes | None) -> None:
     assert identity.json((inputs(tensor("x", [1.0])), [("Content-Type", content_type)]))["outputs"]
