@@ -51,6 +51,9 @@ class Addressing:
     record_headers: Mapping[str, str] = field(default_factory=dict)
     """Metadata of the record (names of `Records.extras`) that its results carry as headers, with the header's name for
     each. Only text and bytes; they replace headers of the record that have the same names."""
+    added_headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers of every message, by name. In their texts `{record.NAME}` stands for metadata of the record; a message
+    whose record lacks it does not have the header. They replace headers that have the same names."""
 
 
 class ConnectorConfig(BaseModel):

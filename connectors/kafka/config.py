@@ -300,6 +300,8 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
     """The message's time: when it is written, or that of the record."""
     headers: bool = True
     """Whether the record's headers are written with the result."""
+    add_headers: dict[str, str] = Field(default={})
+    """Headers of every message, instead of the record's of the same names: `{source: digits, answers: "{record.key}"}`. `{record.NAME}` stands for metadata of the record; a message whose record lacks it goes without the header."""  # noqa: E501
     compression: Literal["none", "lz4", "zstd", "snappy", "gzip"] = "lz4"
     """Compression of the batches that are sent to the brokers."""
     linger: Duration = 0.005
@@ -351,6 +353,7 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
             self.headers,
             default_topic=self.default_topic,
             source_timestamp=self.timestamp == "source",
+            added_headers=self.add_headers,
         )
 
     @property

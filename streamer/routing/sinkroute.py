@@ -153,6 +153,8 @@ class SinkRoute:
     source_timestamp: bool = False
     headers: bool = True
     record_headers: Mapping[str, str] = field(default_factory=dict)
+    added_headers: Mapping[str, Template] = field(default_factory=dict)
+    """Headers of every message, by name."""
     errors: bool = False
     """Whether it gets answers for records that failed, too."""
     places: bool = False
@@ -190,6 +192,7 @@ class SinkRoute:
         if addressing is not None:
             route.source_timestamp, route.headers = addressing.source_timestamp, addressing.headers
             route.record_headers = addressing.record_headers
+            route.added_headers = _added_headers(addressing.added_headers, f"sink {name}", record_names)
         return route
 
     @property
@@ -262,6 +265,8 @@ class SinkRoute:
         headers = record_headers(batch) if self.headers else None
         if self.record_headers and (metadata := self._metadata(batch)) is not None:
             headers = _merged(headers, metadata)
+        if self.added_headers:
+            headers = _merged(headers, self._added(batch))
         return Messages(
             rows=batch.rows,
             values=values,
@@ -274,6 +279,15 @@ class SinkRoute:
             positions=record_positions(batch) if self.places else None,
         )
 
+    def _added(self, batch: Batch) -> list[list[Header]]:
+        headers: list[list[Header]] = [[] for _ in range(batch.size)]
+        for name, text in self.added_headers.items():
+            made, failures = text.texts(batch)
+            for row, value in enumerate(made):
+                if row not in failures:
+                    headers[row].append((name, value.encode()))
+        return headers
+
     def _metadata(self, batch: Batch) -> list[list[Header]] | None:
         """The source's metadata of the records as headers; `None` if no record has any."""
         headers: list[list[Header]] = [[] for _ in range(batch.size)]
@@ -283,6 +297,22 @@ class SinkRoute:
                 value = column[row]
                 headers[row].append((header, value.encode() if isinstance(value, str) else bytes(value)))
         return headers if any(headers) else None
+
+
+def _added_headers(texts: Mapping[str, str], label: str, record_names: Iterable[str]) -> dict[str, Template]:
+    headers: dict[str, Template] = {}
+    for name, text in texts.items():
+        try:
+            headers[name] = template(text, record_names)
+        except DefinitionError as error:
+            raise DefinitionError(f"{label}: add_headers.{name}: {error}") from error
+        if headers[name].values:
+            value = headers[name].values[0]
+            raise DefinitionError(
+                f'{label}: add_headers.{name}: "{text}" names the value {value}, and headers are made of metadata: '
+                "{record.NAME}, such as {record.key}"
+            )
+    return headers
 
 
 def _merged(

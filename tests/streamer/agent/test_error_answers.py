@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 import pipelines
 import streamer
 from connectors.message import Message
 from pipelines import Data
+from pipelines.errors import DefinitionError
 from streamer import testing
 
 SINK = {
@@ -95,6 +98,21 @@ def test_the_key_of_an_answer_may_be_metadata_of_its_record() -> None:
     sink = {**SINK, "key": "record.headers.id"}
     report = asked(sink, (b'{"x": 2}', "answers-a"), (b'{"x": -2}', "answers-a"))
     assert [key for _, _, key, _ in answers(report)] == [b"0", b"1"]
+
+
+def test_answers_have_fixed_headers_and_metadata_of_their_records_in_them() -> None:
+    added = {"server": "halves", "Answers": "{record.topic}/{record.key}", "who": "{record.headers.who}", "ID": "new"}
+    report = asked({**SINK, "add_headers": added}, (b'{"x": 2}', "answers-a"), (b'{"x": -2}', "answers-a"))
+    for at, (_, _, _, headers) in enumerate(answers(report)):
+        headers.pop("streamer-error", None)
+        assert headers == {"reply-to": b"answers-a", "server": b"halves", "Answers": b"kafka/k%d" % at, "ID": b"new"}
+
+
+def test_a_header_that_names_no_metadata_is_refused() -> None:
+    with pytest.raises(DefinitionError, match=r'add_headers\.a: "{y}" names the value y, .* such as {record.key}'):
+        asked({**SINK, "add_headers": {"a": "{y}"}}, (b"{}", None))
+    with pytest.raises(DefinitionError, match=r"add_headers\.a: .*record\.keys"):
+        asked({**SINK, "add_headers": {"a": "{record.keys}"}}, (b"{}", None))
 
 
 def test_without_errors_a_failed_record_is_a_dead_letter_only() -> None:
