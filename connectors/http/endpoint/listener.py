@@ -107,10 +107,12 @@ class Listener:
     def remove(self, model: ServedModel) -> None:
         """Accept no more requests for this model; the last one ends the listener, once its answers are written."""
         with self._guard:
-            if self._models.get(model.name) is model:
-                del self._models[model.name]
-            if self._models:
+            if any(other is not model for other in self._models.values()):
+                if self._models.get(model.name) is model:
+                    del self._models[model.name]
                 return
+            # The last one stays, so that requests that come before the end are refused as those of a service that
+            # stops, and not as those for an unknown model.
             if self._known.get(self._config.listen) is self:
                 del self._known[self._config.listen]
         self._server.should_exit = True
