@@ -76,9 +76,9 @@ class HttpSourceConfig(SourceConfig):
 
     def check_packages(self) -> None:
         """As in `ConnectorConfig`, grpcio where it listens for gRPC, cryptography if a certificate has to be made."""
-        super().check_packages()
         if self.grpc is not None:
             Package("grpc", "grpc").check(f"{self.label} (grpc)")
+        super().check_packages()
         if self.tls is not None and self.tls.cert is None:
             Package("cryptography", "tls").check(f"{self.label} (tls without cert)")
 

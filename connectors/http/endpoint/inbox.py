@@ -28,6 +28,8 @@ class Inbox:
         self._wanted = 0
         """The number of requests for which a thread waits in `take`; 0: none waits."""
         self._woken = False
+        self._tells = False
+        """Whether `_tell` is to be called."""
         self._next = 0
         self._polled: dict[int, Request] = {}
         """Requests that were polled and are not acknowledged, by number, in the order of their numbers."""
@@ -54,7 +56,10 @@ class Inbox:
         return len(self._polled)
 
     def put(self, request: Request) -> bool:
-        """Number a request and let it wait; `False` if there is no room, or none are accepted any more."""
+        """Number a request and let it wait; `False` if there is no room, or none are accepted any more.
+
+        Called by the loop's thread.
+        """
         with self._changed:
             full = len(self._waiting) >= self._max_waiting or (self._waiting and self._bytes >= self._max_bytes)
             if full or not self.is_open:
@@ -62,8 +67,10 @@ class Inbox:
             request.number, self._next = self._next, self._next + 1
             self._waiting.append(request)
             self._bytes += request.size
-            if self._wanted and len(self._waiting) >= self._wanted:
-                self._changed.notify()
+            if self._wanted and len(self._waiting) >= self._wanted and not self._tells:
+                # Once for all requests that the loop has before it at present: they make one batch, and one wake-up.
+                self._tells = True
+                self._loop.call_soon(self._tell)
         return True
 
     def withdraw(self, request: Request) -> bool:
@@ -180,6 +187,11 @@ class Inbox:
             self._polled.clear()
             self._bytes = 0
         self._settle([(request, answer) for request in left])
+
+    def _tell(self) -> None:
+        with self._changed:
+            self._tells = False
+            self._changed.notify()
 
     def _settle(self, pairs: Sequence[tuple[Request, Answer]]) -> None:
         """Hand answers to the loop, all at once: a call for each would cost more than the answers."""
