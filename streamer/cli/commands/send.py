@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from connectors.records import Header
     from connectors.sink import Sink
     from streamer.cli.payloads import PayloadBatch
+    from streamer.cli.serving.sending import Answered, Asking
 
 Format = Literal["auto", "jsonl", "konduit-jsonl", "protodata", "lines", "image", "raw"]
 
@@ -83,27 +84,38 @@ def send(
     becomes the value `image`. With --format raw each file is one record, its bytes unchanged. Ctrl-C stops the
     command, after the records that were sent are confirmed.
 
-    With --http each answer is printed as JSON, in the order of the records. The exit code is 1 if one is an error.
-    A path /v1/NAME gets records in the form of --codec, by default json; others the Open Inference Protocol.
+    With --http, or with the file of a service that is asked over HTTP and reads no topic, records are requests. Each
+    answer is printed as JSON, in the order of the records. The exit code is 1 if one is an error. A path /v1/NAME gets
+    records in the form of --codec, by default json; others the Open Inference Protocol.
     """
     import threading
 
     from pipelines.errors import nearest
     from streamer.cli.folder import import_from_here
+    from streamer.cli.options import codec_setting, token_of
     from streamer.cli.payloads import parts, size_of, template_of
     from streamer.cli.place import place_named, place_of_source
+    from streamer.cli.route import is_service_file
+    from streamer.cli.serving.place import RequestsPlace, place_of_requests
+    from streamer.cli.serving.sending import Asking
     from streamer.cli.signals import draining
     from streamer.cli.terminal import counted, quiet, say, say_json, warn
 
     quiet()
     import_from_here()
-    if http is not None:
-        others = {"--source": source, "--topic": named, "--key": key, "--header": header, "-b": bootstrap, "-X": client}
-        for option, value in others.items():
+    service = Path(topic) if http is None and is_service_file(topic) else None
+    asked = RequestsPlace(http) if http is not None else None if service is None else place_of_requests(service, source)
+    if asked is not None:
+        of_topics = {"--topic": named, "--key": key, "--header": header, "-b": bootstrap, "-X": client}
+        for option, value in {**of_topics, **({"--source": source} if service is None else {})}.items():
             if value is not None:
-                raise typer.BadParameter(f"{option} is for topics; leave it out with --http")
-        every = [Path(topic), *(files or ())]
-        return _ask(http, every, form, codec, token_file, rate=rate, repeat=repeat, as_json=as_json)
+                raise typer.BadParameter(f"{option} is for topics; leave it out for requests")
+        # With a URL in place of the topic all arguments are files.
+        files = [*([Path(topic)] if service is None else []), *(files or ())]
+        setting = asked.codec if codec is None else codec_setting(codec)
+        token = asked.token if token_file is None else token_of(token_file)
+        asking = Asking(asked.url, token, setting, raw=form == "raw")
+        return _ask(asking, files, form, rate=rate, repeat=repeat, as_json=as_json)
     if not files:
         raise typer.BadParameter("name the files to send, behind the topic")
     if token_file is not None:
@@ -112,7 +124,7 @@ def send(
     total = sum(size_of(file) for file in files) * repeat
     options = {"--source": source, "--topic": named}
     place = place_named(topic, place_of_source, source, options, codec, bootstrap, client)
-    browser, setting, topic = place.bus, place.codec, place.topic
+    browser, topic = place.bus, place.topic
     # First list the topics, which fails at once if the brokers are down: a sink would wait for them.
     known = browser.topics()
     made = template_of(topic)
@@ -127,7 +139,9 @@ def send(
     with draining(stop.set), _progress_of(total) as advance:
         sink.open()
         try:
-            for part in parts(files, form, setting, key, repeat=repeat, at_most=kept.at_once, topic=topic, made=made):
+            for part in parts(
+                files, form, place.codec, key, repeat=repeat, at_most=kept.at_once, topic=topic, made=made
+            ):
                 if stop.is_set():
                     break
                 _send(sink, part, headers)
@@ -151,11 +165,9 @@ def send(
 
 
 def _ask(
-    url: str,
+    asking: Asking,
     files: list[Path],
     form: Format,
-    codec: str | None,
-    token_file: Path | None,
     *,
     rate: float | None,
     repeat: int,
@@ -165,17 +177,14 @@ def _ask(
     import json
     import threading
 
-    from streamer.cli.options import codec_setting, token_of
     from streamer.cli.payloads import parts, size_of
-    from streamer.cli.serving.sending import Answered, Asking
     from streamer.cli.signals import draining
     from streamer.cli.terminal import complain, counted, plain, remark, say_json
 
+    if not files:
+        raise typer.BadParameter("name the files to send, behind the service file")
     for file in files:
         size_of(file)
-    token = None if token_file is None else token_of(token_file)
-    setting = None if codec is None else codec_setting(codec)
-    asking = Asking(url, token, setting, raw=form == "raw")
     stop = threading.Event()
     kept = Rate(rate)
     began = time.monotonic()
@@ -211,10 +220,10 @@ def _ask(
         asking.close()
     seconds = time.monotonic() - began
     if as_json:
-        say_json({"url": url, **counts, "seconds": seconds, "complete": not stop.is_set()})
+        say_json({"url": asking.url, **counts, "seconds": seconds, "complete": not stop.is_set()})
     else:
         wrong = f", {counted(counts['failed'], 'error')}" if counts["failed"] else ""
-        remark(f"{counted(counts['sent'], 'request')} to {url} in {seconds:.1f} s{wrong}")
+        remark(f"{counted(counts['sent'], 'request')} to {asking.url} in {seconds:.1f} s{wrong}")
     return 1 if counts["failed"] else 0
 
 

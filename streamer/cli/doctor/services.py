@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from connectors.config import ConnectorConfig, SinkConfig
+from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.mqtt.endpoint.config import MqttEndpointSourceConfig
 from pipelines.errors import ConnectorError, DefinitionError
 from streamer.build.uses import used_by
@@ -131,7 +132,7 @@ def _open_files(service: Service) -> Line:
 
 def _connections(config: ConnectorConfig) -> int:
     """Connections that a connector may have besides those to brokers."""
-    if isinstance(config, MqttEndpointSourceConfig):
+    if isinstance(config, (HttpSourceConfig, MqttEndpointSourceConfig)):
         return config.connections
     cameras: object = getattr(config, "cameras", None)
     # RTSP over UDP has a socket for control and two for pictures.

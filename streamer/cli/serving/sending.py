@@ -50,6 +50,7 @@ class Asking:
 
     def __init__(self, url: str, token: str | None, setting: str | dict[str, object] | None, *, raw: bool) -> None:
         """`setting` is the codec of payloads; `raw`: they are bodies as they are."""
+        self.url = url
         self._stack = ExitStack()
         self._under_way: deque[Future[Answered]] = deque()
         self._sent = 0

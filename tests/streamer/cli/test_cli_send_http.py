@@ -83,6 +83,20 @@ def test_a_url_at_which_nothing_answers_is_told(cli: Any, lines: Path) -> None:
         assert "127.0.0.1:1" in ended.err
 
 
+def test_a_service_file_says_where_its_service_is_asked_with_its_token(cli: Any, url: str, lines: Path) -> None:
+    file = lines.parent / "digits.yaml"
+    port = url.partition(":")[2].partition("/v1")[0].rpartition(":")[2]
+    pipeline = json.dumps(str(ROOT / "examples" / "digits" / "digits.pipeline.yaml"))
+    text = SERVICE.replace("127.0.0.1:0", f"127.0.0.1:{port}").replace("examples/digits/digits.pipeline.yaml", pipeline)
+    file.write_text(text)
+    ended = cli("send", file, lines)
+    assert ended.code == 1, "one of the records is wrong"
+    assert [json.loads(line).keys() for line in ended.out.splitlines()] == [{"label"}, {"label"}]
+    file.write_text(text.replace(f":{port}", ":0"))
+    ended = cli("send", file, lines)
+    assert (ended.code, "--http URL says which" in ended.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
