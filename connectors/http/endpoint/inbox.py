@@ -126,12 +126,8 @@ class Inbox:
                 self._bytes -= request.size
                 waiting.append(request)
             self.late += len(waiting)
-            # Deadlines rise with the numbers, as all requests have the same time.
-            for request in self._polled.values():
-                if request.deadline > now:
-                    break
-                if not request.future.done():
-                    polled.append(request)
+            late = (request for request in self._polled.values() if request.deadline <= now)
+            polled += (request for request in late if not request.future.done())
         if waiting:
             answer = Answer.refusal(504, "the request waited too long and was not run; send fewer at a time")
             self._settle([(request, answer) for request in waiting])
