@@ -12,8 +12,8 @@ from connectors.http.endpoint.parser import RequestParser
 from connectors.http.endpoint.request import Answer
 
 PATIENCE: Final = 10.0
-"""Seconds that the head of a request may take, from the connection or its first byte on; and in which a client has to
-read some of its answer."""
+"""Seconds that a TLS handshake may take; the head of a request, from the connection or its first byte on; and in which
+a client has to read some of its answer."""
 LONGEST_HEAD: Final = 64 << 10
 """The most bytes of a request's first line and headers, and of anything else in it that is no body."""
 SLOWEST: Final = 16 << 10
@@ -24,7 +24,7 @@ COMPLETE: Final = "streamer.complete"
 """The key that the scope of a request has as soon as all of its body has arrived."""
 
 
-def bounded(connections: int) -> type[asyncio.Protocol]:
+def bounded(connections: int) -> type[BoundedProtocol]:
     """The class of connections of a server that has at most this number of them: one more is closed at once."""
 
     class Bounded(BoundedProtocol):

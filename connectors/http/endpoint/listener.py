@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar
 
 from connectors.http.endpoint.app import App
@@ -43,7 +44,7 @@ class Listener:
         self._models: dict[str, ServedModel] = {}
         host = _host_and_port(config.listen)[0]
         self._pem = self_signed(host) if config.tls is not None and config.tls.cert is None else None
-        context = None if config.tls is None else config.tls.context(host, self._pem)
+        self._context = None if config.tls is None else config.tls.context(host, self._pem)
         self._socket = _bound(config.listen)
         address = self._socket.getsockname()
         self.address: tuple[str, int] = (str(address[0]), int(address[1]))
@@ -52,7 +53,7 @@ class Listener:
         """Host and port of gRPC; `None` without it."""
         self.loop: asyncio.AbstractEventLoop = _new_loop()
         self._app = App(config, self._models)
-        self._server = _server(self._app, config, context)
+        self._server = _server(self._app, config)
         self._leaving = asyncio.Event()
         self._failure: BaseException | None = None
         self._started = threading.Event()
@@ -138,9 +139,11 @@ class Listener:
 
     async def _serve(self) -> None:
         leaving = None if self._config.grpc is None else self.loop.create_task(await self._serve_grpc())
-        serving = self.loop.create_task(self._server.serve(sockets=[self._socket]))
+        serving = self.loop.create_task(self._server.serve(sockets=[]))
         while not (self._server.started or serving.done()):
             await asyncio.sleep(0.005)
+        if not serving.done():
+            await self._accept()
         self._started.set()
         while not serving.done():
             await asyncio.wait([serving], timeout=EXPIRE)
@@ -151,6 +154,24 @@ class Listener:
         if leaving is not None:
             await leaving
         await serving
+
+    async def _accept(self) -> None:
+        """Accept connections of a server of uvicorn, which has no limit for the time of a TLS handshake."""
+        from connectors.http.endpoint import bounds
+
+        server = self._server
+        connection = partial(
+            bounds.bounded(self._config.connections),
+            config=server.config,
+            server_state=server.server_state,
+            app_state={},
+        )
+        patience = None if self._context is None else bounds.PATIENCE
+        accepting = await self.loop.create_server(
+            connection, sock=self._socket, ssl=self._context, ssl_handshake_timeout=patience, backlog=BACKLOG
+        )
+        # It ends with the others of the server.
+        server.servers.append(accepting)
 
     async def _serve_grpc(self) -> Coroutine[None, None, None]:
         """Listen for gRPC, too; what is returned waits until the listener ends, and ends gRPC."""
@@ -198,14 +219,12 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def _server(app: App, config: HttpSourceConfig, context: Any) -> Any:
+def _server(app: App, config: HttpSourceConfig) -> Any:
     import uvicorn
-
-    from connectors.http.endpoint.bounds import bounded
 
     settings = uvicorn.Config(
         app,
-        http=bounded(config.connections),
+        http="httptools",
         ws="none",
         lifespan="off",
         access_log=False,
@@ -216,6 +235,5 @@ def _server(app: App, config: HttpSourceConfig, context: Any) -> Any:
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=int(LEAVE),
-        ssl_context_factory=None if context is None else lambda *_: context,
     )
     return uvicorn.Server(settings)

@@ -417,13 +417,16 @@ def test_a_listener_that_ends_answers_those_that_wait() -> None:
     assert answers == [503]
 
 
-def test_over_tls_with_a_certificate_made_for_it() -> None:
-    with serving(tls={}) as each:
+def test_over_tls_with_a_certificate_made_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "PATIENCE", 1.0)
+    with serving(tls={}) as each, each.connected() as silent:
         assert each.url.startswith("https://")
         answer = httpx2.post(each.url + "/v1/digits", content=b"1", verify=False)
         assert answer.status_code == 200
         with pytest.raises(httpx2.HTTPError):
             httpx2.post(each.url.replace("https", "http") + "/v1/digits", content=b"1")
+        # One that begins no handshake holds no connection for long.
+        assert received(silent, b"never") == b""
 
 
 def received(connection: socket.socket, until: bytes) -> bytes:
