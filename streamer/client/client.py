@@ -178,7 +178,7 @@ class Client:
         self._check_open()
         deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
         pause = 0.05
-        while (trouble := self._transport.trouble(deadline)) is not None:
+        while (trouble := self._trouble(deadline)) is not None:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise RequestTimeout(f"{self._url} is not ready: {trouble}")
@@ -224,6 +224,13 @@ class Client:
             f"{self._transport.pending} calls were under way for {self._timeout:g} s, so that this one could not "
             "begin; raise pending or timeout, or run more of the service"
         )
+
+    def _trouble(self, deadline: float) -> str | None:
+        try:
+            self._open(deadline)
+        except RequestError as error:
+            return str(error)
+        return self._transport.trouble(deadline)
 
     def _open(self, deadline: float) -> None:
         if self._transport.is_open:

@@ -77,6 +77,11 @@ class MqttTransport(TopicTransport):
         self._subscribed = False
         self._answers: list[tuple[bytes | None, Message]] = []
 
+    def trouble(self, deadline: float) -> str | None:
+        """See `Transport.trouble`."""
+        link = self._session
+        return None if link is None or link.down is None else f"{self._address}: {link.down}"
+
     def begun(self, granted: Granted) -> None:
         """See `SessionClient.begun`."""
         self._granted = granted

@@ -76,14 +76,6 @@ class TopicTransport(Transport):
             self._calls.fail(number, error)
         return future
 
-    def trouble(self, deadline: float) -> str | None:
-        """See `Transport.trouble`."""
-        try:
-            self.open(deadline)
-        except RequestError as error:
-            return str(error)
-        return None
-
     def close(self) -> None:
         """See `Transport.close`."""
         self._closing.set()

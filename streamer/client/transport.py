@@ -45,9 +45,9 @@ class Transport(ABC):
         """What the service takes and gives, where it can be asked. Raises `RequestError`."""
         return Ports()
 
-    @abstractmethod
     def trouble(self, deadline: float) -> str | None:
-        """Why the service cannot be asked now; `None` if it can."""
+        """Why the service cannot be asked now, once it is open; `None` if it can, as far as that can be known."""
+        return None
 
     @property
     def strangers(self) -> int:

@@ -162,6 +162,16 @@ def test_an_error_of_the_server_is_raised_with_its_text_and_status(client: strea
     assert error.value.status == 404
 
 
+def test_after_an_error_it_is_asked_again_what_the_model_takes(client: streamer.Client, v2: V2Server) -> None:
+    client(image=IMAGE, label="")
+    v2.metadata = {**METADATA, "inputs": [{**METADATA["inputs"][0], "name": "picture"}]}
+    v2.replies.append(reply(400, {"error": 'there is no input "image"'}))
+    with pytest.raises(RequestError, match="no input"):
+        client(image=IMAGE, label="")
+    with pytest.raises(DataError, match='it takes "picture" float32'):
+        client(image=IMAGE, label="")
+
+
 def test_a_broken_answer_is_an_error(client: streamer.Client, v2: V2Server) -> None:
     for headers in ({"Inference-Header-Content-Length": "99"}, {"Inference-Header-Content-Length": "x"}, {}):
         v2.replies.append((200, headers, b"{}"))
