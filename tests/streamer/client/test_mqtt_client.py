@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from faultymqtt import FaultyMqtt
 
 import pipelines
 import streamer
+from connectors.mqtt.protocol.packets import V5, Connack, Puback
+from connectors.mqtt.session.settings import Granted
 from pipelines import Data
 from pipelines.errors import DefinitionError
 from streamer.client.errors import RequestError, RequestTimeout
+from streamer.client.mqtt import MqttTransport
 from streamer.devbroker.mqtt import MqttBroker
 
 
@@ -95,10 +101,31 @@ def test_a_lost_connection_is_made_again_and_calls_go_on(broker: FaultyMqtt) -> 
         assert client(x=4)["y"] == 2
 
 
-def test_a_broker_that_is_not_there_is_named() -> None:
-    with streamer.Client("mqtt://localhost:1/ask", timeout=0.3) as client:
-        with pytest.raises(RequestError, match="mqtt://localhost:1 does not answer"):
-            client(x=1)
+def test_no_more_requests_are_published_ahead_than_the_broker_allows() -> None:
+    transport = MqttTransport("mqtt://nowhere/ask", codec="json", reply_to=None, options=None, pending=9, timeout=20)
+    link = Mock(down=None)
+    transport._session = link
+    transport.begun(replace(Granted.of(Connack(), transport._config.settings(), V5), receive_maximum=2))
+    for number in range(5):
+        transport.submit(Data({"x": number}), time.monotonic() + 20)
+    transport._publish(link)
+    sent = [call.args[0].packet_id for call in link.send.call_args_list]
+    assert len(sent) == 2
+    transport.received(Puback(sent[0]))
+    transport._publish(link)
+    assert link.send.call_count == 3
+    # What is not acknowledged when the connection is lost is sent first on the next.
+    transport.ended("lost")
+    transport._publish(link)
+    payloads = [call.args[0].payload for call in link.send.call_args_list]
+    assert payloads[3:] == payloads[1:3]
+
+
+def test_a_broker_that_is_not_there_is_named_by_each_call() -> None:
+    with streamer.Client("mqtt://localhost:1/ask", timeout=0.3, pending=1) as client:
+        for call in (client.submit, client):
+            with pytest.raises(RequestError, match="mqtt://localhost:1 does not answer"):
+                call(x=1)
         with pytest.raises(RequestTimeout, match="not ready: mqtt://localhost:1 does not answer"):
             client.wait_ready(0.1)
 
