@@ -33,6 +33,8 @@ TITLES = {
     "cameras-roboflow": "Roboflow InferencePipeline",
     "trackers": "trackers",
     "supervision": "supervision",
+    "serving-fastapi": "FastAPI",
+    "serving-mlserver": "MLServer",
 }
 _PACKAGES = {
     "bytewax": "bytewax",
@@ -47,6 +49,8 @@ _PACKAGES = {
     "cameras-roboflow": "inference",
     "trackers": "trackers",
     "supervision": "supervision",
+    "serving-fastapi": "fastapi",
+    "serving-mlserver": "mlserver",
 }
 
 

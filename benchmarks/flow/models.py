@@ -22,11 +22,15 @@ def convolution(path: Path) -> Path:
     return _saved(path, nodes, [numpy_helper.from_array(weight, "w")], ["N", 8, 32, 32], ["N", 256, 1, 1])
 
 
-def wide(path: Path, width: int = WIDE) -> Path:
-    """A model for `x: float32 (N, width)` of one matrix, which costs as much for one sample as for a few."""
-    weight = np.random.default_rng(2).standard_normal((width, width)).astype(np.float32)
+def wide(path: Path, width: int = WIDE, results: int | None = None) -> Path:
+    """A model for `x: float32 (N, width)` of one matrix, which costs as much for one sample as for a few.
+
+    Its `y` has as many numbers, or `results` of them.
+    """
+    results = width if results is None else results
+    weight = np.random.default_rng(2).standard_normal((width, results)).astype(np.float32)
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
-    return _saved(path, nodes, [numpy_helper.from_array(weight, "w")], ["N", width], ["N", width])
+    return _saved(path, nodes, [numpy_helper.from_array(weight, "w")], ["N", width], ["N", results])
 
 
 def _saved(

@@ -1,0 +1,1 @@
+"""Servers of the same model, each a process of its own: what `benchmarks.serving` measures."""

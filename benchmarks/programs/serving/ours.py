@@ -1,0 +1,30 @@
+"""A service that answers over HTTP and gRPC. Arguments: model, its ports of HTTP and gRPC, seconds a batch sleeps."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+
+import streamer
+from pipelines import Data, Onnx, Sequence
+
+
+def main(model: str, http: str, grpc: str, seconds: str) -> None:
+    """Run until SIGTERM."""
+    # Blocked before threads begin, so that the signal waits for `sigwait`.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    pause = float(seconds)
+
+    def sleep(data: Data) -> Data:
+        time.sleep(pause)
+        return data
+
+    steps = [Onnx(model_uri=model), *([sleep] if pause else [])]
+    source = {"type": "http", "listen": f"127.0.0.1:{http}", "grpc": f"127.0.0.1:{grpc}"}
+    with streamer.Service(name="model", source=source, sink={"type": "http"}, pipeline=Sequence(steps)):
+        signal.sigwait({signal.SIGTERM})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
