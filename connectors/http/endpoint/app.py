@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
@@ -20,9 +21,12 @@ from connectors.http.endpoint.routes import Routes
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+_log = logging.getLogger(__name__)
+
 PLAIN: Final = "/v1/"
 PREDICT: Final = "/predict"
 STOPPING: Final = Answer.refusal(503, "the service is stopping; send the request again", (b"connection", b"close"))
+BROKEN: Final = Answer.refusal(500, "the server could not answer; its log says why")
 
 
 class App:
@@ -37,7 +41,11 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as ASGI has it."""
         headers: Mapping[bytes, bytes] = dict(scope["headers"])
-        model = self._model_of(scope, headers)
+        try:
+            model = self._model_of(scope, headers)
+        except Exception as error:  # noqa: BLE001 - any error ends this request only
+            _log.error("no answer to %s: %s: %s", scope["path"], type(error).__name__, error)
+            model = BROKEN
         if isinstance(model, Answer):
             answer = model if COMPLETE in scope else await discarded(model, headers, receive)
         else:

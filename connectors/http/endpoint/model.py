@@ -44,7 +44,7 @@ class ServedModel:
         """Let a request wait to be run; the answer 503 if the service is not ready, or has no place for it."""
         if self.trouble is not None:
             # It may have ended since.
-            self.trouble = self.served.trouble()
+            self._ask()
             if self.trouble is not None:
                 return Answer.refusal(503, f"the service is not ready: {self.trouble}", RETRY)
         if self.inbox.put(request):
@@ -56,4 +56,10 @@ class ServedModel:
     def look(self, now: float) -> None:
         """Answer requests whose deadline is over, and see whether the service is ready; `now` as `time.monotonic`."""
         self.inbox.expire(now)
-        self.trouble = self.served.trouble()
+        self._ask()
+
+    def _ask(self) -> None:
+        try:
+            self.trouble = self.served.trouble()
+        except Exception as error:  # noqa: BLE001 - the listener goes on for the other services
+            self.trouble = f"{type(error).__name__}: {error}"

@@ -556,3 +556,17 @@ def test_the_document_says_which_tensors_a_model_takes() -> None:
     assert (first["properties"]["name"]["enum"], first["properties"]["datatype"]["enum"]) == (["x"], ["FP32"])
     assert first["properties"]["shape"]["example"] == [1, 64]
     assert second["properties"]["datatype"]["enum"] == ["INT64"]
+
+
+def test_an_error_of_a_service_ends_neither_the_listener_nor_its_json(caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> str | None:
+        raise ValueError("no such intake")
+
+    with serving() as each:
+        each.model.served = Served("digits", Ports(), True, broken, broken)
+        assert until(lambda: each.model.trouble is not None)
+        answer = asked(each, "GET", "/v2/health/ready")
+        assert (answer.status_code, list(answer.json())) == (500, ["error"])
+        assert "ValueError: no such intake" in caplog.text
+        assert asked(each, "POST", "/v1/digits", content=b"1").status_code == 503
+        assert asked(each, "GET", "/v2").status_code == 200
