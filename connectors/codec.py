@@ -156,7 +156,7 @@ class Codec(ABC):
         return self.encode(batch)
 
     def serves(self, served: Served) -> None:
-        """Called once, before the first `decode`, by a service: for codecs that check payloads against its pipeline."""
+        """Called once by a service, before all others, for codecs that check payloads against its pipeline."""
 
     @property
     def hot_path(self) -> HotPathReport:

@@ -135,6 +135,8 @@ class Assembly:
             served = Served(self.service.name, needed, name in awaited, trouble, stuck)
             source.serves(served)
             self.codecs[name].serves(served)
+        for route in self.routes:
+            route.codec.serves(Served(self.service.name, ports))
 
     def _open_pipeline(
         self, pool: DaemonPool | None, progress: Callable[[str], None] | None, shared: Shared

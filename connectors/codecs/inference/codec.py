@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar, Final
 
 import numpy as np
@@ -39,6 +40,7 @@ class Inference(Codec):
         self._hot_path = choice.report
         self._native = choice.native
         self._reader = Reader(config.max_bytes, choice.native)
+        self._named = "model" in config.model_fields_set
         self._ask = Ask(
             "grpc" if config.form == "grpc" else "http", all_binary=config.form == "binary", model=config.model
         )
@@ -49,8 +51,10 @@ class Inference(Codec):
         return self._hot_path
 
     def serves(self, served: Served) -> None:
-        """Requests are checked against the inputs and outputs of this pipeline."""
+        """Requests are checked against the inputs and outputs of this pipeline, and results have its service's name."""
         self._reader.serves(served)
+        if not self._named:
+            self._ask = replace(self._ask, model=served.service)
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """An array, or strings, for each input; what a request asks of its answer is in the origin of the batch."""

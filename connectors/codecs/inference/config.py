@@ -18,6 +18,6 @@ class InferenceConfig(CodecConfig):
     form: Literal["json", "binary", "grpc"] = "json"
     """The form of results whose records are no requests, or were read by another codec. Answers to requests have the form that these ask for."""  # noqa: E501
     model: str = "model"
-    """The name of the model in results whose records do not say it. Over HTTP it is the name of the service."""
+    """The name of the model in results whose records do not say it; by default that of the service."""
     max_bytes: Size = 64 << 20
     """Size of the largest payload; a larger one is an error of its record."""

@@ -21,6 +21,7 @@ from connectors.memory.topic import memory_topic
 from connectors.message import Message
 from pipelines import Data
 from pipelines.errors import DefinitionError, StreamerError
+from streamer import testing
 from streamer.agent.running import agent_of
 
 SOURCE = {"type": "http", "listen": "127.0.0.1:0", "codec": "json"}
@@ -200,3 +201,17 @@ def test_a_port_that_another_program_has_ends_the_service_with_what_to_do() -> N
             service_of(source={**SOURCE, "listen": f"localhost:{port}"}),
         ):
             pass
+
+
+def test_a_sink_with_the_codec_of_requests_names_the_service_whatever_the_records_were() -> None:
+    service = streamer.loads("""
+name: halves
+source: {type: memory, topic: in, codec: json}
+pipeline: []
+sink:
+  - {type: memory, topic: out, name: first, codec: inference}
+  - {type: memory, topic: other, name: other, codec: {type: inference, model: mine}}
+""")
+    report = testing.run(service, [{"x": 1.5}])
+    named = [json.loads(report.sinks[sink][0].value or b"")["model_name"] for sink in ("first", "other")]
+    assert named == ["halves", "mine"]
