@@ -15,8 +15,6 @@ import pytest
 from onnx import TensorProto, helper, save
 from pageblocks import ROOT
 
-from streamer.cli.app import invoke
-
 MODEL = ROOT / "examples" / "digits" / "digits.onnx"
 SERVICE = """\
 name: digits
@@ -65,25 +63,25 @@ def test_models_of_a_folder_are_served_with_a_token_and_the_printed_lines_ask_th
     ],
 )
 def test_wrong_options_are_told(
-    options: list[str], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    options: list[str], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").touch()
-    assert invoke(["serve", str(MODEL), "--codec", "json", *options]) == 2
-    assert text in " ".join(capsys.readouterr().err.split())
+    ended = cli("serve", MODEL, "--codec", "json", *options)
+    assert ended.code == 2
+    assert text in " ".join(ended.err.split())
 
 
-def checked(tmp_path: Path, listen: str, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+def checked(tmp_path: Path, listen: str, cli: Any, *options: str) -> str:
     file = tmp_path / "digits.yaml"
     file.write_text(SERVICE % (listen, MODEL))
-    assert invoke(["check", str(file), *options]) == 0
-    return capsys.readouterr().out
+    ended = cli("check", file, *options)
+    assert ended.code == 0
+    return str(ended.out)
 
 
-def test_check_says_where_a_service_answers_what_it_takes_and_how_to_ask_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = checked(tmp_path, "127.0.0.1:8000", capsys)
+def test_check_says_where_a_service_answers_what_it_takes_and_how_to_ask_it(tmp_path: Path, cli: Any) -> None:
+    out = checked(tmp_path, "127.0.0.1:8000", cli)
     assert "http://127.0.0.1:8000/v1/digits; takes image uint8 [N, 8, 8]; gives probabilities float32 [N, 10]" in out
     (line,) = [line for line in out.splitlines() if line.startswith("a first request: ")]
     words = shlex.split(line.removeprefix("a first request: "))
@@ -92,12 +90,12 @@ def test_check_says_where_a_service_answers_what_it_takes_and_how_to_ask_it(
 
 
 def test_check_of_a_service_for_the_network_says_who_may_ask(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without = " ".join(checked(tmp_path, "0.0.0.0:8000", capsys).split())
+    without = " ".join(checked(tmp_path, "0.0.0.0:8000", cli).split())
     assert "every machine that reaches 0.0.0.0:8000 can send requests; add a token" in without
     monkeypatch.setenv("TOKEN", "open sesame")
-    (service,) = json.loads(checked(tmp_path, "0.0.0.0:8000", capsys, "--connect", "--json"))["services"]
+    (service,) = json.loads(checked(tmp_path, "0.0.0.0:8000", cli, "--connect", "--json"))["services"]
     (source,) = [finding["text"] for finding in service["findings"] if finding["part"] == "source http"]
     assert "their token are not encrypted; add tls" in source
     (request,) = service["requests"]

@@ -67,6 +67,7 @@ NOT_OPTIONS = {
     "SparkplugConfig.attributes": "names of values",
     "SparkplugConfig.metrics": "names of metrics and values",
     "MqttEndpointSourceConfig.users": "names and passwords of clients",
+    "KafkaSinkConfig.add_headers": "headers of messages, which Kafka gives no meaning",
     "MqttSinkConfig.user_properties": "properties of messages, which MQTT gives no meaning",
     "Function.args": "arguments of a function, which is refused itself",
     "PythonConfig.extra_inputs": "inputs of Python code, which is refused itself",
