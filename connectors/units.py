@@ -1,4 +1,4 @@
-"""Durations, sizes, positions and lists of texts as they are written in service files."""
+"""Durations, sizes, addresses, positions and lists of texts as they are written in service files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime, time
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {
@@ -20,11 +20,34 @@ _BYTES = {
     "MiB": 2**20,
     "GiB": 2**30,
 }
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):(\d{1,5})")
 _NUMBER_AND_UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*")
 
 
 def _listed(value: object) -> object:
     return (value,) if isinstance(value, str) else value
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """The parts of `host:port`, the host without brackets. Raises `ValueError` for another text."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None or int(match[2]) > 65535:
+        raise ValueError(f'host:port is needed, not "{address}"')
+    return match[1].strip("[]"), int(match[2])
+
+
+def listening(port: int) -> AfterValidator:
+    """Checks the address, `host:port`, at which something listens; `port` is that of the example in its error."""
+
+    def checked(address: str) -> str:
+        try:
+            host_and_port(address)
+        except ValueError:
+            example = f"127.0.0.1:{port} or 0.0.0.0:{port}"
+            raise ValueError(f'host:port is needed, like {example}, not "{address}"') from None
+        return address
+
+    return AfterValidator(checked)
 
 
 OneOrMore = Annotated[tuple[str, ...], BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...])]

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, PositiveInt, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import Field, PositiveInt, SecretStr, ValidationInfo, field_validator, model_validator
 
 from connectors.camera.options import ENCODER_OPTIONS, ENCODERS
 from connectors.config import LocalPath, SinkConfig, SourceConfig
 from connectors.http.hosts import is_loopback
-from connectors.units import Duration, Size
+from connectors.units import Duration, Size, host_and_port, listening
 from connectors.view.encoder import unwritable
 from connectors.view.result import Taking
 from pipelines.errors import DefinitionError
@@ -20,13 +20,6 @@ from pipelines.plugins.requirements import Package, Requires
 
 _FILE_NAME: Final = re.compile(r"(?!\.)(?:[\w .-]|\{[A-Za-z_][\w.-]*\})+")
 _URL: Final = re.compile(r"(rtmps?|rtsps?|srt|udp)://", re.IGNORECASE)
-
-
-def _host_and_port(listen: str) -> str:
-    match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):(\d{1,5})", listen)
-    if match is None or int(match[1]) > 65535:
-        raise ValueError(f'host:port is needed, like 127.0.0.1:8090 or 0.0.0.0:8090, not "{listen}"')
-    return listen
 
 
 class ShownConfig(SinkConfig):
@@ -58,7 +51,7 @@ class ViewSinkConfig(ShownConfig):
 
     type: Literal["view"] = "view"
     """The type of connector."""
-    listen: Annotated[str, AfterValidator(_host_and_port)] = "127.0.0.1:8090"
+    listen: Annotated[str, listening(8090)] = "127.0.0.1:8090"
     """The address of the page, `host:port`. With host 127.0.0.1 only this machine can reach it; any other, such as 0.0.0.0, needs a `token`. Port 0 is any free one."""  # noqa: E501
     token: Annotated[SecretStr, Field(min_length=8)] | None = Field(default=None, validate_default=True)
     """The secret that is needed to see pictures: `http://HOST:PORT/#token=TOKEN` for the page, `?token=TOKEN` or `Authorization: Bearer TOKEN` for pictures."""  # noqa: E501
@@ -81,7 +74,7 @@ class ViewSinkConfig(ShownConfig):
     @classmethod
     def _needed_off_this_machine(cls, token: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         listen = info.data.get("listen")
-        if token is None and listen is not None and not is_loopback(listen.rpartition(":")[0].strip("[]")):
+        if token is None and listen is not None and not is_loopback(host_and_port(listen)[0]):
             raise ValueError(
                 f"a token is needed where others can see the page (listen: {listen}); give 8 characters or more, or "
                 "listen on 127.0.0.1"

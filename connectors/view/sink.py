@@ -15,6 +15,7 @@ from connectors.measures import Measure
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
 from connectors.source import Source
+from connectors.units import host_and_port
 from connectors.view.board import Board
 from connectors.view.config import ViewSinkConfig
 from connectors.view.eventlog import EventLog
@@ -65,10 +66,10 @@ class ViewSink(Sink):
 
     def open(self) -> None:
         """Serve the page. Raises `ConnectorError` if the address cannot be used."""
-        host, _, port = self._listen.rpartition(":")
+        host, port = host_and_port(self._listen)
         pages = Pages(self.board, self.service or self.name, self._token, self._states, self._places)
         try:
-            self._server = HttpServer(host.strip("[]"), int(port), pages.answer, "view")
+            self._server = HttpServer(host, port, pages.answer, "view")
         except (OSError, OverflowError) as error:
             raise ConnectorError(
                 f'sink {self.name}: listen "{self._listen}": {error}; choose another address or port'

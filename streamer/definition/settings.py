@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
 from typing import Annotated, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -20,7 +18,7 @@ from pydantic import (
 
 from connectors.config import LocalPath
 from connectors.http.hosts import is_loopback
-from connectors.units import Duration, OneOrMore, Size
+from connectors.units import Duration, OneOrMore, Size, host_and_port, listening
 from streamer.batching.waiting import first_wait
 
 
@@ -217,17 +215,10 @@ class FailureSettings(Settings):
         return 0 if self.stop_ratio == 1 and "first" not in self.model_fields_set else self.first
 
 
-def _host_and_port(listen: str) -> str:
-    match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):(\d{1,5})", listen)
-    if match is None or int(match[1]) > 65535:
-        raise ValueError(f'host:port is needed, like 127.0.0.1:9464 or 0.0.0.0:9464, not "{listen}"')
-    return listen
-
-
 class Control(Settings):
     """Where metrics and health are served."""
 
-    listen: Annotated[str, AfterValidator(_host_and_port)]
+    listen: Annotated[str, listening(9464)]
     """The address of the server, `host:port`. With host 127.0.0.1 only this machine can reach it, with 0.0.0.0 every machine. Port 0 is any free one, which the log names."""  # noqa: E501
     token: Annotated[SecretStr, Field(min_length=1)] | None = None
     """A secret. If it is set, metrics, `/cameras` and the reasons behind `/live` and `/ready` are shown only to requests with the header `Authorization: Bearer TOKEN`; by default to all."""  # noqa: E501
@@ -242,8 +233,7 @@ class Control(Settings):
     @property
     def note(self) -> str:
         """A warning for `streamer check` if other machines can read metrics; else empty."""
-        host = self.listen.rpartition(":")[0].strip("[]")
-        if self.token is not None or is_loopback(host):
+        if self.token is not None or is_loopback(host_and_port(self.listen)[0]):
             return ""
         return "note: every machine that reaches it can read them; add a token, or listen on 127.0.0.1"
 

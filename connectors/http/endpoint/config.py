@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 from connectors.config import Addressing, SinkConfig, SourceConfig
 from connectors.http.hosts import is_loopback
 from connectors.tls.fields import ServerTls
-from connectors.units import Duration, Size
+from connectors.units import Duration, Size, host_and_port, listening
 from pipelines.errors import DefinitionError
 from pipelines.plugins.requirements import Package, Requires
 
@@ -32,9 +32,9 @@ class HttpSourceConfig(SourceConfig):
 
     type: Literal["http"] = "http"
     """The type of connector."""
-    listen: str = "127.0.0.1:8000"
+    listen: Annotated[str, listening(8000)] = "127.0.0.1:8000"
     """The address on which it listens, `host:port`; port 0 is any free one, which the log names. `0.0.0.0:8000` is open to the network: give it `tls` and `token` then. Services of one process may share an address: a request names its service."""  # noqa: E501
-    grpc: str | None = None
+    grpc: Annotated[str, listening(8001)] | None = None
     """The address of gRPC, `host:port` (extra `grpc`); by default none."""
     codec: str | dict[str, Any] = "inference"
     """How bodies become values. inference: requests of the Open Inference Protocol, over HTTP and gRPC. Any other codec reads the bodies of `POST /v1/NAME` and `/predict`."""  # noqa: E501
@@ -57,16 +57,6 @@ class HttpSourceConfig(SourceConfig):
     hosts: tuple[str, ...] = ()
     """Names of this machine by which clients call it, where there is no token. Requests that name another host are refused, as a web page of somebody else may send them; IP addresses and names without a dot are always accepted."""  # noqa: E501
 
-    @field_validator("listen", "grpc")
-    @classmethod
-    def _host_and_port(cls, listen: str | None) -> str | None:
-        match = listen if listen is None else re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):(\d{1,5})", listen)
-        if match is not None and (isinstance(match, str) or int(match[1]) > 65535):
-            match = None
-        if listen is not None and match is None:
-            raise ValueError(f'host:port is needed, like 127.0.0.1:8000 or 0.0.0.0:8000, not "{listen}"')
-        return listen
-
     @field_validator("key")
     @classmethod
     def _of_a_header(cls, key: str | None) -> str | None:
@@ -85,9 +75,7 @@ class HttpSourceConfig(SourceConfig):
     @property
     def notes(self) -> tuple[str, ...]:
         """Whether anybody in the network can send requests, or read them and the token."""
-        open_to_all = [
-            at for at in (self.listen, self.grpc) if at and not is_loopback(at.rpartition(":")[0].strip("[]"))
-        ]
+        open_to_all = [at for at in (self.listen, self.grpc) if at and not is_loopback(host_and_port(at)[0])]
         if not open_to_all:
             return super().notes
         where = f"every machine that reaches {' or '.join(open_to_all)}"

@@ -7,8 +7,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from connectors.http.endpoint.request import Answer, Request
+
+NOT_RUN: Final = Answer.refusal(504, "the request waited too long and was not run; send fewer at a time")
+STILL_RUNS: Final = Answer.refusal(504, "there is no answer yet; the request runs on, and its result has no receiver")
 
 
 class Inbox:
@@ -35,8 +39,6 @@ class Inbox:
         """Requests that were polled and are not acknowledged, by number, in the order of their numbers."""
         self.is_open = True
         """Whether requests are accepted."""
-        self.withdrawn = 0
-        """How many requests were taken back before they were polled."""
         self.late = 0
         """How many requests were not polled before their deadline."""
 
@@ -81,7 +83,6 @@ class Inbox:
             except ValueError:
                 return False
             self._bytes -= request.size
-            self.withdrawn += 1
         return True
 
     def take(self, max_records: int, max_bytes: int, seconds: float) -> list[Request]:
@@ -112,8 +113,7 @@ class Inbox:
                 self._polled[request.number] = request
             self.late += len(late)
         if late:
-            answer = Answer.refusal(504, "the request waited too long and was not run; send fewer at a time")
-            self._settle([(request, answer) for request in late])
+            self._settle([(request, NOT_RUN) for request in late])
         return requests
 
     def expire(self, now: float) -> None:
@@ -129,11 +129,9 @@ class Inbox:
             late = (request for request in self._polled.values() if request.deadline <= now)
             polled += (request for request in late if not request.future.done())
         if waiting:
-            answer = Answer.refusal(504, "the request waited too long and was not run; send fewer at a time")
-            self._settle([(request, answer) for request in waiting])
+            self._settle([(request, NOT_RUN) for request in waiting])
         if polled:
-            answer = Answer.refusal(504, "there is no answer yet; the request runs on, and its result has no receiver")
-            self._settle([(request, answer) for request in polled])
+            self._settle([(request, STILL_RUNS) for request in polled])
 
     def wake(self) -> None:
         """Make a running `take`, or the next one, return at once."""

@@ -16,6 +16,7 @@ from connectors.http.endpoint.app import App
 from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.http.endpoint.model import ServedModel
 from connectors.tls.certificate import self_signed
+from connectors.units import host_and_port
 from pipelines.errors import ConnectorError
 
 _log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class Listener:
         """Listens at once. Raises `ConnectorError` where the address cannot be had, or the certificate not be used."""
         self._config = config
         self._models: dict[str, ServedModel] = {}
-        host = _host_and_port(config.listen)[0]
+        host = host_and_port(config.listen)[0]
         self._pem = self_signed(host) if config.tls is not None and config.tls.cert is None else None
         self._context = None if config.tls is None else config.tls.context(host, self._pem)
         self._socket = _bound(config.listen)
@@ -193,13 +194,8 @@ def _shown(address: tuple[str, int]) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _host_and_port(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
 def _bound(address: str) -> socket.socket:
-    host, port = _host_and_port(address)
+    host, port = host_and_port(address)
     six = ":" in host
     both = six and socket.has_dualstack_ipv6() and host == "::"
     try:

@@ -23,8 +23,8 @@ from pipelines.executors.ports import Ports
 
 DONE: Final = Answer(202, (), b"")
 """The answer of a service without a sink that answers: all its sinks have the request's results."""
-DROPPED: Final = "a step of the pipeline dropped the record, so it has no result"
-STOPPING: Final = "the service is stopping; send the request again"
+DROPPED: Final = Answer.refusal(422, "a step of the pipeline dropped the record, so it has no result")
+STOPPING: Final = Answer.refusal(503, "the service is stopping; send the request again", (b"retry-after", b"1"))
 SECRETS: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
 """Headers that no record has."""
 
@@ -92,8 +92,7 @@ class HttpSource(Source):
         """See `Source.acknowledge`. The requests below a position that nobody has answered are answered."""
         below = positions.get(self._lane)
         if below is not None:
-            answer = Answer.refusal(422, DROPPED) if self._served.answers else DONE
-            self._open[2].finish(below, answer)
+            self._open[2].finish(below, DROPPED if self._served.answers else DONE)
 
     def rewind(self, lanes: Iterable[Lane]) -> None:
         """See `Source.rewind`."""
@@ -128,7 +127,7 @@ class HttpSource(Source):
         if self._opened is None:
             return
         listener, model, inbox = self._opened
-        inbox.close(Answer.refusal(503, STOPPING, (b"retry-after", b"1")))
+        inbox.close(STOPPING)
         listener.remove(model)
 
     def metrics(self) -> Sequence[Measure]:

@@ -12,6 +12,7 @@ from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.http.endpoint.model import ServedModel
 from connectors.http.rpc.service import GrpcService
 from connectors.tls.fields import ServerTls
+from connectors.units import host_and_port
 from pipelines.errors import ConnectorError, MissingPackageError
 
 CALLS_OF_CONNECTION: Final = 1000
@@ -43,7 +44,7 @@ class GrpcServer:
         `ConnectorError` where the address cannot be had, or the certificate not be used.
         """
         assert config.grpc is not None
-        host, _, port = config.grpc.rpartition(":")
+        host, port = host_and_port(config.grpc)
         self._service = GrpcService(config, models)
         self._server: Any = grpc.aio.server(
             options=(
@@ -63,7 +64,7 @@ class GrpcServer:
             raise ConnectorError(
                 f'grpc "{config.grpc}": the address is in use or not of this machine; choose another address or port'
             ) from None
-        self.address: tuple[str, int] = (host.strip("[]"), int(bound) or int(port))
+        self.address: tuple[str, int] = (host, int(bound) or port)
         """Host and port."""
 
     async def start(self) -> None:

@@ -13,7 +13,7 @@ from connectors.mqtt.protocol.reading import LARGEST
 from connectors.mqtt.protocol.topics import SHARE, TopicPatterns, levels_as_values
 from connectors.mqtt.qos import Qos
 from connectors.tls.fields import ServerTls
-from connectors.units import Duration, OneOrMore, Size
+from connectors.units import Duration, OneOrMore, Size, listening
 from pipelines.errors import DefinitionError
 from pipelines.plugins.requirements import Package
 
@@ -37,7 +37,7 @@ class MqttEndpointSourceConfig(SourceConfig):
 
     type: Literal["mqtt_endpoint"] = "mqtt_endpoint"
     """The type of connector."""
-    listen: str = "127.0.0.1:1883"
+    listen: Annotated[str, listening(1883)] = "127.0.0.1:1883"
     """The address on which it listens, `host:port`; port 0 is any free one, which the log names. `0.0.0.0:1883` is open to the network: give it `tls` and `users` then."""  # noqa: E501
     topics: OneOrMore = Field(default=("#",), min_length=1)
     """Topic filters of the messages that are accepted; messages for other topics are refused. One text instead of a list is one filter. A level may have a name, which `into` and topics of sinks can use: `factory/{line}/{device}/+`."""  # noqa: E501
@@ -57,14 +57,6 @@ class MqttEndpointSourceConfig(SourceConfig):
     per_address: Annotated[int, Field(ge=1)] | None = None
     """The most connections from one IP address at a time, likewise; by default half of `connections`, and all of them from this machine, where a proxy may stand in front of the clients."""  # noqa: E501
 
-    @field_validator("listen")
-    @classmethod
-    def _host_and_port(cls, listen: str) -> str:
-        match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):(\d{1,5})", listen)
-        if match is None or int(match[1]) > 65535:
-            raise ValueError(f'host:port is needed, like 127.0.0.1:1883 or 0.0.0.0:1883, not "{listen}"')
-        return listen
-
     @field_validator("topics")
     @classmethod
     def _filters(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
@@ -78,12 +70,6 @@ class MqttEndpointSourceConfig(SourceConfig):
         super().check_packages()
         if self.tls is not None and self.tls.cert is None:
             Package("cryptography", "tls").check(f"{self.label} (tls without cert)")
-
-    @property
-    def host_and_port(self) -> tuple[str, int]:
-        """The parts of `listen`."""
-        host, _, port = self.listen.rpartition(":")
-        return host.removeprefix("[").removesuffix("]"), int(port)
 
     @property
     def record_names(self) -> tuple[str, ...]:

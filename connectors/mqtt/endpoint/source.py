@@ -20,6 +20,7 @@ from connectors.mqtt.protocol.topics import TopicPatterns, matches
 from connectors.mqtt.server import Limits, Server
 from connectors.records import Header, Lane, Records, Span
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown
+from connectors.units import host_and_port
 from pipelines.data.columns import MISSING, Column
 from pipelines.errors import ConnectorError
 
@@ -87,7 +88,7 @@ class MqttEndpointSource(Source):
         """Listen. Raises `ConnectorError` where the port is taken or a certificate cannot be used,
         `MissingPackageError` where one has to be made and cryptography is not installed."""
         config = self.config
-        host, port = config.host_and_port
+        host, port = host_and_port(config.listen)
         users = None if config.users is None else {name: word.get_secret_value() for name, word in config.users.items()}
         listening = Listening(
             host,
