@@ -8,9 +8,11 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import httpx2
+import numpy as np
 import pytest
 from countwindows import WindowStep, WithWindows
 
@@ -21,7 +23,10 @@ from connectors.memory.topic import memory_topic
 from connectors.message import Message
 from pipelines import Data
 from pipelines.errors import DefinitionError, StreamerError
+from pipelines.executors.ports import Ports
+from pipelines.runners.models.model import Port
 from streamer import testing
+from streamer.agent.assembly import ports_for
 from streamer.agent.running import agent_of
 
 SOURCE = {"type": "http", "listen": "127.0.0.1:0", "codec": "json"}
@@ -215,3 +220,12 @@ sink:
     report = testing.run(service, [{"x": 1.5}])
     named = [json.loads(report.sinks[sink][0].value or b"")["model_name"] for sink in ("first", "other")]
     assert named == ["halves", "mine"]
+
+
+def test_what_records_bring_and_results_have_is_less_known_with_metadata_and_kept_values() -> None:
+    port = Port("x", np.dtype(np.float32), (None, 4))
+    known = Ports((port, replace(port, name="device")), (), (port,))
+    service = service_of(source={**SOURCE, "into": {"client": "device"}})
+    assert ports_for(service, service.sources[0], known) == Ports((port,), (), (port,))
+    kept = service.model_copy(update={"keep": ["x"]})
+    assert ports_for(kept, service.sources[0], known).outputs is None

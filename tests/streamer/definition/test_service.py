@@ -329,3 +329,23 @@ def test_the_log_says_which_group_a_service_reads_as(caplog: pytest.LogCaptureFi
     with service(source=MemorySourceConfig(topic="group-in", group="cats")):
         pass
     assert any(line.startswith("running ") and "groups={'memory': 'cats'}" in line for line in caplog.messages)
+
+
+def test_requests_wait_for_no_others_unless_the_service_says_so() -> None:
+    http = {"type": "http", "listen": "127.0.0.1:0"}
+
+    def settings(source: Any = http, sink: Any = None, **batch: Any) -> BatchSettings:
+        asked = service(source=source, sink=sink or {"type": "http"}, batch=batch)
+        made = asked.batch.for_sources(perishable=False, in_flight=1 << 30, asked=asked.is_asked)
+        assert isinstance(made, BatchSettings)
+        return made
+
+    assert settings().wait == 0.0
+    assert settings(type="hard").wait == 0.05
+    assert settings(max_wait="20ms").wait == 0.02
+    assert settings(type="hard", max_age="1s").wait == 1.0
+    assert settings(target_latency="30ms").target == 0.03
+    # Records of a topic gather as ever, and so do requests whose clients learn only that they are done.
+    topic = {"type": "memory", "topic": "in"}
+    assert settings([http, topic]).wait == 0.005
+    assert settings(sink={"type": "memory", "topic": "out"}).wait == 0.005

@@ -14,13 +14,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import pipelines
-from connectors.codec import RecordsOrigin
+from connectors.codec import Decoded, RecordsOrigin
 from connectors.codecs.compressed import CompressedConfig
+from connectors.codecs.guarded import Guarded
 from connectors.codecs.inference import wire
+from connectors.codecs.inference.codec import Inference
 from connectors.codecs.inference.config import InferenceConfig
 from connectors.codecs.inference.wire import HEADER_LENGTH
+from connectors.records import Lane, Records, Span
 from pipelines import Batch, Data
 from pipelines.data.columns import DenseColumn, RaggedColumn
+from pipelines.errors import WireError
 from protos import open_inference_pb2 as pb
 
 GRPC = [("content-type", b"application/grpc")]
@@ -435,3 +439,24 @@ def test_numbers_in_json_are_read_as_numpy_makes_them_of_python_s(identity: Any,
     array = identity.read(request.replace(b'"data": 0', b'"data": ' + data.encode())).batch["x"].array[0]
     expected = np.array(values, {"BOOL": "?", "FP32": "f4", "FP64": "f8"}.get(datatype, datatype.lower()))
     assert (array.dtype, array.tobytes()) == (expected.dtype, expected.tobytes())
+
+
+def test_each_answer_keeps_what_its_request_asked_though_another_breaks_the_codec() -> None:
+    class Breaks(Inference):
+        def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
+            if b"broken" in records.values:
+                raise RuntimeError("broken")
+            return super().decode(records, wanted, first)
+
+    codec = Guarded(Breaks(), "inference")
+    values = [inputs(tensor("x", [[float(at)]]), id=f"r{at}") for at in range(5)]
+    for fault in (False, True):
+        given = [*values[:2], b"broken", *values[2:]]
+        faults = {2: WireError("no record")} if fault else {}
+        spans = [Span(Lane("bus", "0", 0), 0, 6)]
+        records = Records("bus", given, None, np.arange(6), spans, ["t"], [0], 0, faults=faults)
+        decoded = codec.decode(records, None, 100)
+        assert list(decoded.failed) == [102]
+        assert [json.loads(value)["id"] for value in codec.encode(decoded.batch).values] == [
+            f"r{at}" for at in range(5)
+        ]
