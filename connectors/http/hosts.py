@@ -21,7 +21,12 @@ def host_of(request: HttpRequest) -> str | None:
     given = request.headers.get_all("Host")
     if given is None:
         return ""
-    match = _HOST.fullmatch(str(given[0]).strip()) if len(given) == 1 else None
+    return host_in(str(given[0]).strip()) if len(given) == 1 else None
+
+
+def host_in(value: str) -> str | None:
+    """The host in the value of a header `Host`, in lower case and without port and brackets; `None` if it has none."""
+    match = _HOST.fullmatch(value)
     return None if match is None else match[1].strip("[]").lower()
 
 

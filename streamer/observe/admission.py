@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Collection
 
+from connectors.http.bearer import bears
 from connectors.http.hosts import cannot_be_rebound, host_of
 from connectors.http.server import Answer, HttpRequest
 
@@ -17,10 +17,7 @@ def admitted(request: HttpRequest, token: str | None, hosts: Collection[str]) ->
     if token is None:
         host = host_of(request)
         return host is not None and (host in hosts or cannot_be_rebound(host))
-    scheme, _, given = str(request.headers.get("Authorization", "")).partition(" ")
-    # Compared in constant time. Headers are read as Latin-1.
-    right = hmac.compare_digest(given.strip().encode("latin-1", "replace"), token.encode())
-    return right and scheme.lower() == "bearer"
+    return bears(str(request.headers.get("Authorization", "")), token)
 
 
 def refusal(token: str | None) -> Answer:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hmac
-import re
 from collections.abc import Mapping
 from typing import Final
 
+from connectors.http.bearer import bears
 from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.http.endpoint.request import Answer
-from connectors.http.hosts import cannot_be_rebound
+from connectors.http.hosts import cannot_be_rebound, host_in
 
-_HOST: Final = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::[0-9]{1,5})?", re.IGNORECASE)
 _MOST: Final = 100
 
 
@@ -21,7 +19,7 @@ class Admission:
 
     def __init__(self, config: HttpSourceConfig) -> None:
         token = "" if config.token is None else config.token.get_secret_value()
-        self.token: bytes | None = token.encode() or None
+        self.token: str | None = token or None
         self._listed = {host.lower() for host in config.hosts}
         self._good: set[bytes] = set()
 
@@ -32,9 +30,8 @@ class Admission:
         host = headers.get(b"host", b"")
         if host in self._good:
             return None
-        match = _HOST.fullmatch(host)
-        name = "" if match is None else match[1].strip(b"[]").lower().decode("latin-1")
-        if (match is None and host) or not (name in self._listed or cannot_be_rebound(name)):
+        name = host_in(host.decode("latin-1")) if host else ""
+        if name is None or not (name in self._listed or cannot_be_rebound(name)):
             return STRANGE
         if len(self._good) < _MOST:
             self._good.add(host)
@@ -42,10 +39,7 @@ class Admission:
 
     def has_token(self, authorization: bytes) -> bool:
         """Whether this is the value of `Authorization` with the token."""
-        scheme, _, given = authorization.partition(b" ")
-        # Compared in constant time.
-        right = hmac.compare_digest(given.strip(), self.token or b"")
-        return right and scheme.lower() == b"bearer"
+        return bears(authorization.decode("latin-1"), self.token or "")
 
 
 UNKNOWN: Final = Answer.refusal(
