@@ -199,3 +199,16 @@ def position(given: str) -> Literal["earliest", "latest"] | int:
     except ValidationError as error:
         raise typer.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
     return validated
+
+
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"] | None,
+    typer.Option("--log-level", help="Lowest level that is logged to stderr; by default warning, with JSON info."),
+]
+LogJson = Annotated[
+    bool | None,
+    typer.Option(
+        "--log-json/--no-log-json",
+        help="The form of stderr: JSON lines only, or text. By default the log is text on a terminal, else JSON.",
+    ),
+]

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from streamer.cli.options import AsJson, Env, Files, Runners, WithoutCode, no_code_given, runners_given
+from streamer.cli.options import (
+    AsJson,
+    Env,
+    Files,
+    LogJson,
+    LogLevel,
+    Runners,
+    WithoutCode,
+    no_code_given,
+    runners_given,
+)
 from streamer.observe.logchoice import Level, from_environment
 
 if TYPE_CHECKING:
@@ -50,17 +60,8 @@ def run(
             "--trace", help="Results carry a trace of each step; the log has that of the first record of each batch."
         ),
     ] = False,
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"] | None,
-        typer.Option("--log-level", help="Lowest level that is logged to stderr; by default warning, with JSON info."),
-    ] = None,
-    log_json: Annotated[
-        bool | None,
-        typer.Option(
-            "--log-json/--no-log-json",
-            help="The form of stderr: JSON lines only, or text. By default the log is text on a terminal, else JSON.",
-        ),
-    ] = None,
+    log_level: LogLevel = None,
+    log_json: LogJson = None,
     workers: Annotated[
         int | None,
         typer.Option(

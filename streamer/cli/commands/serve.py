@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,8 @@ from streamer.cli.options import (
     AsJson,
     Env,
     Files,
+    LogJson,
+    LogLevel,
     Runners,
     WithoutCode,
     codec_setting,
@@ -75,14 +77,8 @@ def serve(
     no_code: WithoutCode = False,
     env: Env = None,
     allowed: Files = None,
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"] | None,
-        typer.Option("--log-level", help="Lowest level that is logged to stderr; by default warning, with JSON info."),
-    ] = None,
-    log_json: Annotated[
-        bool | None,
-        typer.Option("--log-json/--no-log-json", help="The form of stderr: JSON lines only, or text."),
-    ] = None,
+    log_level: LogLevel = None,
+    log_json: LogJson = None,
     as_json: AsJson = False,
 ) -> int:
     """Answer requests with models over HTTP and gRPC (Open Inference Protocol), until SIGTERM or Ctrl-C.
