@@ -8,9 +8,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 
+from connectors.http.connection import COMPLETE, CONNECTION, BoundedProtocol
 from connectors.http.endpoint.admission import Admission
 from connectors.http.endpoint.bodies import Bodies, Receive, discarded
-from connectors.http.endpoint.bounds import COMPLETE, CONNECTION, BoundedProtocol
 from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.http.endpoint.encodings import compressed, wanted
 from connectors.http.endpoint.model import ServedModel

@@ -16,7 +16,7 @@ import httpx2
 import numpy as np
 import pytest
 
-from connectors.http.endpoint import bounds
+from connectors.http import bounds
 from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.http.endpoint.counts import Counts
 from connectors.http.endpoint.inbox import Inbox

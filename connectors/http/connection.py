@@ -4,33 +4,21 @@ hostile."""
 from __future__ import annotations
 
 import asyncio
+import json
+from http import HTTPStatus
 from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from connectors.http.endpoint.parser import RequestParser
-from connectors.http.endpoint.request import Answer
+from connectors.http.bounds import Bounds
+from connectors.http.parser import RequestParser
 
-PATIENCE: Final = 10.0
-"""Seconds that a TLS handshake may take; the head of a request, from the connection or its first byte on; and in which
-a client has to read some of its answer."""
-LONGEST_HEAD: Final = 64 << 10
-"""The most bytes of a request's first line and headers, and of anything else in it that is no body."""
 SLOWEST: Final = 16 << 10
-"""The fewest bytes of an answer that a client has to read in that time."""
+"""The fewest bytes of an answer that a client has to read in the time that `Bounds.patience` gives it."""
 CONNECTION: Final = "streamer.connection"
 """The key under which the scope of a request holds its `BoundedProtocol`."""
 COMPLETE: Final = "streamer.complete"
 """The key that the scope of a request has as soon as all of its body has arrived."""
-
-
-def bounded(connections: int) -> type[BoundedProtocol]:
-    """The class of connections of a server that has at most this number of them: one more is closed at once."""
-
-    class Bounded(BoundedProtocol):
-        most = connections
-
-    return Bounded
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -40,26 +28,37 @@ class BoundedProtocol(HttpToolsProtocol):
     `awaited` is the future of the request that is answered next; it is cancelled when the client has gone.
     """
 
-    most = 1000
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
+    def __init__(self, bounds: Bounds, *arguments: Any, **named: Any) -> None:
+        """`bounds` are those of all connections of a server; all else is uvicorn's."""
         super().__init__(*arguments, **named)
+        self._bounds = bounds
         self.parser: RequestParser = RequestParser(self)  # type: ignore[assignment]
         self.awaited: asyncio.Future[Any] | None = None
         self._idle = 0
         """Bytes that have arrived since the message began, or since the last of its body."""
         self._in_head = True
+        self._stays = False
         self._timer: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.most:
+        if not self._bounds.admits(self):
             transport.abort()
             return
-        self._timer = self.loop.call_later(PATIENCE, self._late)
+        self._timer = self.loop.call_later(self._bounds.patience, self._late)
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        self.transport.abort()
+
+    def stay(self) -> None:
+        """Have the connection last for as long as the client reads: its answer is a stream."""
+        self._stays = True
+        self._stop_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._bounds.forget(self)
         self._stop_timer()
         if self._unread is not None:
             self._unread.cancel()
@@ -70,16 +69,16 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._idle += len(data)
         super().data_received(data)
-        if self._idle > LONGEST_HEAD and not self.transport.is_closing():
-            self._refuse(431, f"the head of the request is longer than {LONGEST_HEAD} bytes")
+        if self._idle > self._bounds.longest_head:
+            self._refuse_head()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]
         self._in_head = True
-        if self._timer is None:
+        if self._timer is None and not self._stays:
             self._idle = 0
-            self._timer = self.loop.call_later(PATIENCE, self._late)
+            self._timer = self.loop.call_later(self._bounds.patience, self._late)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Behind a chunked body there may be more.
@@ -88,8 +87,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        if self._idle > self._bounds.longest_head and self._length_of_head() > self._bounds.longest_head:
+            # It has come whole, and maybe with a body.
+            self._refuse_head()
+            raise ValueError("the head of the request is too long")
         self._idle = 0
-        self._stop_timer()
+        if not self._bounds.brief:
+            self._stop_timer()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -129,7 +133,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """See that the client reads what waits for it, or end the connection."""
         waiting = self.transport.get_write_buffer_size()
         if waiting and self._unread is None:
-            self._unread = self.loop.call_later(PATIENCE, self._look, waiting)
+            self._unread = self.loop.call_later(self._bounds.patience, self._look, waiting)
 
     def _look(self, before: int) -> None:
         self._unread = None
@@ -141,11 +145,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are no HTTP."""
-        self._refuse(400, "the request is no HTTP/1.1")
+        self._refuse(HTTPStatus.BAD_REQUEST, "the request is no HTTP/1.1")
 
     def _late(self) -> None:
         self._timer = None
-        if not self.transport.is_closing():
+        # What is still to be read of the last answer is watched.
+        if self._bounds.brief or not self.transport.is_closing():
             self.transport.abort()
 
     def _stop_timer(self) -> None:
@@ -153,15 +158,22 @@ class BoundedProtocol(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = None
 
-    def _refuse(self, status: int, text: str) -> None:
+    def _length_of_head(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _refuse_head(self) -> None:
+        text = f"the head of the request is longer than {self._bounds.longest_head} bytes"
+        self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
+
+    def _refuse(self, status: HTTPStatus, text: str) -> None:
         if self.transport.is_closing():
             return
-        answer = Answer.refusal(status, text)
+        body = json.dumps({"error": text}).encode()
         lines = [
-            b"HTTP/1.1 %d %s" % (status, b"Bad Request" if status == 400 else b"Request Header Fields Too Large"),
-            *(name + b": " + value for name, value in answer.headers),
-            b"content-length: %d" % len(answer.body),
-            b"connection: close",
+            f"HTTP/1.1 {status.value} {status.phrase}",
+            "content-type: application/json",
+            f"content-length: {len(body)}",
+            "connection: close",
         ]
-        self.transport.write(b"\r\n".join([*lines, b"", answer.body]))
+        self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
         self.transport.close()
