@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 
 from connectors.config import Addressing, SinkConfig, SourceConfig
+from connectors.http.endpoint.origins import ANY, origin_of
 from connectors.http.hosts import is_loopback
 from connectors.tls.fields import ServerTls
 from connectors.units import Duration, Size, host_and_port, listening
@@ -56,6 +57,16 @@ class HttpSourceConfig(SourceConfig):
     """The most connections at a time; one more is closed."""
     hosts: tuple[str, ...] = ()
     """Names of this machine by which clients call it, where there is no token. Requests that name another host are refused, as a web page of somebody else may send them; IP addresses and names without a dot are always accepted."""  # noqa: E501
+    origins: tuple[str, ...] = ()
+    """Origins of web pages that may ask by a browser's `fetch` and read the answers (CORS), such as `https://app.example`; by default none. `"*"` alone stands for every page on the web."""  # noqa: E501
+
+    @field_validator("origins")
+    @classmethod
+    def _of_pages(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        chosen = tuple(dict.fromkeys(map(origin_of, origins)))
+        if ANY in chosen and len(chosen) > 1:
+            raise ValueError(f'"{ANY}" stands for all origins: leave out the others, or leave it out')
+        return chosen
 
     @field_validator("key")
     @classmethod
@@ -75,18 +86,21 @@ class HttpSourceConfig(SourceConfig):
     @property
     def notes(self) -> tuple[str, ...]:
         """Whether anybody in the network can send requests, or read them and the token."""
+        noted = super().notes
+        if ANY in self.origins:
+            noted = (*noted, 'every web page may send requests and read the answers; list its origin instead of "*"')
         open_to_all = [at for at in (self.listen, self.grpc) if at and not is_loopback(host_and_port(at)[0])]
         if not open_to_all:
-            return super().notes
+            return noted
         where = f"every machine that reaches {' or '.join(open_to_all)}"
         if self.token is None or not self.token.get_secret_value():
-            return (*super().notes, f"{where} can send requests; add a token, or listen on 127.0.0.1")
+            return (*noted, f"{where} can send requests; add a token, or listen on 127.0.0.1")
         if self.tls is None:
             return (
-                *super().notes,
+                *noted,
                 f"requests to {' and '.join(open_to_all)} and their token are not encrypted; add tls",
             )
-        return super().notes
+        return noted
 
     @property
     def place(self) -> str:

@@ -13,6 +13,7 @@ from connectors.http.bounds import Bounds
 from connectors.http.endpoint.app import App
 from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.http.endpoint.model import ServedModel
+from connectors.http.endpoint.origins import Origins
 from connectors.http.listening import LEAVE, Listening
 from connectors.tls.certificate import self_signed
 from connectors.units import host_and_port
@@ -40,9 +41,10 @@ class Listener:
         """Host and port of gRPC; `None` without it."""
         self._leaving = asyncio.Event()
         app, bounds = App(config, self._models), Bounds(config.connections)
+        application = Origins(app, config.origins) if config.origins else app
         try:
             self._listening = Listening(
-                host, port, app, bounds, name="listener", context=context, fast=True, beside=self._beside
+                host, port, application, bounds, name="listener", context=context, fast=True, beside=self._beside
             )
         except OSError as error:
             raise ConnectorError(
@@ -67,7 +69,7 @@ class Listener:
                     cls._known[config.listen] = listener
                 return listener
             # gRPC has one limit for the messages to all services.
-            alike = ("grpc", "token", "tls", "connections", "hosts", *(("max_body",) if config.grpc else ()))
+            alike = ("grpc", "token", "tls", "connections", "hosts", "origins", *(("max_body",) if config.grpc else ()))
             for field in alike:
                 if getattr(config, field) != getattr(listener._config, field):
                     raise ConnectorError(
