@@ -1,4 +1,4 @@
-"""The application of all commands, and the only place where an error becomes text and an exit code."""
+"""The application of all commands."""
 
 from __future__ import annotations
 
@@ -27,13 +27,10 @@ from streamer.cli.commands.serve import serve
 from streamer.cli.commands.steps import steps
 from streamer.cli.commands.tap import tap
 from streamer.cli.commands.test import test
+from streamer.cli.terminal import WRONG
 
 DONE: Final = 0
 """Done, or drained after a first signal."""
-FAILED: Final = 1
-"""Failed while running."""
-WRONG: Final = 2
-"""Wrong use, or a wrong file."""
 CUT_SHORT: Final = 130
 """Ended at once by a second signal."""
 
@@ -133,21 +130,14 @@ def invoke(arguments: Sequence[str]) -> int:
 
 
 def _failed(error: Exception, debug: bool) -> int:
-    from pipelines.errors import DefinitionError, StreamerError
-    from streamer.cli.terminal import complain
+    from streamer.cli.terminal import complain, fail
 
-    trace = error if debug else None
-    if hasattr(error, "format_message"):
-        # A usage error, as Typer raises it; its class is not in Typer's public interface.
-        command = getattr(getattr(error, "ctx", None), "command_path", "streamer")
-        complain(f"{error.format_message()}\nTry: {command} --help", trace)
-        return WRONG
-    if isinstance(error, StreamerError):
-        complain(str(error), trace)
-        return WRONG if isinstance(error, DefinitionError) else FAILED
-    hint = "" if debug else "\nThis should not happen; --debug shows where it did."
-    complain(f"{type(error).__name__}: {error}{hint}", trace)
-    return FAILED
+    if not hasattr(error, "format_message"):
+        return fail(error, debug=debug)
+    # A usage error, as Typer raises it; its class is not in Typer's public interface.
+    command = getattr(getattr(error, "ctx", None), "command_path", "streamer")
+    complain(f"{error.format_message()}\nTry: {command} --help", error if debug else None)
+    return WRONG
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

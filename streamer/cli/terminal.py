@@ -20,6 +20,10 @@ WIDE: Final = 200
 """Width of tables in columns where stdout is not a terminal."""
 MAX_LINES: Final = 3
 """The most lines of an error."""
+FAILED: Final = 1
+"""The exit code of what failed while running."""
+WRONG: Final = 2
+"""The exit code for wrong use, or a wrong file."""
 
 _json_lines = False
 
@@ -81,6 +85,19 @@ def complain(text: str, error: BaseException | None = None) -> None:
     if len(lines) > MAX_LINES:
         lines = [*lines[: MAX_LINES - 1], f"{lines[MAX_LINES - 1]} ... (--debug shows all)"]
     print("\n".join([f"error: {lines[0]}", *lines[1:]]), file=sys.stderr)
+
+
+def fail(error: Exception, *, debug: bool) -> int:
+    """Print any error to stderr, with `debug` with its traceback; returns the exit code that it ends a command with."""
+    from pipelines.errors import DefinitionError, StreamerError
+
+    trace = error if debug else None
+    if isinstance(error, StreamerError):
+        complain(str(error), trace)
+        return WRONG if isinstance(error, DefinitionError) else FAILED
+    hint = "" if debug else "\nThis should not happen; --debug shows where it did."
+    complain(f"{type(error).__name__}: {error}{hint}", trace)
+    return FAILED
 
 
 def warn(text: object) -> None:

@@ -107,7 +107,7 @@ def run(
                 "--profile is one file, which several workers cannot write; name one for each in the service file, "
                 "profile: {file: profile-${STREAMER_WORKER}.json}"
             )
-        from streamer.workers.parent import run_workers
+        from streamer.workers.parent.anew import begin_anew
         from streamer.workers.plan import Asked
 
         texts = list(map(str, files))
@@ -115,7 +115,8 @@ def run(
         asked = Asked(workers, texts, start_from, runner or [], no_code, env or [], listed_files, in_json)
         flags = {"--trace": trace, "--keep-going": keep_going, "--json": as_json}
         arguments = _of_workers(asked, {"--profile": profile, "--log-level": log_level}, flags, in_json=in_json)
-        return run_workers(asked, arguments, logged, in_json=in_json, summaries=as_json)
+        debug = "--debug" in sys.argv
+        begin_anew(asked, arguments, logged, in_json=in_json, summaries=as_json, debug=debug)
     from streamer.agent.agent import Agent
     from streamer.cli.folder import import_from_here
     from streamer.cli.process import collect_less_often
@@ -257,7 +258,7 @@ def _observed(services: list[Service], profile: Path | None, trace: bool) -> lis
 
 
 def _started(agent: Agent, *, with_address: bool) -> str:
-    from connectors.http.server import url_of
+    from connectors.http.listening import url_of
 
     service = agent.service
     sources = ", ".join(map(described, service.sources))

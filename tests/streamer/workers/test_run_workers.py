@@ -153,7 +153,7 @@ def test_the_parent_is_small_and_loads_no_client_library(start: Any, tmp_path: P
     reached(tmp_path, process)
     assert psutil.Process(process.pid).memory_info().rss <= 40 << 20
     assert process.communicate(timeout=120)[1].startswith("digits: 1 worker, metrics on http://127.0.0.1:")
-    imported = "import sys, streamer.cli.app, streamer.workers.parent; print(*sys.modules)"
+    imported = "import sys, streamer.workers.parent.running; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", imported], capture_output=True, text=True, check=True)
     heavy = {"numpy", "onnxruntime", "confluent_kafka", "prometheus_client", "structlog", "yaml"}
     assert heavy & set(done.stdout.split()) == set()

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from connectors.http.server import url_of
+from connectors.http.listening import url_of
 from pipelines.errors import StreamerError
 from streamer.cli.signals import draining
 from streamer.cli.terminal import json_lines, remark
@@ -42,8 +42,6 @@ def run_workers(asked: Asked, arguments: Sequence[str], level: Level, *, in_json
     Raises `DefinitionError` for wrong files, and services that several workers cannot run, `StreamerError` for an
     address of a control port that cannot be had, and when workers die too often.
     """
-    if os.name != "posix":
-        raise StreamerError("--workers is not possible on this system: it needs POSIX signals; leave it out")
     json_lines(in_json)
     log = EventLog(level, as_json=in_json)
     with ExitStack() as stack:

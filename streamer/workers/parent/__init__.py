@@ -1,0 +1,1 @@
+"""The parent process of workers."""
