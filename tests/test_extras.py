@@ -21,8 +21,8 @@ PACKAGES = ("protos", "pipelines", "connectors", "streamer")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 ALWAYS = {
-    *("anyio", "google", "httpx2", "lazy_loader", "msgspec", "numpy", "platformdirs", "prometheus_client"),
-    *("pydantic", "pydantic_core", "rich", "stamina", "structlog", "typer", "yaml"),
+    *("anyio", "google", "httptools", "httpx2", "lazy_loader", "msgspec", "numpy", "platformdirs", "prometheus_client"),
+    *("pydantic", "pydantic_core", "rich", "stamina", "structlog", "typer", "uvicorn", "yaml"),
 }
 """What is installed with streamer."""
 USED_IF_THERE = {"uvloop"}
@@ -48,7 +48,6 @@ SCENARIOS: list[tuple[str, set[str], str]] = [
         SOURCE.format("mqtt", {"url": "ws://a", "topics": ["a"], "client": "paho", "client_id": "a"})
         + ".check_packages()",
     ),
-    ("http", {"uvicorn", "httptools"}, SOURCE.format("http", {}) + ".check_packages()"),
     ("grpc", {"grpc"}, SOURCE.format("http", {"grpc": "127.0.0.1:8001"}) + ".check_packages()"),
     ("tls", {"cryptography"}, SOURCE.format("mqtt_endpoint", {"tls": {}}) + ".check_packages()"),
     ("tls", {"cryptography"}, "from connectors.tls.certificate import self_signed; self_signed('a')"),

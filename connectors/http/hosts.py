@@ -10,7 +10,7 @@ import ipaddress
 import re
 from typing import Final
 
-from connectors.http.server import HttpRequest
+from connectors.http.exchange import HttpRequest
 
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::[0-9]{1,5})?", re.IGNORECASE)
 

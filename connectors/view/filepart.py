@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from connectors.http.server import Answer
+from connectors.http.exchange import Answer
 
 PIECE: Final = 256 << 10
 """Bytes of a file that are in memory at a time."""

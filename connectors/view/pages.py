@@ -13,8 +13,8 @@ from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import parse_qs
 
+from connectors.http.exchange import Answer, HttpRequest
 from connectors.http.hosts import host_of, is_loopback
-from connectors.http.server import Answer, HttpRequest
 from connectors.view.board import Board, Form
 from connectors.view.filepart import file_part
 

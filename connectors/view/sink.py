@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from connectors.camera.health import TellsCameras
-from connectors.http.server import HttpServer, url_of
+from connectors.http.listening import url_of
+from connectors.http.port import HttpPort
 from connectors.measures import Measure
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
@@ -43,7 +44,7 @@ class ViewSink(Sink):
         self._taking = config.taking
         self._clips = config.clips
         self._token = None if config.token is None else config.token.get_secret_value()
-        self._server: HttpServer | None = None
+        self._port: HttpPort | None = None
         self._confirmed: list[Ints] = []
         self._cameras: list[TellsCameras] = []
         self._places: list[dict[str, Any]] = []
@@ -52,7 +53,7 @@ class ViewSink(Sink):
     @property
     def address(self) -> tuple[str, int] | None:
         """Host and port of the page; `None` while it is not open."""
-        return None if self._server is None else self._server.address
+        return None if self._port is None else self._port.address
 
     def attach(self, sources: Sequence[Source]) -> None:
         """As `Sink.attach`: has cameras tell how they are, to show those too that give no pictures, has clips told, and
@@ -69,18 +70,18 @@ class ViewSink(Sink):
         host, port = host_and_port(self._listen)
         pages = Pages(self.board, self.service or self.name, self._token, self._states, self._places)
         try:
-            self._server = HttpServer(host, port, pages.answer, "view")
+            self._port = HttpPort(host, port, pages.answer, "view")
         except (OSError, OverflowError) as error:
             raise ConnectorError(
                 f'sink {self.name}: listen "{self._listen}": {error}; choose another address or port'
             ) from error
         self._began = time.monotonic()
-        _log.info("sink %s shows results at %s", self.name, url_of(self._server.address))
+        _log.info("sink %s shows results at %s", self.name, url_of(self._port.address))
         self.board.start()
 
     def send(self, messages: Messages, deadline: float) -> Refused:
         """As `Sink.send`; it never has to wait."""
-        if self._server is None:
+        if self._port is None:
             raise ConnectorError(f"sink {self.name} is not open")
         refused: dict[int, ConnectorError] = {}
         for index, value in enumerate(messages.values):
@@ -110,9 +111,9 @@ class ViewSink(Sink):
 
     def close(self) -> None:
         """Stop serving the page."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
+        opened, self._port = self._port, None
+        if opened is not None:
+            opened.close()
             self.board.stop()
 
     def _states(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from connectors.http.server import url_of
+from connectors.http.listening import url_of
 from connectors.records import Lane
 from connectors.source import Source
 from pipelines.errors import StreamerError

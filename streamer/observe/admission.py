@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from connectors.http.bearer import bears
+from connectors.http.exchange import Answer, HttpRequest
 from connectors.http.hosts import cannot_be_rebound, host_of
-from connectors.http.server import Answer, HttpRequest
 
 
 def admitted(request: HttpRequest, token: str | None, hosts: Collection[str]) -> bool:

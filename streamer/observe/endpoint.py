@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import SecretStr
 
-from connectors.http.server import Answer, HttpRequest, HttpServer
+from connectors.http.exchange import Answer, HttpRequest
 from pipelines.errors import StreamerError
 from streamer.observe.admission import admitted, refusal
 from streamer.observe.scrape import Measurable, ScrapeCollector
@@ -48,15 +48,17 @@ class Endpoint:
         self._metrics = ScrapeCollector(self._observed)
         self._token = token
         self.listen = listen
+        from connectors.http.port import HttpPort
+
         try:
-            self._server = HttpServer(host.strip("[]") or "127.0.0.1", int(port), self._answer)
+            self._port = HttpPort(host.strip("[]") or "127.0.0.1", int(port), self._answer)
         except (OSError, ValueError, OverflowError) as error:
             raise StreamerError(f'control.listen "{listen}": {error}; choose another address or port') from error
 
     @property
     def address(self) -> tuple[str, int]:
         """Host and port it really listens on (port 0 means any free one)."""
-        return self._server.address
+        return self._port.address
 
     @classmethod
     def join(
@@ -96,7 +98,7 @@ class Endpoint:
             self._hosts.pop(name, None)
             if not self._observed:
                 self._open.pop(self.listen, None)
-                self._server.close()
+                self._port.close()
 
     def _answer(self, request: HttpRequest) -> Answer:
         answer = self._route(request)

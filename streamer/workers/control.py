@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException
 from typing import Any, Final, NamedTuple, Protocol
 
-from connectors.http.server import Answer, HttpRequest, HttpServer
+from connectors.http.exchange import Answer, HttpRequest
 from pipelines.errors import StreamerError
 from streamer.observe.admission import admitted, refusal
 from streamer.observe.shown import masked
@@ -75,19 +75,21 @@ class ControlPort:
         self._addresses = addresses
         self._pool = ThreadPoolExecutor(_AT_ONCE, "ask workers")
         host, _, port = listen.rpartition(":")
+        from connectors.http.port import HttpPort
+
         try:
-            self._server = HttpServer(host.strip("[]") or "127.0.0.1", int(port), self._answer)
+            self._port = HttpPort(host.strip("[]") or "127.0.0.1", int(port), self._answer)
         except (OSError, ValueError, OverflowError) as error:
             raise StreamerError(f'control.listen "{listen}": {error}; choose another address or port') from error
 
     @property
     def address(self) -> Address:
         """Host and port it really listens on."""
-        return self._server.address
+        return self._port.address
 
     def close(self) -> None:
         """Stop listening."""
-        self._server.close()
+        self._port.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _answer(self, request: HttpRequest) -> Answer:

@@ -14,7 +14,7 @@ from connectors.http.hosts import is_loopback
 from connectors.tls.fields import ServerTls
 from connectors.units import Duration, Size, host_and_port, listening
 from pipelines.errors import DefinitionError
-from pipelines.plugins.requirements import Package, Requires
+from pipelines.plugins.requirements import Package
 
 COLUMNS = ("client", "path", "protocol")
 """The metadata of a request besides its headers: the client's address, the path (of gRPC the method), http or grpc."""
@@ -25,10 +25,6 @@ class HttpSourceConfig(SourceConfig):
 
     model_config = ConfigDict(hide_input_in_errors=True)
     built_by: ClassVar[str] = "connectors.http.endpoint.source:HttpSource"
-    requires: ClassVar[Requires] = (
-        Package("uvicorn", "http"),
-        Package("httptools", "http"),
-    )
     record_columns: ClassVar[tuple[str, ...]] = COLUMNS
 
     type: Literal["http"] = "http"

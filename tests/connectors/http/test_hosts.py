@@ -6,8 +6,8 @@ from email.message import Message
 
 import pytest
 
+from connectors.http.exchange import HttpRequest
 from connectors.http.hosts import cannot_be_rebound, host_of, is_loopback
-from connectors.http.server import HttpRequest
 
 
 def request(*hosts: str) -> HttpRequest:

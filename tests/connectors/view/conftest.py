@@ -54,9 +54,13 @@ class Client:
         lines = [f"GET {path} HTTP/1.1", f"Host: {host}:{sink.address[1]}", *headers, "", ""]
         self.socket.sendall("\r\n".join(lines).encode())
         self._held = b""
+        self._chunks: bytes | None = None
         head = self.until(b"\r\n\r\n").decode("latin-1")
         self.status = int(head.split()[1])
         self.head = head
+        if "transfer-encoding: chunked" in head:
+            began, self._held, self._chunks = self._held, b"", b""
+            self._receive(began)
 
     def until(self, end: bytes) -> bytes:
         while end not in self._held:
@@ -72,7 +76,7 @@ class Client:
 
     def rest(self) -> bytes:
         while block := self.socket.recv(1 << 20):
-            self._held += block
+            self._receive(block)
         found, self._held = self._held, b""
         return found
 
@@ -82,7 +86,20 @@ class Client:
     def _more(self) -> None:
         block = self.socket.recv(1 << 20)
         assert block, "the server closed the connection"
-        self._held += block
+        self._receive(block)
+
+    def _receive(self, block: bytes) -> None:
+        """Hold what is content of this: of a chunked body, its whole chunks."""
+        if self._chunks is None:
+            self._held += block
+            return
+        self._chunks += block
+        while (end := self._chunks.find(b"\r\n")) > 0:
+            begin, size = end + 2, int(self._chunks[:end], 16)
+            if len(self._chunks) < begin + size + 2:
+                return
+            self._held += self._chunks[begin : begin + size]
+            self._chunks = self._chunks[begin + size + 2 :]
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def test_pictures_of_one_camera_move_in_any_browser_and_player(viewing: Any, ask
     sink = viewing(fps=100)
     deliver(sink, result("gate/left", 10))
     client = ask(sink, "/gate%2Fleft.mjpeg?boxes=0")
-    assert "Content-Type: multipart/x-mixed-replace; boundary=picture" in client.head
+    assert "content-type: multipart/x-mixed-replace; boundary=picture" in client.head
     shades = []
     for number in (10, 90, 200):
         if number != 10:
@@ -236,9 +236,9 @@ def test_a_page_of_somebody_else_cannot_read_this_one(viewing: Any, ask: Any) ->
     deliver(sink, result("gate", 30))
     assert ask(sink, "/gate.jpg", host="evil.example").status == 403
     client = ask(sink, "/gate.jpg")
-    assert "Cross-Origin-Resource-Policy: same-origin" in client.head
-    assert "Access-Control-Allow-Origin" not in client.head
-    assert "Content-Security-Policy: default-src 'self'" in ask(sink, "/").head
+    assert "cross-origin-resource-policy: same-origin" in client.head
+    assert "access-control-allow-origin" not in client.head
+    assert "content-security-policy: default-src 'self'" in ask(sink, "/").head
 
 
 def test_the_page_and_what_it_needs_come_from_here(viewing: Any, ask: Any) -> None:

@@ -198,7 +198,7 @@ def test_a_player_gets_the_part_of_a_clip_that_it_asks_for(
     sink.events.clip(MadeClip("gate", 0, 0, 1, file))
     client = ask(sink, "/clips/1", *([f"Range: {wanted}"] if wanted else []))
     assert client.status == status
-    assert f"Content-Length: {len(video[part])}" in client.head
+    assert f"content-length: {len(video[part])}" in client.head
     assert client.rest() == video[part]
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from connectors.http.server import Answer, HttpRequest, HttpServer
+from connectors.http.exchange import Answer, HttpRequest
+from connectors.http.port import HttpPort
 from pipelines.errors import StreamerError
 from streamer.workers.control import ControlPort, control_ports
 from streamer.workers.plan import PlannedService
@@ -48,12 +49,12 @@ class World:
     def _addresses(self, worker: int) -> dict[str, tuple[str, int]]:
         return {"digits": self._workers[worker].address} if worker < len(self._workers) else {}
 
-    def _worker(self) -> HttpServer:
+    def _worker(self) -> HttpPort:
         def answer(request: HttpRequest) -> Answer:
             self.asked.append(request)
             return self.answers.get(request.path, Answer(404, b"{}"))
 
-        server = HttpServer("127.0.0.1", 0, answer)
+        server = HttpPort("127.0.0.1", 0, answer)
         self._stack.callback(server.close)
         return server
 
