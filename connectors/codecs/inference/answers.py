@@ -32,9 +32,14 @@ class Answers:
         """The errors of rows that cannot be decoded are put into `failed`; `native` is the compiled extension."""
         self._failed = failed
         self._outputs = {name: Output(name, batch.column(name), failed, native) for name in batch.columns}
+        outputs = list(self._outputs.values())
+        self._whole = outputs if all(output.is_whole for output in outputs) else None
 
     def write(self, row: int, ask: Ask) -> tuple[bytes, Sequence[Header]]:
         """The answer of a row, and the headers that describe it. Raises `WireError`."""
+        if ask.outputs is None and self._whole is not None and not (ask.all_binary or ask.binary or ask.form == "grpc"):
+            # What most ask for: everything, as JSON.
+            return _opened(ask) + b",".join([output.listed(row) for output in self._whole]) + b"]}", JSON_HEADERS
         outputs = self._asked(row, ask)
         return self._message(row, ask, outputs) if ask.form == "grpc" else self._body(row, ask, outputs)
 
@@ -61,8 +66,7 @@ class Answers:
                 parts.append(data)
             else:
                 entries.append(output.listed(row))
-        answered = b"" if not ask.id else b'"id":%b,' % _encode(ask.id)
-        text = b'{%b%b"outputs":[%b]}' % (_opening(ask.model, ask.version), answered, b",".join(entries))
+        text = _opened(ask) + b",".join(entries) + b"]}"
         if not parts:
             return text, JSON_HEADERS
         return b"".join([text, *parts]), (_BINARY, (HEADER_LENGTH, b"%d" % len(text)))
@@ -82,11 +86,16 @@ def _put(parts: list[Any], number: int, data: bytes | memoryview) -> None:
     parts += (written(number << 3 | LENGTH), written(len(data)), data)
 
 
+def _opened(ask: Ask) -> bytes:
+    """The JSON of an answer up to its outputs."""
+    opening = _opening(ask.model, ask.version)
+    return opening + b'"outputs":[' if not ask.id else b'%b"id":%b,"outputs":[' % (opening, _encode(ask.id))
+
+
 @lru_cache(256)
 def _opening(model: str, version: str) -> bytes:
-    """How the JSON of answers begins."""
     said = b'"model_version":%b,' % _encode(version) if version else b""
-    return b'"model_name":%b,%b' % (_encode(model), said)
+    return b'{"model_name":%b,%b' % (_encode(model), said)
 
 
 @lru_cache(256)

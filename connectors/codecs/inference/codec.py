@@ -10,7 +10,7 @@ import numpy as np
 
 from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin, failure_document
 from connectors.codecs.inference.answers import JSON_HEADERS, Answers
-from connectors.codecs.inference.columns import columns, values_of
+from connectors.codecs.inference.columns import alike, columns, values_of
 from connectors.codecs.inference.config import InferenceConfig
 from connectors.codecs.inference.message import Ask
 from connectors.codecs.inference.reader import Reader, Request
@@ -74,12 +74,15 @@ class Inference(Codec):
             else:
                 read.append(request)
                 places.append(place)
-        wrong: dict[int, Exception] = {}
-        rows = values_of(read, wrong)
-        if wrong:
-            failed |= {first + places[at]: error for at, error in wrong.items()}
-            left = [at for at in range(len(read)) if at not in wrong]
-            read, rows, places = [read[at] for at in left], [rows[at] for at in left], [places[at] for at in left]
+        made = alike(read)
+        if made is None:
+            wrong: dict[int, Exception] = {}
+            rows = values_of(read, wrong)
+            if wrong:
+                failed |= {first + places[at]: error for at, error in wrong.items()}
+                left = [at for at in range(len(read)) if at not in wrong]
+                read, rows, places = [read[at] for at in left], [rows[at] for at in left], [places[at] for at in left]
+            made = columns(read, rows)
         whole = len(read) == len(records)
         asks: list[Ask | None] = [None] * len(records)
         for place, request in zip(places, read, strict=True):
@@ -87,7 +90,7 @@ class Inference(Codec):
         described = records if headers is None else records.without_headers(_OF_REQUESTS)
         metadata = [request.head.metadata for request in read]
         batch = Batch(
-            columns(read, rows),
+            made,
             len(read),
             rows=row_range(first, len(read)) if whole else np.array(places, np.int64) + first,
             metadata=metadata if any(entry is not None for entry in metadata) else None,

@@ -25,6 +25,23 @@ class Part(NamedTuple):
     data: Elements
 
 
+def alike(requests: Sequence[Request]) -> dict[str, Column] | None:
+    """The columns of requests that are the same but for their numbers, as those of one client are; `None`: they are
+    not, or hold BYTES."""
+    if not requests:
+        return None
+    head = requests[0].head
+    if any(request.head is not head for request in requests) or head.has_strings:
+        return None
+    made: dict[str, Column] = {}
+    for at, tensor in enumerate(head.tensors):
+        # One request's data stay where they are.
+        data = [request.contents[at] for request in requests]
+        joined: Any = data[0] if len(data) == 1 else b"".join(data)  # type: ignore[arg-type]
+        made[tensor.name] = DenseColumn(array_of(joined, tensor.datatype, (len(data), *tensor.shape)))
+    return made
+
+
 def values_of(requests: Sequence[Request], failed: dict[int, Exception]) -> list[Sequence[Any]]:
     """The tensors of each request as values, for BYTES, and as parts for others.
 

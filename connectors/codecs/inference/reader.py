@@ -30,6 +30,8 @@ Elements = bytes | memoryview | list[str] | Any
 """The data of a tensor as a binary part has them; the texts of a BYTES tensor, if they came as JSON.
 Memory of the compiled extension, too."""
 
+_LENGTHS: Final = frozenset({len("content-type"), len(HEADER_LENGTH)})
+"""Of the names of headers that are read."""
 _MOST_KNOWN: Final = 64
 _LONGEST_KNOWN: Final = 4096
 
@@ -44,6 +46,8 @@ class Head:
     """Its parameters."""
     samples: int
     """How many samples the request brings: the first length of its first tensor, 1 at least."""
+    has_strings: bool
+    """Whether there is a tensor of BYTES."""
 
 
 class Request(NamedTuple):
@@ -95,12 +99,14 @@ class Reader:
             raise WireError(f"the payload has {len(payload)} bytes, and at most {self._most} can be read (max_bytes)")
         length: bytes | None = None
         for name, value in headers or ():
+            if len(name) not in _LENGTHS:
+                continue
             lowered = name.lower()
             if lowered == HEADER_LENGTH:
                 length = value or b""
             elif lowered == "content-type" and value is not None and value.startswith(GRPC):
                 return self._message(payload)
-        return self._body(payload, length)
+        return self._text(payload) if length is None else self._body(payload, length)
 
     def _message(self, payload: bytes) -> Request:
         parts = grpcmessage.split(memoryview(payload))
@@ -116,15 +122,23 @@ class Reader:
             self._messages.keep(parts.rest, head)
         return Request(head, head.ask, contents)
 
-    def _body(self, payload: bytes, length: bytes | None) -> Request:
-        cut = len(payload) if length is None else _cut(length, len(payload))
-        if cut == 0 and length is not None:
-            return self._bytes_alone(memoryview(payload))
-        text = payload if cut == len(payload) else payload[:cut]
+    def _text(self, text: bytes) -> Request:
         head, ask, lists = self._taken_apart(text)
-        rest = memoryview(payload)[cut:]
-        if not rest and lists and len(lists) == len(head.tensors):
+        if lists and len(lists) == len(head.tensors):
             return Request(head, ask or head.ask, lists)
+        nothing = memoryview(b"")
+        return Request(
+            head, ask or head.ask, _contents(head.tensors, sections(head.tensors, nothing, "request"), lists)
+        )
+
+    def _body(self, payload: bytes, length: bytes) -> Request:
+        cut = _cut(length, len(payload))
+        if cut == 0:
+            return self._bytes_alone(memoryview(payload))
+        if cut == len(payload):
+            return self._text(payload)
+        head, ask, lists = self._taken_apart(payload[:cut])
+        rest = memoryview(payload)[cut:]
         return Request(head, ask or head.ask, _contents(head.tensors, sections(head.tensors, rest, "request"), lists))
 
     def _taken_apart(self, text: bytes) -> tuple[Head, Ask | None, Sequence[Elements]]:
@@ -155,7 +169,7 @@ class Reader:
     def _bytes_alone(self, body: memoryview) -> Request:
         tensor, data = raw_tensor(body, self._ports)
         ask = Ask(all_binary=True, model=self._model, version=VERSION)
-        return Request(Head((tensor,), ask, None, 1), ask, [data])
+        return Request(Head((tensor,), ask, None, 1, tensor.datatype == BYTES), ask, [data])
 
     def _checked(self, message: Message) -> Head:
         for tensor in message.tensors:
@@ -165,7 +179,8 @@ class Reader:
         ask = message.ask
         if not ask.model or not ask.version:
             ask = replace(ask, model=ask.model or self._model, version=ask.version or VERSION)
-        return Head(message.tensors, ask, _metadata(message), _samples(message.tensors))
+        has_strings = any(tensor.datatype == BYTES for tensor in message.tensors)
+        return Head(message.tensors, ask, _metadata(message), _samples(message.tensors), has_strings)
 
 
 def _contents(
