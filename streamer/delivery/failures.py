@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from connectors.codecs.registry import codec_config
-from pipelines.data.rowrange import RowNumbers, as_array
+from pipelines.data.rowrange import RowNumbers
 from pipelines.errors import StreamerError, step_of
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
 from streamer.definition.service import Service
@@ -145,7 +145,7 @@ class Failures:
         rows, watched = len(finished), failed
         if self._answered:
             _, watched = self.apart(failed)
-            rows -= int(np.count_nonzero(of_sources(as_array(finished), self._answered)))
+            rows -= int(np.count_nonzero(of_sources(finished, self._answered)))
         self._errors.add(rows, watched)
         if not failed:
             return

@@ -11,12 +11,13 @@ import numpy as np
 
 from connectors.codec import Codec, RecordsOrigin, failure_document
 from connectors.config import SinkConfig
-from connectors.records import Header, Ints, Messages
+from connectors.records import Header, Messages
 from connectors.sink import Sink
 from connectors.source import Source
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Mask
 from pipelines.data.membership import among
+from pipelines.data.rowrange import RowNumbers
 from pipelines.errors import DefinitionError, StepError
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
 from streamer.routing.provenance import (
@@ -271,7 +272,7 @@ class SinkRoute:
             rows=batch.rows,
             values=values,
             keys=record_keys(batch) if keys is None else keys,
-            headers=headers if codec_headers is None else _merged(headers, codec_headers),
+            headers=headers if codec_headers is None else _merged(headers, codec_headers) if headers else codec_headers,
             timestamps=record_timestamps(batch) if self.source_timestamp else None,
             topics=topics,
             splits=batch.splits,
@@ -413,8 +414,11 @@ def select_all(selections: Sequence[Selection], batch: Batch) -> tuple[list[Sele
     return chosen, failed | more
 
 
-def of_sources(rows: Ints, sources: frozenset[int]) -> Mask:
-    """Which of these rows are of the sources of these numbers."""
+def of_sources(rows: RowNumbers, sources: frozenset[int]) -> Mask:
+    """Which of these rows are of the sources of these numbers. Rows of a range are of one source."""
+    if isinstance(rows, range):
+        inside = len(rows) > 0 and rows.start >> SOURCE_BITS in sources
+        return np.ones(len(rows), np.bool_) if inside else np.zeros(len(rows), np.bool_)
     return among(rows >> SOURCE_BITS, np.fromiter(sources, np.int64, len(sources)))
 
 
@@ -427,7 +431,7 @@ def _numbers(names: Sequence[str] | None, sources: Sequence[str]) -> frozenset[i
 def _of_sources(batch: Batch, sources: frozenset[int]) -> Batch:
     """The results of which all records are of these sources."""
     if batch.splits is None:
-        hit = of_sources(batch.rows, sources)
+        hit = of_sources(batch.row_numbers, sources)
     else:
         total = np.concatenate([[0], np.cumsum(of_sources(batch.rows, sources))])
         counts = np.diff(batch.splits)
