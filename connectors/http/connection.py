@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -21,11 +21,18 @@ COMPLETE: Final = "streamer.complete"
 """The key that the scope of a request has as soon as all of its body has arrived."""
 
 
+class Awaited(Protocol):
+    """What receives the answer to a request: a future, as a rule."""
+
+    def cancel(self) -> object:
+        """The client has gone."""
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """A connection that is closed when the head of a request is late, or an answer is not read, and that answers 431 if
     a head is too long.
 
-    `awaited` is the future of the request that is answered next; it is cancelled when the client has gone.
+    `awaited` receives the answer to the request that is answered next; it is cancelled when the client has gone.
     """
 
     def __init__(self, bounds: Bounds, *arguments: Any, **named: Any) -> None:
@@ -33,7 +40,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **named)
         self._bounds = bounds
         self.parser: RequestParser = RequestParser(self)  # type: ignore[assignment]
-        self.awaited: asyncio.Future[Any] | None = None
+        self.awaited: Awaited | None = None
         self._idle = 0
         """Bytes that have arrived since the message began, or since the last of its body."""
         self._in_head = True

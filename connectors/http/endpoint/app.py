@@ -15,7 +15,7 @@ from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.http.endpoint.encodings import compressed, wanted
 from connectors.http.endpoint.model import ServedModel
 from connectors.http.endpoint.names import INFER, MODELS, found_model
-from connectors.http.endpoint.request import Answer, Request
+from connectors.http.endpoint.request import Answer, Request, sendable
 from connectors.http.endpoint.routes import Routes
 
 Scope = MutableMapping[str, Any]
@@ -24,6 +24,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _log = logging.getLogger(__name__)
 
 PLAIN: Final = "/v1/"
+_MODELS, _INFER, _PLAIN = MODELS.encode(), INFER.encode(), PLAIN.encode()
 PREDICT: Final = "/predict"
 STOPPING: Final = Answer.refusal(503, "the service is stopping; send the request again", (b"connection", b"close"))
 BROKEN: Final = Answer.refusal(500, "the server could not answer; its log says why")
@@ -54,12 +55,26 @@ class App:
                 return
             answer = answered
             model.counts.answered["http", answer.status] += 1
+        if not sendable(answer.headers):
+            answer = BROKEN
         if (encoding := wanted(headers.get(b"accept-encoding", b""))) is not None:
             answer = await compressed(answer, encoding)
         length = (b"content-length", b"%d" % len(answer.body))
         await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, length]})
         body = b"" if scope["method"] == "HEAD" else answer.body
         await send({"type": "http.response.body", "body": body})
+
+    def direct(self, url: bytes, headers: Mapping[bytes, bytes]) -> ServedModel | None:
+        """The model that a POST to `url` is for, if the request needs nothing that `__call__` does besides."""
+        if url.startswith(_MODELS) and url.endswith(_INFER):
+            model = self._models.get(url[len(_MODELS) : -len(_INFER)].decode("latin-1"))
+            if model is None or not model.speaks_inference:
+                return None
+        elif url.startswith(_PLAIN):
+            model = self._models.get(url[len(_PLAIN) :].decode("latin-1"))
+        else:
+            return None
+        return None if model is None or self._admission.refusal(headers) is not None else model
 
     def _model_of(self, scope: Scope, headers: Mapping[bytes, bytes]) -> ServedModel | Answer:
         """The model that is to answer this request; or the answer, where none is."""
@@ -103,10 +118,11 @@ class App:
             return body
         now = time.monotonic()
         client = scope.get("client")
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         request = Request(
             body,
             scope["headers"],
-            asyncio.get_running_loop().create_future(),
+            future,
             "http",
             scope["path"],
             f"{client[0]}:{client[1]}" if client else "",
@@ -118,9 +134,9 @@ class App:
         if refusal is not None:
             return refusal
         connection: BoundedProtocol = scope[CONNECTION]
-        connection.awaited = request.future
+        connection.awaited = future
         try:
-            return await request.future
+            return await future
         except asyncio.CancelledError:
             model.inbox.withdraw(request)
             if not connection.transport.is_closing():

@@ -16,6 +16,7 @@ PER_MIB: Final = 1.0
 """Seconds that each MiB of a body may take besides `timeout`."""
 RETRY: Final = (b"retry-after", b"1")
 _CLOSE: Final = (b"connection", b"close")
+LATE: Final = Answer.refusal(408, "the body did not come in time", _CLOSE)
 _DISCARDED: Final = 1 << 20
 """Bytes of a body that are read though nobody wants them: many clients read no answer before all is sent."""
 _PATIENCE: Final = 1.0
@@ -75,7 +76,7 @@ class Bodies:
                         text = "too many bodies arrive; try again later (max_held)"
                         return Answer.refusal(503, text, RETRY, _CLOSE)
         except TimeoutError:
-            return Answer.refusal(408, "the body did not come in time", _CLOSE)
+            return LATE
         finally:
             self._arriving -= size
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import ClassVar
 
 from connectors.http.bounds import Bounds
@@ -40,11 +41,22 @@ class Listener:
         self.grpc_address: tuple[str, int] | None = None
         """Host and port of gRPC; `None` without it."""
         self._leaving = asyncio.Event()
+        # It imports uvicorn.
+        from connectors.http.endpoint.direct.protocol import DirectProtocol
+
         app, bounds = App(config, self._models), Bounds(config.connections)
         application = Origins(app, config.origins) if config.origins else app
         try:
             self._listening = Listening(
-                host, port, application, bounds, name="listener", context=context, fast=True, beside=self._beside
+                host,
+                port,
+                application,
+                bounds,
+                name="listener",
+                protocol=partial(DirectProtocol, app),
+                context=context,
+                fast=True,
+                beside=self._beside,
             )
         except OSError as error:
             raise ConnectorError(

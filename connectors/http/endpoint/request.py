@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, Protocol
 
 JSON: Final = (b"content-type", b"application/json")
 
@@ -28,18 +28,38 @@ class Answer(NamedTuple):
         return cls(status, (JSON, *headers), json.dumps({"error": error}, ensure_ascii=False).encode(), error)
 
 
+_NO_NAME: Final = re.compile(rb"[^!#$%&'*+.^_`|~0-9A-Za-z-]|^$")
+_NO_VALUE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+"""What no value of a header holds (RFC 9110, 5.5): a line break would begin another header."""
+
+
+def sendable(headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Whether these can be headers of an answer."""
+    return not any(_NO_NAME.search(name) or _NO_VALUE.search(value) for name, value in headers)
+
+
+class Reply(Protocol):
+    """Receives the answer to a request, in the thread of the endpoint's loop. A future of asyncio is one."""
+
+    def done(self) -> bool:
+        """Whether there is an answer, or nobody waits for one any more."""
+
+    def set_result(self, answer: Answer, /) -> None:
+        """Take the answer."""
+
+
 @dataclass(eq=False, slots=True)
 class Request:
     """A client's request for one model. Made and answered in the thread of the endpoint's loop.
 
-    `future` gets the `Answer`; its client may have gone, then it is cancelled and nobody reads the answer.
+    `reply` gets the `Answer`; its client may have gone, then it is done and nobody reads the answer.
     """
 
     body: bytes
     """Decompressed; over gRPC the message."""
     headers: Sequence[tuple[bytes, bytes]]
     """Of HTTP, or the metadata of gRPC; names in lower case."""
-    future: asyncio.Future[Answer]
+    reply: Reply
     protocol: Literal["http", "grpc"] = "http"
     path: str = ""
     """The path of HTTP, or the method of gRPC."""
@@ -51,6 +71,8 @@ class Request:
     """When its last byte had come, in seconds of `time.monotonic`."""
     at: int = 0
     """The same in ms since 1970."""
+    is_answered: bool = False
+    """Whether its answer was handed over."""
     number: int = field(default=-1)
     """Its number among the requests of its model, from 0, as soon as it is in the inbox."""
 

@@ -35,6 +35,7 @@ CLIENTS_FAULT: Final = frozenset(
 NOT_OFFERED: Final = "NotOfferedError"
 """The class of the error for a request that asks for what there is not here."""
 MOST_TEXT: Final = 2000
+MOST_KNOWN: Final = 100
 _STEP, _ERROR, _TEXT = "streamer-step", "streamer-error", "streamer-text"
 
 
@@ -51,6 +52,9 @@ class HttpSink(Sink):
         codec = codec_config(config.codec).type
         self._kind = (b"content-type", CONTENT_TYPES.get(codec, b"application/octet-stream"))
         self._error = konduit_error if codec == "konduit" else error_answer
+        self._answers_failures = config.failures
+        self._known: dict[Sequence[Header], Sequence[tuple[bytes, bytes]]] = {}
+        """What was made of headers that codecs give to answer after answer."""
         self._source: HttpSource | None = None
         self._confirmed: list[Ints] = []
 
@@ -66,7 +70,7 @@ class HttpSink(Sink):
         """See `Sink.send`. Raises `ConnectorError` without its source."""
         if self._source is None or messages.positions is None:
             raise ConnectorError(f"{self.name} has no http source whose clients it could answer")
-        answers = self._errors(messages) if self._config.failures else self._answers(messages)
+        answers = self._errors(messages) if self._answers_failures else self._answers(messages)
         self._source.answer(zip(messages.positions.tolist(), answers, strict=True))
         self._confirmed.append(messages.rows)
         return {}
@@ -102,7 +106,17 @@ class HttpSink(Sink):
             given = None if rows is None else rows[at]
             yield Answer(200, plain if given is None else self._headers(given), b"" if value is None else value)
 
-    def _headers(self, given: Sequence[Header]) -> list[tuple[bytes, bytes]]:
+    def _headers(self, given: Sequence[Header]) -> Sequence[tuple[bytes, bytes]]:
+        if not isinstance(given, tuple):
+            return self._written(given)
+        headers = self._known.get(given)
+        if headers is None:
+            headers = self._written(given)
+            if len(self._known) < MOST_KNOWN:
+                self._known[given] = headers
+        return headers
+
+    def _written(self, given: Sequence[Header]) -> list[tuple[bytes, bytes]]:
         headers = [
             (name.lower().encode("latin-1", "replace"), b"" if value is None else value) for name, value in given
         ]

@@ -56,6 +56,7 @@ class _Pending(NamedTuple):
 
     model: ServedModel
     request: Request
+    future: asyncio.Future[Answer]
 
 
 class GrpcService:
@@ -135,7 +136,7 @@ class GrpcService:
         if isinstance(pending, Answer):
             return await _abort(context, pending)
         try:
-            answer = await pending.request.future
+            answer = await pending.future
         except asyncio.CancelledError:
             self._gone(pending, late=left is not None and pending.request.deadline <= time.monotonic())
             raise
@@ -155,7 +156,7 @@ class GrpcService:
                 if isinstance(pending, Answer):
                     answer = pending
                 else:
-                    answer = await pending.request.future
+                    answer = await pending.future
                     _count(pending.model, answer)
                 item = None
                 error = answer.error
@@ -214,10 +215,11 @@ class GrpcService:
                 model, Answer.refusal(413, f"the message is larger than {config.max_body} bytes (max_body)")
             )
         now = time.monotonic()
+        future = asyncio.get_running_loop().create_future()
         request = Request(
             message,
             headers,
-            asyncio.get_running_loop().create_future(),
+            future,
             "grpc",
             method,
             client,
@@ -228,12 +230,12 @@ class GrpcService:
         refusal = model.put(request)
         if refusal is not None:
             return _counted(model, refusal)
-        return _Pending(model, request)
+        return _Pending(model, request, future)
 
     def _gone(self, pending: _Pending, *, late: bool = False) -> None:
         """The client of a request has gone, or has its deadline behind it."""
         pending.model.inbox.withdraw(pending.request)
-        pending.request.future.cancel()
+        pending.future.cancel()
         if late:
             pending.model.counts.answered["grpc", 504] += 1
         else:

@@ -93,7 +93,8 @@ class ClientsBus(SourceBus):
         key = () if message.key is None else (("key", message.key),)
         client.sendall(request(message.value or b"", (*key, *message.headers)))
         while inbox._next == before and not self._ends.is_set():
-            if select.select([client], [], [], 0.0002)[0]:
+            # One that was accepted may have its answer already.
+            if select.select([client], [], [], 0.0002)[0] and inbox._next == before:
                 client.close()
                 return False
         self._clients.append(client)
