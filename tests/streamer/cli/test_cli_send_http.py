@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,10 @@ def url() -> Iterator[str]:
     """The address of a service with a token."""
     agent = Agent(loads(SERVICE, base=ROOT))
     agent.start()
+    deadline = time.monotonic() + 30
+    while (trouble := agent.ready()) is not None:
+        assert time.monotonic() < deadline, trouble
+        time.sleep(0.01)
     (source,) = agent.sources
     assert isinstance(source, HttpSource)
     yield f"http://127.0.0.1:{source.address[1]}/v1/digits"
