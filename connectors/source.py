@@ -179,6 +179,13 @@ class Source(ABC):
                 before it stops.
         """
 
+    def await_records(self, timeout: float) -> bool | None:
+        """Wait at most `timeout` seconds until there are records to `poll`; whether there are.
+
+        `None`, at once, if only polling tells that (the default). `wake` ends it as it ends a `poll`.
+        """
+        return None
+
     def poll_without(self, lanes: Collection[Lane], max_records: int, max_bytes: int, timeout: float) -> Records:
         """As `poll`, but no records of these lanes: a batch with one record of each lane has theirs already.
 
@@ -238,10 +245,18 @@ class Source(ABC):
         """
         return False
 
+    def is_awaited(self, positions: Mapping[Lane, int]) -> bool:
+        """Whether somebody waits until these positions are acknowledged: then a service calls `wake`, too.
+
+        Called from other threads. The bus of a source that replays a session waits as a rule: it allows few records in
+        flight.
+        """
+        return self.replays is Replays.SESSION
+
     def wake(self) -> None:
         """Make a `poll` that is waiting, or about to wait, return soon. Called from other threads.
 
-        A service calls it when it acknowledges records of a source that is starved, or that replays a session.
+        A service calls it when it acknowledges positions that are awaited, or while the source is starved.
         """
 
     def transaction_token(self) -> TransactionToken | None:

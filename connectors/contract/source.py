@@ -16,7 +16,7 @@ from connectors.contract.cycles import FEW, MANY, check_no_cycles
 from connectors.contract.delivery import DeliveryContract, numbered
 from connectors.contract.measures import check_measures
 from connectors.contract.reader import Reader, Received
-from connectors.contract.waking import check_wake
+from connectors.contract.waking import check_await_records, check_wake
 from connectors.message import Message
 from connectors.source import LaneBegan, LaneEnded, SourceEnded
 
@@ -210,6 +210,10 @@ class SourceContract(DeliveryContract):
     def test_wake_ends_a_waiting_poll(self, bus: SourceBus) -> None:
         """Another thread can stop a poll that waits, so that a service stops at once."""
         check_wake(bus, bus.source())
+
+    def test_a_source_that_can_tell_says_whether_records_are_there(self, bus: SourceBus) -> None:
+        """One poll gets them then, where otherwise a second would wait for the first of them."""
+        check_await_records(bus, bus.source())
 
     def test_a_lane_begins_where_its_first_record_is(self, bus: SourceBus) -> None:
         """`LaneBegan` comes first, and its position, if known, is that of the first record."""

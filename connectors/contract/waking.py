@@ -1,12 +1,13 @@
-"""The check of `Source.wake` in the contracts of sources."""
+"""The checks of `Source.wake` and `Source.await_records` in the contracts of sources."""
 
 from __future__ import annotations
 
 import threading
 import time
 
-from connectors.contract.bus import Bus
+from connectors.contract.bus import Bus, SourceBus
 from connectors.contract.reader import Reader
+from connectors.message import Message
 from connectors.source import Source
 
 
@@ -29,3 +30,22 @@ def check_wake(bus: Bus, source: Source) -> None:
         finally:
             done.set()
             waker.join()
+
+
+def check_await_records(bus: SourceBus, source: Source) -> None:
+    """A source that can tell without a poll says that records are there once there are some, and not before.
+
+    Raises `AssertionError`.
+    """
+    if type(source).await_records is Source.await_records:
+        return
+    with Reader(source, bus.patience) as reader:
+        reader.listen(bus.quiet)
+        assert source.await_records(0.05) is False
+        source.wake()
+        began = time.monotonic()
+        assert source.await_records(bus.patience) is False
+        assert time.monotonic() - began < bus.patience / 2
+        bus.feed([Message(bus.payload(0, 10), bus.key(0))])
+        assert source.await_records(bus.patience) is True
+        assert len(source.poll(10, 2**20, 0.0)) == 1

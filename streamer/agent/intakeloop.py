@@ -53,6 +53,7 @@ class IntakeLoop:
         self._decoder = decoder
         self._batcher = batcher
         batcher.lanes = watch.lanes
+        batcher.is_busy = lambda: not self.state.all_processed
         self._inbox = inbox
         self._guarantee = guarantee
         self._meters = meters

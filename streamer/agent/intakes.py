@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from connectors.records import Lane
-from connectors.source import Replays, TransactionToken
+from connectors.source import TransactionToken
 from streamer.agent.intakeloop import IntakeLoop
 from streamer.agent.messages import (
     Acknowledge,
@@ -62,7 +62,7 @@ class Intake:
         """Have the source acknowledge these positions; `done` is set when the bus has them, or does not answer."""
         self.marked_at = time.monotonic()
         self.state.messages.put(Acknowledge(marks, done=done))
-        if self.state.starved or self.source.replays is Replays.SESSION:
+        if self.state.starved or self.source.is_awaited(marks):
             # The source may be in the middle of a poll that ends only when these positions are acknowledged.
             self.source.wake()
 

@@ -56,6 +56,8 @@ class Batcher(ABC):
         """Decides how many records may be gathered together; `None`: `max_records`."""
         self.clock: Callable[[], float] = time.monotonic
         """Gives the present time; simulations replace it."""
+        self.is_busy: Callable[[], bool] = lambda: False
+        """Says whether earlier batches of the source are still being run; the intake thread sets it."""
         self.lanes: Collection[Lane] = ()
         """The lanes that the source delivers at present; the intake thread keeps them up to date."""
         self._blocks: list[Records] = []
@@ -75,14 +77,17 @@ class Batcher(ABC):
         Call it repeatedly, until a batch is `ready`.
         """
         before = len(self._blocks)
-        if not self._count:
+        has_all = False
+        if not self._count and source.await_records(IDLE_WAIT) is not False:
             # Records that are there already come as one block: half the cost of polling one record and then the rest.
             self._poll(source, self._to_gather(), self.max_bytes, 0.0)
-        if not self._count:
-            self._poll(source, 1, self.max_bytes, IDLE_WAIT)
+            has_all = self._count > 0
+            if not has_all:
+                self._poll(source, 1, self.max_bytes, IDLE_WAIT)
         if self._count and not self.starved and self.full() is None:
             wait = min(max(self.deadline() - self.clock(), 0.0), IDLE_WAIT)
-            self._poll(source, self.max_records - self._count, self._bytes_left(), wait)
+            if wait or not has_all:
+                self._poll(source, self._wanted() - self._count, self._bytes_left(), wait)
         return self._blocks[before:]
 
     def ready(self) -> Closed | None:
@@ -138,6 +143,10 @@ class Batcher(ABC):
         """When a batch that is not full is closed, in seconds of `clock`."""
         return float("inf") if self.max_wait is None else self._since + self.max_wait
 
+    def _wanted(self) -> int:
+        """How many records a batch waits for."""
+        return self.max_records
+
     def _to_gather(self) -> int:
         return self.max_records if self.sizer is None else self.sizer.to_gather(self._mean_size)
 
@@ -168,19 +177,32 @@ class Batcher(ABC):
 
 
 class SoftBatcher(Batcher):
-    """Full at `max_records`, and at `max_bytes`."""
+    """Full at `max_records`, and at `max_bytes`.
+
+    Requests wait only for as many others as there were last, and for half as many more while others are being run: a
+    client that was answered soon sends its next request. So one client alone never waits, and with many the batches
+    become larger, until those that are expected do not come in `max_wait`.
+    """
 
     type_name = "soft"
     wait_rule: WaitRule | None = None
     """Says how long records wait for others, in place of `max_wait`."""
+    of_requests = False
+    """Whether the records are requests, which wait as said above."""
+    _last = 1
+    """The number of records in the last batch."""
 
     @classmethod
     def of(cls, settings: BatchSettings) -> Self:
         """The batcher for one source of a service with these settings."""
-        return cls(settings.max_records, settings.max_bytes, settings.max_wait)
+        batcher = cls(settings.max_records, settings.max_bytes, settings.max_wait)
+        batcher.of_requests = settings.of_requests
+        return batcher
 
     def deadline(self) -> float:
         """When the oldest record has waited long enough, by `wait_rule` if there is one."""
+        if self.of_requests and self._count >= self._wanted():
+            return self._since
         return super().deadline() if self.wait_rule is None else self._since + self.wait_rule.max_wait
 
     def full(self) -> Reason | None:
@@ -188,6 +210,16 @@ class SoftBatcher(Batcher):
         if self._count >= self.max_records:
             return "records"
         return "bytes" if self._bytes >= self.max_bytes else None
+
+    def _wanted(self) -> int:
+        if not self.of_requests:
+            return self.max_records
+        more = 1 + self._last // 2 if self.is_busy() else 0
+        return min(self._last + more, self.max_records)
+
+    def _close(self, reason: Reason) -> Closed:
+        self._last = self._count
+        return super()._close(reason)
 
 
 class HardBatcher(Batcher):

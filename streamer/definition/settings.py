@@ -10,6 +10,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     SecretStr,
     ValidationInfo,
     field_validator,
@@ -28,6 +29,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
 
+WAIT_OF_REQUESTS = 0.002
+"""Seconds that requests wait for others at most, where nothing else is said."""
 LONGEST_AGE = 0.05
 """`max_age` in seconds where all records are requests."""
 LEAST_TARGET = 0.001
@@ -74,11 +77,13 @@ class BatchSettings(BatcherSettings):
     type: Literal["soft", "hard", "round"] = "soft"
     """When a batch is run. soft: when `max_records` have come, or `max_wait` is over. hard: only with exactly `max_records`, for models with a fixed batch size; with fewer only after `max_age`, or if the broker sends no more before some are acknowledged. round: with at most one record of each camera or partition; the default if all sources are cameras. Plug-ins add others."""  # noqa: E501
     max_wait: Duration = 0.005
-    """How long the oldest record of a batch waits for others at most, from its arrival. For soft and round; the default for round is 0, and so it is where all records are requests that a sink answers."""  # noqa: E501
+    """How long the oldest record of a batch waits for others at most, from its arrival. For soft and round; the default for round is 0. Where all records are requests that a sink answers it is 2 ms, for which they wait only while there are other clients."""  # noqa: E501
     max_age: Duration | None = None
     """For hard: how long the oldest record waits at most before a smaller batch is run after all; by default for ever, and 50 ms where all records are requests that a sink answers."""  # noqa: E501
     target_latency: Duration | None = None
     """For soft, in place of `max_wait`: how long results may take, from the arrival of a record until its results are handed to the sinks. 99 % keep to it while the pipeline has capacity for the load; what is left of it records wait for others, as larger batches save CPU time."""  # noqa: E501
+
+    _of_requests: bool = PrivateAttr(default=False)
 
     @field_validator("max_age")
     @classmethod
@@ -122,12 +127,14 @@ class BatchSettings(BatcherSettings):
     def for_sources(self, *, perishable: bool, in_flight: int, asked: bool = False) -> BatchSettings:
         """These settings with other defaults in fields that were not set, if all sources are `perishable`.
 
-        Also where all records are requests (`asked`): these wait for no others, as more come while a batch runs.
+        Also where all records are requests (`asked`): these wait for others only while there are other clients.
         `in_flight`: as in `Limits`.
         """
         said = self.model_fields_set
         if asked and self.type == "soft" and not said & {"max_wait", "target_latency"}:
-            return self.model_copy(update={"max_wait": 0.0})
+            settings = self.model_copy(update={"max_wait": WAIT_OF_REQUESTS})
+            settings._of_requests = True
+            return settings
         if asked and self.type == "hard" and "max_age" not in said:
             return self.model_copy(update={"max_age": LONGEST_AGE})
         kind = "round" if perishable and not said & {"type", "target_latency"} else self.type
@@ -137,6 +144,11 @@ class BatchSettings(BatcherSettings):
         return self.model_copy(
             update={"type": kind, **{name: value for name, value in defaults.items() if name not in said}}
         )
+
+    @property
+    def of_requests(self) -> bool:
+        """Whether all records are requests, which wait for others only while there are other clients."""
+        return self._of_requests
 
     @property
     def learns_size(self) -> bool:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from connectors.http.endpoint.request import Answer, Request
@@ -26,11 +27,14 @@ class Inbox:
         self._loop = loop
         self._max_waiting = max_waiting
         self._max_bytes = max_bytes
-        self._changed = threading.Condition()
+        self._guard = threading.Lock()
+        self._signals: SimpleQueue[None] = SimpleQueue()
+        """Wakes the thread that waits. A `threading.Condition`, which is written in Python, costs several times as
+        much."""
         self._waiting: deque[Request] = deque()
         self._bytes = 0
         self._wanted = 0
-        """The number of requests for which a thread waits in `take`; 0: none waits."""
+        """The number of requests for which a thread waits; 0: none waits."""
         self._woken = False
         self._tells = False
         """Whether `_tell` is to be called."""
@@ -62,7 +66,7 @@ class Inbox:
 
         Called by the loop's thread.
         """
-        with self._changed:
+        with self._guard:
             full = len(self._waiting) >= self._max_waiting or (self._waiting and self._bytes >= self._max_bytes)
             if full or not self.is_open:
                 return False
@@ -77,7 +81,7 @@ class Inbox:
 
     def withdraw(self, request: Request) -> bool:
         """Take a request out that was not polled yet, as its client has gone; `False` if it was polled."""
-        with self._changed:
+        with self._guard:
             try:
                 self._waiting.remove(request)
             except ValueError:
@@ -85,22 +89,22 @@ class Inbox:
             self._bytes -= request.size
         return True
 
+    def await_requests(self, seconds: float) -> bool:
+        """Wait up to `seconds` until there is a request, or it is woken; whether there is one."""
+        self._wait(1, 1, seconds)
+        self._woken = False
+        return bool(self._waiting)
+
     def take(self, max_records: int, max_bytes: int, seconds: float) -> list[Request]:
         """The next requests, in order; waits up to `seconds` until there are `max_records`, or it is woken.
 
         Requests whose deadline is over are answered instead.
         """
-        until = time.monotonic() + seconds
+        self._wait(max_records, max_bytes, seconds)
         requests: list[Request] = []
         late: list[Request] = []
-        with self._changed:
-            while not self._woken and len(self._waiting) < max_records and self._bytes < max_bytes:
-                left = until - time.monotonic()
-                if left <= 0:
-                    break
-                self._wanted = max_records
-                self._changed.wait(left)
-            self._wanted, self._woken = 0, False
+        with self._guard:
+            self._woken = False
             now, size = time.monotonic(), 0
             while self._waiting and len(requests) < max_records and (size < max_bytes or not requests):
                 request = self._waiting.popleft()
@@ -120,14 +124,14 @@ class Inbox:
         """Answer the requests whose deadline is over; those that wait still are not run any more."""
         waiting: list[Request] = []
         polled: list[Request] = []
-        with self._changed:
+        with self._guard:
             while self._waiting and self._waiting[0].deadline <= now:
                 request = self._waiting.popleft()
                 self._bytes -= request.size
                 waiting.append(request)
             self.late += len(waiting)
             late = (request for request in self._polled.values() if request.deadline <= now)
-            polled += (request for request in late if not request.future.done())
+            polled += (request for request in late if not request.reply.done())
         if waiting:
             self._settle([(request, NOT_RUN) for request in waiting])
         if polled:
@@ -135,36 +139,45 @@ class Inbox:
 
     def wake(self) -> None:
         """Make a running `take`, or the next one, return at once."""
-        with self._changed:
+        with self._guard:
             self._woken = True
-            self._changed.notify()
+            if self._wanted:
+                self._signals.put(None)
 
     def answer(self, answers: Iterable[tuple[int, Answer]]) -> None:
         """Answer polled requests, by number; an answer whose client has gone, or that was answered, counts as sent."""
         pairs = [(request, answer) for number, answer in answers if (request := self._polled.get(number)) is not None]
         if pairs:
+            for request, _ in pairs:
+                request.is_answered = True
             self._settle(pairs)
+
+    def awaits(self, below: int) -> bool:
+        """Whether nobody has answered one of the requests below this number. From any thread."""
+        with self._guard:
+            return any(not request.is_answered for number, request in self._polled.items() if number < below)
 
     def again(self) -> int:
         """Requests that were polled and are not finished come again, before the others; the number of the next."""
-        with self._changed:
+        with self._guard:
             requests = list(self._polled.values())
             self._polled.clear()
             self._waiting.extendleft(reversed(requests))
             self._bytes += sum(request.size for request in requests)
-            self._changed.notify()
+            for request in requests:
+                request.is_answered = False
             return self._waiting[0].number if self._waiting else self._next
 
     def refuse(self) -> bool:
         """Accept no more requests; whether some that were accepted wait to be polled."""
-        with self._changed:
+        with self._guard:
             self.is_open = False
             return bool(self._waiting)
 
     def finish(self, below: int, answer: Answer) -> None:
         """The requests below this number are done: those that nobody has answered get this answer."""
         done: list[Request] = []
-        with self._changed:
+        with self._guard:
             for number in list(self._polled):
                 if number >= below:
                     break
@@ -174,7 +187,7 @@ class Inbox:
 
     def close(self, answer: Answer) -> None:
         """Accept no more requests, and give this answer to all that nobody has answered."""
-        with self._changed:
+        with self._guard:
             self.is_open = False
             left = [*self._waiting, *self._polled.values()]
             self._waiting.clear()
@@ -183,9 +196,27 @@ class Inbox:
         self._settle([(request, answer) for request in left])
 
     def _tell(self) -> None:
-        with self._changed:
+        with self._guard:
             self._tells = False
-            self._changed.notify()
+            if self._wanted:
+                self._signals.put(None)
+
+    def _wait(self, wanted: int, max_bytes: int, seconds: float) -> None:
+        """Wait until so many requests wait, or so many bytes, or it is woken; `seconds` at most."""
+        until = time.monotonic() + seconds
+        while True:
+            with self._guard:
+                self._wanted = 0
+                if self._woken or len(self._waiting) >= wanted or self._bytes >= max_bytes:
+                    return
+                left = until - time.monotonic()
+                if left <= 0:
+                    return
+                self._wanted = wanted
+            try:
+                self._signals.get(timeout=left)
+            except Empty:
+                pass
 
     def _settle(self, pairs: Sequence[tuple[Request, Answer]]) -> None:
         """Hand answers to the loop, all at once: a call for each would cost more than the answers."""
@@ -198,5 +229,5 @@ class Inbox:
 
 def _resolve(pairs: Sequence[tuple[Request, Answer]]) -> None:
     for request, answer in pairs:
-        if not request.future.done():
-            request.future.set_result(answer)
+        if not request.reply.done():
+            request.reply.set_result(answer)

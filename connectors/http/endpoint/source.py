@@ -27,6 +27,8 @@ DROPPED: Final = Answer.refusal(422, "a step of the pipeline dropped the record,
 STOPPING: Final = Answer.refusal(503, "the service is stopping; send the request again", (b"retry-after", b"1"))
 SECRETS: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
 """Headers that no record has."""
+MOST_NAMES: Final = 1000
+"""How many names of headers are remembered."""
 
 
 class HttpSource(Source):
@@ -83,6 +85,10 @@ class HttpSource(Source):
             SourceDown(self.name, False, f"listening on {listener.place}"),
         ]
 
+    def await_records(self, timeout: float) -> bool:
+        """See `Source.await_records`."""
+        return self._open[2].await_requests(timeout)
+
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
         """See `Source.poll`."""
         requests = self._open[2].take(max_records, max_bytes, timeout)
@@ -93,6 +99,11 @@ class HttpSource(Source):
         below = positions.get(self._lane)
         if below is not None:
             self._open[2].finish(below, DROPPED if self._served.answers else DONE)
+
+    def is_awaited(self, positions: Mapping[Lane, int]) -> bool:
+        """See `Source.is_awaited`: by clients that nobody has answered."""
+        below = positions.get(self._lane)
+        return below is not None and self._open[2].awaits(below)
 
     def rewind(self, lanes: Iterable[Lane]) -> None:
         """See `Source.rewind`."""
@@ -181,9 +192,22 @@ def _header(request: Request, name: bytes) -> bytes | None:
     return next((value for key, value in request.headers if key == name), None)
 
 
+class _Names(dict[bytes, str | None]):
+    """The names of headers as text; `None` for those that no record has."""
+
+    def __missing__(self, name: bytes) -> str | None:
+        text = name.decode("latin-1")
+        known = None if text in SECRETS else text
+        if len(self) < MOST_NAMES:
+            self[name] = known
+        return known
+
+
+_names: Final = _Names()
+
+
 def _headers(request: Request) -> list[Header] | None:
-    headers = [(name.decode("latin-1"), value) for name, value in request.headers]
-    return [header for header in headers if header[0] not in SECRETS] or None
+    return [(name, value) for key, value in request.headers if (name := _names[key]) is not None] or None
 
 
 def _extra(name: str, requests: Sequence[Request]) -> Column:

@@ -197,3 +197,42 @@ def test_rows_of_a_block_that_remain_after_a_lane_ended_keep_their_columns() -> 
     assert left.timestamp_column().tolist() == [1000, 2000, 3000]
     assert left.spans == [Span(A, 0, 2), Span(A, 2, 3)]
     assert (left.topics, left.partitions, left.byte_count) == (["topic", "topic"], [0, 0], 30)
+
+
+def of_requests(busy: bool) -> SoftBatcher:
+    batcher = SoftBatcher(512, 1 << 20, 0.2)
+    batcher.of_requests, batcher.is_busy = True, lambda: busy
+    return batcher
+
+
+def test_a_request_that_comes_alone_does_not_wait() -> None:
+    source = Scripted([1])
+    assert rows(closed(of_requests(busy=False), source)) == [1]
+    assert [seconds for _, _, seconds in source.asked] == [0.0]
+
+
+def test_while_others_are_run_requests_wait_for_as_many_as_last_time_and_half_as_many_more() -> None:
+    batcher, source = of_requests(busy=True), Scripted(*([row] for row in range(20)))
+    assert [len(rows(closed(batcher, source))) for _ in range(4)] == [2, 4, 7, 7]
+    assert not source.blocks
+
+
+def test_requests_wait_for_others_no_longer_than_max_wait_from_their_arrival() -> None:
+    batcher, source = of_requests(busy=True), Scripted([1, 2, 3])
+    batcher.max_wait = 0.05
+    found = closed(batcher, source)
+    assert (rows(found), found.reason) == ([1, 2, 3], "wait")
+    source.blocks = [[4]]
+    found = closed(batcher, source)
+    assert (rows(found), found.reason) == ([4], "wait")
+    assert 0.04 < found.seconds < 1.0, "three came before"
+    batcher.is_busy = lambda: False
+    source.blocks = [[5]]
+    assert rows(closed(batcher, source)) == [5]
+
+
+def test_more_requests_than_a_batch_may_have_are_not_waited_for() -> None:
+    batcher, source = of_requests(busy=True), Scripted([1, 2, 3], [4, 5, 6], [7])
+    batcher.max_records = 3
+    assert rows(closed(batcher, source)) == [1, 2, 3]
+    assert rows(closed(batcher, source)) == [4, 5, 6]

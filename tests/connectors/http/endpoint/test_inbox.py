@@ -45,7 +45,8 @@ class Client:
 
     def status(self, request: Request) -> int:
         async def answered() -> int:
-            return (await request.future).status
+            assert isinstance(request.reply, asyncio.Future)
+            return int((await request.reply).status)
 
         return asyncio.run_coroutine_threadsafe(answered(), self._loop).result(10)
 
@@ -101,3 +102,18 @@ def test_requests_come_again_in_order_before_others_and_keep_their_numbers(loop:
     inbox.finish(1, Answer(202, (), b""))
     assert inbox.again() == 1
     assert [request.number for request in inbox.take(10, 1 << 20, 0.0)] == [1, 2, 3]
+
+
+def test_positions_are_awaited_as_long_as_a_client_below_them_has_no_answer(loop: asyncio.AbstractEventLoop) -> None:
+    inbox = Inbox(loop, 10, 1 << 20)
+    client = Client(loop, inbox)
+    first, second = client.ask(60.0 + time.monotonic(), 60.0 + time.monotonic())
+    assert len(inbox.take(10, 1 << 20, 1.0)) == 2
+    assert inbox.awaits(1)
+    inbox.answer([(first.number, Answer(200, (), b""))])
+    assert not inbox.awaits(1)
+    assert inbox.awaits(2)
+    inbox.again()
+    assert len(inbox.take(10, 1 << 20, 0.0)) == 2
+    assert second.number == 1
+    assert inbox.awaits(1), "it runs again"
