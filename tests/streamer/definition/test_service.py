@@ -331,7 +331,7 @@ def test_the_log_says_which_group_a_service_reads_as(caplog: pytest.LogCaptureFi
     assert any(line.startswith("running ") and "groups={'memory': 'cats'}" in line for line in caplog.messages)
 
 
-def test_requests_wait_for_no_others_unless_the_service_says_so() -> None:
+def test_requests_wait_for_others_only_while_there_are_some_unless_the_service_says_so() -> None:
     http = {"type": "http", "listen": "127.0.0.1:0"}
 
     def settings(source: Any = http, sink: Any = None, **batch: Any) -> BatchSettings:
@@ -340,7 +340,8 @@ def test_requests_wait_for_no_others_unless_the_service_says_so() -> None:
         assert isinstance(made, BatchSettings)
         return made
 
-    assert settings().wait == 0.0
+    assert (settings().wait, settings().of_requests) == (0.002, True)
+    assert (settings(max_wait=0).wait, settings(max_wait=0).of_requests) == (0.0, False)
     assert settings(type="hard").wait == 0.05
     assert settings(max_wait="20ms").wait == 0.02
     assert settings(type="hard", max_age="1s").wait == 1.0
