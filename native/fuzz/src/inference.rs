@@ -3,6 +3,7 @@
 #[path = "../../src/inference/core/mod.rs"]
 pub mod core;
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use self::core::numbers::Element;
@@ -19,7 +20,11 @@ pub fn requests(bytes: &[u8]) {
 
 fn request(text: &[u8]) {
     let Some(request) = read(text) else { return };
-    let whole: Value = serde_json::from_slice(text).expect("valid JSON");
+    serde_json::from_slice::<IgnoredAny>(text).expect("valid JSON");
+    // Numbers beyond any float, which are left for Python to judge, have no value here.
+    let Ok(whole) = serde_json::from_slice::<Value>(text) else {
+        return;
+    };
     let rest: Value = serde_json::from_slice(&request.rest).expect("still valid JSON");
     if let Some((start, end)) = request.id {
         assert_eq!(whole["id"].as_str().unwrap().as_bytes(), &text[start..end]);
@@ -78,5 +83,9 @@ mod tests {
                 super::requests(&bytes[..place]);
             }
         }
+    }
+    #[test]
+    fn numbers_beyond_any_float_are_left_for_python_to_judge() {
+        super::requests(br#"{"parameters":{"a":-1e999},"inputs":[]}"#);
     }
 }
