@@ -66,9 +66,10 @@ class Inference(Codec):
             if payload is None:
                 continue
             try:
-                request = self._reader.read(
-                    payload_bytes(payload, "inference"), None if headers is None else headers[place]
-                )
+                # A view of bytes needs no copy, as nobody can change them.
+                is_view = isinstance(payload, memoryview) and isinstance(payload.obj, bytes)
+                body = payload if is_view else payload_bytes(payload, "inference")
+                request = self._reader.read(body, None if headers is None else headers[place])
             except Exception as error:  # noqa: BLE001 - any exception fails this record alone
                 failed[first + place] = error
             else:

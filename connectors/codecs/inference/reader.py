@@ -93,7 +93,7 @@ class Reader:
         self._ports = served.ports
         self._texts, self._counted, self._messages = _Known(), _Known(), _Known()
 
-    def read(self, payload: bytes, headers: Sequence[Header] | None) -> Request:
+    def read(self, payload: bytes | memoryview, headers: Sequence[Header] | None) -> Request:
         """The request of a record with this payload and these headers. Raises `WireError`."""
         if len(payload) > self._most:
             raise WireError(f"the payload has {len(payload)} bytes, and at most {self._most} can be read (max_bytes)")
@@ -105,8 +105,8 @@ class Reader:
             if lowered == HEADER_LENGTH:
                 length = value or b""
             elif lowered == "content-type" and value is not None and value.startswith(GRPC):
-                return self._message(payload)
-        return self._text(payload) if length is None else self._body(payload, length)
+                return self._message(bytes(payload))
+        return self._text(bytes(payload)) if length is None else self._body(payload, length)
 
     def _message(self, payload: bytes) -> Request:
         parts = grpcmessage.split(memoryview(payload))
@@ -131,13 +131,13 @@ class Reader:
             head, ask or head.ask, _contents(head.tensors, sections(head.tensors, nothing, "request"), lists)
         )
 
-    def _body(self, payload: bytes, length: bytes) -> Request:
+    def _body(self, payload: bytes | memoryview, length: bytes) -> Request:
         cut = _cut(length, len(payload))
         if cut == 0:
             return self._bytes_alone(memoryview(payload))
         if cut == len(payload):
-            return self._text(payload)
-        head, ask, lists = self._taken_apart(payload[:cut])
+            return self._text(bytes(payload))
+        head, ask, lists = self._taken_apart(bytes(payload[:cut]))
         rest = memoryview(payload)[cut:]
         return Request(head, ask or head.ask, _contents(head.tensors, sections(head.tensors, rest, "request"), lists))
 

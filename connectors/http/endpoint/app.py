@@ -17,6 +17,7 @@ from connectors.http.endpoint.model import ServedModel
 from connectors.http.endpoint.names import INFER, MODELS, found_model
 from connectors.http.endpoint.request import Answer, Request, sendable
 from connectors.http.endpoint.routes import Routes
+from connectors.http.longbody import BODY, LongBody
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -27,6 +28,7 @@ PLAIN: Final = "/v1/"
 _MODELS, _INFER, _PLAIN = MODELS.encode(), INFER.encode(), PLAIN.encode()
 PREDICT: Final = "/predict"
 STOPPING: Final = Answer.refusal(503, "the service is stopping; send the request again", (b"connection", b"close"))
+HEADER_LENGTH: Final = b"inference-header-content-length"
 BROKEN: Final = Answer.refusal(500, "the server could not answer; its log says why")
 
 
@@ -113,8 +115,13 @@ class App:
         self, model: ServedModel, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive
     ) -> Answer | None:
         """The answer of a model; `None` if its client has gone."""
-        body = await self._bodies.read(model.config, headers, receive, is_there=COMPLETE in scope)
-        if not isinstance(body, bytes):
+        long: LongBody | None = scope.get(BODY)
+        if long is not None and model.speaks_inference and model.served.answers:
+            # Other codecs, and dead letters, are for bytes.
+            length = headers.get(HEADER_LENGTH, b"")
+            long.aligned_at = int(length[:19]) if length.isdigit() else 0
+        body = await self._bodies.read(model.config, headers, receive, long, is_there=COMPLETE in scope)
+        if body is None or isinstance(body, Answer):
             return body
         now = time.monotonic()
         client = scope.get("client")

@@ -9,6 +9,7 @@ from typing import Any, Final
 from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.http.endpoint.encodings import decompressed
 from connectors.http.endpoint.request import Answer
+from connectors.http.longbody import LongBody
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -30,30 +31,40 @@ class Bodies:
         self._arriving = 0
 
     async def read(
-        self, config: HttpSourceConfig, headers: Mapping[bytes, bytes], receive: Receive, *, is_there: bool
-    ) -> bytes | Answer | None:
+        self,
+        config: HttpSourceConfig,
+        headers: Mapping[bytes, bytes],
+        receive: Receive,
+        long: LongBody | None,
+        *,
+        is_there: bool,
+    ) -> bytes | memoryview | Answer | None:
         """A body, decompressed, the answer to a request whose body cannot be had, or `None` if the client has gone.
 
-        `is_there` says that it has arrived already.
+        The bytes of a `long` one are there. `is_there` says that it has arrived already.
         """
         most = config.max_body
         length = _length(headers)
         if length > most:
             return await discarded(_too_large(most), headers, receive)
-        body: bytes | Answer | None
+        encoding = headers.get(b"content-encoding")
+        body: bytes | memoryview | Answer | None
         if is_there:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
-            body = message.get("body", b"")
+            body = message.get("body", b"") if long is None else long.joined()
             if len(body) > most:
                 return _too_large(most)
         else:
-            body = await self._arrived(config, length, receive)
-        encoding = headers.get(b"content-encoding")
-        return body if encoding is None or not isinstance(body, bytes) else await decompressed(body, encoding, most)
+            body = await self._arrived(config, length, receive, long)
+        if encoding is None or body is None or isinstance(body, Answer):
+            return body
+        return await decompressed(bytes(body), encoding, most)
 
-    async def _arrived(self, config: HttpSourceConfig, length: int, receive: Receive) -> bytes | Answer | None:
+    async def _arrived(
+        self, config: HttpSourceConfig, length: int, receive: Receive, long: LongBody | None
+    ) -> bytes | memoryview | Answer | None:
         parts: list[bytes] = []
         size = 0
         try:
@@ -63,14 +74,15 @@ class Bodies:
                     if message["type"] == "http.disconnect":
                         return None
                     part: bytes = message.get("body", b"")
+                    more = len(part) if long is None else long.not_counted()
                     parts.append(part)
-                    size += len(part)
-                    self._arriving += len(part)
+                    size += more
+                    self._arriving += more
                     if size > config.max_body:
                         answer = _too_large(config.max_body)
                         return answer._replace(headers=(*answer.headers, _CLOSE))
                     if not message.get("more_body", False):
-                        return b"".join(parts)
+                        return b"".join(parts) if long is None else long.joined()
                     # One alone always finds room.
                     if self._arriving > config.max_held and self._arriving > size:
                         text = "too many bodies arrive; try again later (max_held)"

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 JSON: Final = (b"content-type", b"application/json")
 
@@ -55,8 +55,8 @@ class Request:
     `reply` gets the `Answer`; its client may have gone, then it is done and nobody reads the answer.
     """
 
-    body: bytes
-    """Decompressed; over gRPC the message."""
+    body: Any
+    """Bytes, or a view of bytes, decompressed; over gRPC the message."""
     headers: Sequence[tuple[bytes, bytes]]
     """Of HTTP, or the metadata of gRPC; names in lower case."""
     reply: Reply

@@ -6,22 +6,19 @@ import asyncio
 from typing import Any, Final
 
 from connectors.http.bounds import Bounds
-from connectors.http.connection import BoundedProtocol
 from connectors.http.endpoint.app import App
 from connectors.http.endpoint.bodies import LATE
 from connectors.http.endpoint.direct.exchange import Exchange
 from connectors.http.endpoint.encodings import wanted
+from connectors.http.longbody import LONG, LongBodies
 
 _UNUSUAL: Final = frozenset({b"expect", b"transfer-encoding", b"content-encoding", b"upgrade", b"origin"})
 """Headers of requests that the application answers."""
 
-SMALL: Final = 64 << 10
-"""Bytes of a body that is waited for here. The application bounds what the larger ones of all clients take up."""
 
-
-class DirectProtocol(BoundedProtocol):
-    """Puts a request for a model into its inbox if it is small, or has arrived at once, and there is nothing unusual
-    about it. All others go to the application, by uvicorn.
+class DirectProtocol(LongBodies):
+    """Puts a request for a model into its inbox if it is not long, and there is nothing unusual about it. All
+    others go to the application, by uvicorn, which also bounds what the long bodies of all clients take up.
 
     A task of asyncio and the messages of ASGI cost twice as much as all else that is done for such a request here.
     """
@@ -49,16 +46,8 @@ class DirectProtocol(BoundedProtocol):
         if exchange is None or self.transport.is_closing():
             return
         # The rest of the body is yet to come.
-        if exchange.length <= SMALL:
-            if self._timer is None:
-                self._timer = self.loop.call_later(exchange.patience, self._body_is_late)
-            return
-        self._exchange = None
-        # It has not begun, and so has no answer for which requests behind it had to wait.
-        self.cycle = None  # type: ignore[assignment]
-        super().on_headers_complete()
-        for part in exchange.parts:
-            super().on_body(part)
+        if self._timer is None:
+            self._timer = self.loop.call_later(exchange.patience, self._body_is_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._exchange = None
@@ -74,12 +63,12 @@ class DirectProtocol(BoundedProtocol):
         self._exchange = exchange
         self.cycle = exchange  # type: ignore[assignment]
 
-    def on_body(self, body: bytes) -> None:
+    def on_body(self, body: bytes | memoryview) -> None:
         if self._exchange is None:
             super().on_body(body)
             return
         self._idle = 0
-        self._exchange.parts.append(body)
+        self._exchange.parts.append(bytes(body))
 
     def on_message_complete(self) -> None:
         exchange, self._exchange = self._exchange, None
@@ -107,7 +96,7 @@ class DirectProtocol(BoundedProtocol):
         if model is None or self.parser.get_method() != b"POST" or self.parser.get_http_version() != "1.1":
             return None
         length = int(headers.get(b"content-length", b"0")[:19])
-        if length > model.config.max_body:
+        if length > min(LONG, model.config.max_body):
             return None
         return Exchange(self, model, length, keep_alive=self.parser.should_keep_alive())
 
