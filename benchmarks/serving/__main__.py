@@ -21,6 +21,7 @@ from benchmarks.flow.models import wide
 from benchmarks.pages import machine
 from benchmarks.serving import servers
 from benchmarks.serving.bounds import dropped, health, steady
+from benchmarks.serving.idle import beside
 from benchmarks.serving.load import Order
 from benchmarks.serving.rounds import Bodies, Cost, costs
 from benchmarks.table import Grid, as_rich
@@ -42,7 +43,7 @@ def main(
     rounds: Annotated[int, typer.Option(help="Rounds, of which the median counts.")] = 5,
     seconds: Annotated[float, typer.Option(help="How long each server is measured in a round.")] = 1.0,
     peers: Annotated[bool, typer.Option(help="FastAPI and MLServer, too.")] = False,
-    only: Annotated[str, typer.Option(help="Only parts with this text: json, one, grpc, bounds.")] = "",
+    only: Annotated[str, typer.Option(help="Only parts with this text: json, one, grpc, bounds, idle.")] = "",
 ) -> None:
     """Measure, and print a line for each aim."""
     console = Console(width=130)
@@ -57,6 +58,8 @@ def main(
             parts += [part() for part in (run.json, run.one, run.grpc) if only in part.__name__]
         if only in "bounds":
             parts.append(bounds(folder, model, seconds))
+        if only in "idle":
+            parts.append(idle(folder, rounds))
         for part in parts:
             for line in part:
                 verdict = {True: "reached", False: "missed", None: ""}[line.reached]
@@ -140,6 +143,13 @@ def bounds(folder: Path, model: Path, seconds: float) -> Iterator[Measured]:
     yield Measured(
         f"64 connections for {60 * seconds:.0f} s: memory in the second half, MiB", f"{grown:+.1f}", "1", grown < 1
     )
+
+
+def idle(folder: Path, rounds: int) -> Iterator[Measured]:
+    """What a listener costs that nobody asks."""
+    ratio, each = beside(folder, rounds)
+    among = f"{ratio:.3f} ({min(each):.3f} to {max(each):.3f})"
+    yield Measured("Kafka, records for a second of CPU, with an idle listener : without", among, "0.98", ratio >= 0.98)
 
 
 def _at_most(what: str, ours: float, found: dict[str, Cost], other: str, aim: float | None) -> Iterator[Measured]:

@@ -77,6 +77,14 @@ def ours(model: Path, folder: Path, *, pause: float = 0.0) -> tuple[Server, int]
     return Server("streamer", [*program, str(model), str(http), str(grpc), str(pause)], http, folder), grpc
 
 
+def beside(bootstrap: str, topic: str, folder: Path, *, http: bool) -> Server:
+    """A service from this topic to `TOPIC.results`, with a listener that nobody asks or without."""
+    port = free_port() if http else 0
+    program = [sys.executable, "-m", "benchmarks.programs.serving.beside"]
+    name = "with a listener" if http else "without a listener"
+    return Server(name, [*program, bootstrap, topic, str(port)], port, folder)
+
+
 def constant(kind: str, folder: Path) -> Server:
     """The server that answers the same bytes: `http` or `grpc`."""
     port = free_port()
