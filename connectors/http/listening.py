@@ -147,6 +147,8 @@ class Listening:
         state = self._server.server_state
         for connection in list(state.connections):
             connection.transport.abort()
+        # Until uvicorn knows that they are lost: it complains of answers that are not whole.
+        await asyncio.sleep(0)
         left = [self._accepting, *self._handshakes, *state.tasks]
         for task in left:
             task.cancel()
