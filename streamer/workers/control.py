@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException
 from typing import Any, Final, NamedTuple, Protocol
@@ -17,10 +18,13 @@ from streamer.workers.addresses import Address
 from streamer.workers.exposition import merged, of_parent
 from streamer.workers.plan import PlannedService
 
+_LIVE: Final = ("/live", "/health")
 _SAFE: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _PATIENCE: Final = 2.0
 """Seconds to wait for a worker's answer: one that hangs gives none."""
 _AT_ONCE: Final = 8
+_ANSWERED_AT_ONCE: Final = 4
+"""How many requests are answered at a time by asking workers."""
 _METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -74,6 +78,7 @@ class ControlPort:
         self._workers = workers
         self._addresses = addresses
         self._pool = ThreadPoolExecutor(_AT_ONCE, "ask workers")
+        self._answering = ThreadPoolExecutor(_ANSWERED_AT_ONCE, "answers of workers")
         host, _, port = listen.rpartition(":")
         from connectors.http.port import HttpPort
 
@@ -90,15 +95,22 @@ class ControlPort:
     def close(self) -> None:
         """Stop listening."""
         self._port.close()
+        self._answering.shutdown(wait=False, cancel_futures=True)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _answer(self, request: HttpRequest) -> Answer:
+    def _answer(self, request: HttpRequest) -> Answer | Awaitable[Answer]:
+        # A worker that hangs holds up no question about life, which needs no worker.
+        if request.path in _LIVE:
+            return self._safe(request)
+        return asyncio.get_running_loop().run_in_executor(self._answering, self._safe, request)
+
+    def _safe(self, request: HttpRequest) -> Answer:
         answer = self._route(request)
         return Answer(answer.status, answer.body, answer.kind, {**_SAFE, **answer.headers})
 
     def _route(self, request: HttpRequest) -> Answer:
         trusted = admitted(request, self._token, self._hosts)
-        if request.path in ("/live", "/health"):
+        if request.path in _LIVE:
             return self._live(trusted)
         if request.path == "/ready":
             return self._ready(trusted)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,6 +18,7 @@ import pytest
 from connectors.http.exchange import Answer, HttpRequest
 from connectors.http.port import HttpPort
 from pipelines.errors import StreamerError
+from streamer.workers import control
 from streamer.workers.control import ControlPort, control_ports
 from streamer.workers.plan import PlannedService
 
@@ -33,6 +37,7 @@ class World:
             "/metrics": Answer(200, b"# HELP up Up.\n# TYPE up gauge\nup 1.0\n"),
             "/cameras": Answer(200, b'{"digits": {"door": "fine"}}'),
         }
+        self.slow: dict[str, Callable[[], Awaitable[Answer]]] = {}
         self.asked: list[HttpRequest] = []
         self._stack = stack
         self._workers = [self._worker()]
@@ -50,8 +55,10 @@ class World:
         return {"digits": self._workers[worker].address} if worker < len(self._workers) else {}
 
     def _worker(self) -> HttpPort:
-        def answer(request: HttpRequest) -> Answer:
+        def answer(request: HttpRequest) -> Answer | Awaitable[Answer]:
             self.asked.append(request)
+            if request.path in self.slow:
+                return self.slow[request.path]()
             return self.answers.get(request.path, Answer(404, b"{}"))
 
         server = HttpPort("127.0.0.1", 0, answer)
@@ -147,3 +154,24 @@ def test_services_of_one_address_have_one_port_and_one_token(world: World) -> No
     services = [PlannedService(name, 1.0, listen, token) for name, token in (("a", "x"), ("b", "y"))]
     with pytest.raises(StreamerError, match="with another token"):
         control_ports(services, world, 2, world._addresses)
+
+
+def test_a_worker_that_hangs_does_not_hold_up_whether_the_service_lives(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_PATIENCE", 60)
+    port, asked, goes = world.port(), threading.Event(), threading.Event()
+
+    async def hangs() -> Answer:
+        asked.set()
+        await asyncio.to_thread(goes.wait, 30)
+        return world.answers["/ready"]
+
+    world.slow["/ready"] = hangs
+    with ThreadPoolExecutor(1) as thread:
+        readiness = thread.submit(get, port, "/ready")
+        assert asked.wait(30)
+        assert get(port, "/live") == (200, {"workers": "ok"})
+        assert not readiness.done()
+        goes.set()
+        assert readiness.result(30)[0] == 503
