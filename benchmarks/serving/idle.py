@@ -15,7 +15,7 @@ from benchmarks.serving import servers
 from benchmarks.topics import Topics
 from streamer.devbroker import open_broker
 
-RECORDS: Final = 100_000
+RECORDS: Final = 300_000
 """In a round, for each service."""
 _PATIENCE: Final = 120.0
 
