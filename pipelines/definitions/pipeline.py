@@ -91,6 +91,8 @@ class Pipeline(ABC):
         steps: Mapping[str, StepPolicy] | None = None,
         stopping: threading.Event | None = None,
         shared: Shared | None = None,
+        versions: Mapping[Path, int] | None = None,
+        opening: int = 0,
     ) -> Executor:
         """An executor with every model loaded; close it, or use it in a `with`.
 
@@ -101,7 +103,9 @@ class Pipeline(ABC):
         by the name or type of a step which rows are run again and how long a call may take:
         `{"enrich": StepPolicy(retry=Retry(on=["ConnectionError"]))}` (`DefinitionError` if no step is called so). Waits
         before rows are run again end when `stopping` is set. Executors of this pipeline that are opened with the same
-        `shared`, one for each thread that runs batches, load each model once.
+        `shared`, one for each thread that runs batches, load each model once. `versions` names the version to open of a
+        model in version folders, by the folder that holds these, if not the highest. Executors of different `opening`,
+        with one `shared`, have only files in common that have not changed.
 
         Raises `StepError` naming the step that cannot be opened; its `__cause__` says why: `MissingPackageError`,
         `RegistryError`, `DefinitionError`, ...
@@ -119,6 +123,8 @@ class Pipeline(ABC):
             policies=_by_step(self, steps) if steps else {},
             stopping=stopping,
             shared=Shared() if shared is None else shared,
+            versions=versions or {},
+            opening=opening,
         )
         return self.open_in(context) if profile is None else self._profiled(context, profile)
 

@@ -214,7 +214,7 @@ class OpenPipeline(ABC):
         metrics = self._meters.of(name)
         token = begin(metrics)
         try:
-            running = opened(name, partial(open_runner, name, create, context.shared))
+            running = opened(name, partial(open_runner, name, create, context.shared, context.opening))
         finally:
             end(token)
         try:

@@ -20,12 +20,13 @@ class OpenRunner(NamedTuple):
     """Closes the runner, unless other executors still use it."""
 
 
-def open_runner(step: str, create: Callable[[], Runner], shared: Shared) -> OpenRunner:
+def open_runner(step: str, create: Callable[[], Runner], shared: Shared, opening: int = 0) -> OpenRunner:
     """The runner that `create` makes; of one that is `alone` the first that was made for the step in `shared`.
 
-    `step` is the step's name, with the way to it. Raises what `create` raises.
+    `step` is the step's name, with the way to it; `opening` as in `OpenContext`. Raises what `create` raises.
     """
-    key = ("alone", step)
+    # Another opening is there for other files.
+    key = ("alone", opening, step)
     lone: OpenRunner | None = shared.find(key)
     if lone is None:
         runner = create()

@@ -7,13 +7,14 @@ package `connectors`, those of plug-ins are named by entry points of the group `
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Protocol, cast
 
 from pipelines.errors import StreamerError
 from pipelines.plugins.catalog import Catalog
+from pipelines.plugins.versionfolders import model_in, versions_in
 from pipelines.runners.runner import OpenContext
 
 FETCHER_GROUP = "streamer.model_fetchers"
@@ -44,6 +45,8 @@ class ModelFetcher(Protocol):
 def model_path(uri: str | None, context: OpenContext, *, folder: bool = False) -> Path:
     """The file of a model, or its folder if `folder` allows one; one behind a URL is fetched first.
 
+    Of a folder with version folders it is the version that `context.versions` names, else the highest with a model.
+
     Raises `StreamerError` if there is no such file, no fetcher for the URL's scheme, or fetching failed.
     """
     if not uri:
@@ -51,10 +54,25 @@ def model_path(uri: str | None, context: OpenContext, *, folder: bool = False) -
     if is_remote(uri):
         return _fetcher(uri).fetch(uri, context.progress)
     path = context.path(uri)
+    if path.is_dir() and (numbers := versions_in(path)):
+        return _of_version(path, numbers, context, folder=folder)
     if path.is_file() or (folder and path.is_dir()):
         return path
     what = "is a folder, not a model file" if path.is_dir() else "is not there"
     raise StreamerError(f'the model {path} {what}; relative paths start at {context.base}, set "modelUri" to it')
+
+
+def _of_version(path: Path, numbers: Sequence[int], context: OpenContext, *, folder: bool) -> Path:
+    chosen = context.versions.get(path)
+    for number in numbers if chosen is None else (chosen,):
+        model = model_in(path / str(number), folder=folder)
+        if model is not None:
+            return model
+    named = f"versions {', '.join(map(str, numbers))}" if chosen is None else f"version {chosen}"
+    raise StreamerError(
+        f"the model {path} has no model in {named}: a version is a folder with one file, or with one named model.*, "
+        "such as 1/model.onnx"
+    )
 
 
 def is_remote(uri: str) -> bool:

@@ -76,6 +76,11 @@ class OpenContext:
     """Set when what runs the pipeline is to end: then nothing waits before it runs rows again."""
     shared: Shared = field(default_factory=Shared)
     """What all executors of the definition use together, such as the weights of models."""
+    versions: Mapping[Path, int] = field(default_factory=dict)
+    """Which version is opened of a model in version folders, by the path of the folder that holds them; of others it is
+    the highest."""
+    opening: int = 0
+    """Which opening of the definition it is, where it is opened again because files of its models have changed."""
 
     @property
     def policy(self) -> StepPolicy:
