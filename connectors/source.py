@@ -102,6 +102,8 @@ class Served:
     """Why the service is not ready; `None` while it is. From any thread."""
     stuck: Callable[[], str | None] = lambda: None
     """Why the process should be restarted; `None` while the service makes progress. From any thread."""
+    version: Callable[[], str] = lambda: "1"
+    """The version of the pipeline's models that runs records at present. From any thread."""
 
 
 class Source(ABC):

@@ -25,6 +25,8 @@ from streamer.agent.summary import Summary
 from streamer.definition.circles import circle
 from streamer.definition.hotpaths import by_report
 from streamer.definition.service import Service
+from streamer.models.following import Following
+from streamer.models.version import Version
 from streamer.observe.endpoint import Endpoint
 from streamer.observe.logs import logger
 from streamer.observe.metrics import ServiceMeters
@@ -167,9 +169,25 @@ class Agent:
         ]
         return "; ".join(waits) or None
 
+    @property
+    def version(self) -> Version | None:
+        """The version of the models in use; `None` before the pipeline is open."""
+        return self._assembly.version
+
+    @property
+    def following(self) -> Following | None:
+        """Follows the files of the models; `None` if the service does not."""
+        return self._loop.following
+
     def pages(self) -> Mapping[str, Mapping[str, Callable[[], Any]]]:
-        """The pages of its sources on the control port, by page and source."""
-        return self._assembly.pages()
+        """Its pages on the control port: that of its models, and those of its sources, by page and source."""
+        models = {"current": lambda: None if self.version is None else self.version.label, "versions": self._versions}
+        return {"models": models, **self._assembly.pages()}
+
+    def _versions(self) -> list[Mapping[str, object]]:
+        if self.following is not None:
+            return [version.document() for version in self.following.versions]
+        return [] if self.version is None else [self.version.document()]
 
     def ready(self) -> str | None:
         """Why the service is not ready; `None` while it is."""

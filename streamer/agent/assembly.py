@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from connectors.codec import Codec
@@ -30,6 +31,9 @@ from streamer.definition.refusals import check_code, place_of
 from streamer.definition.service import Service
 from streamer.definition.stepsettings import policies
 from streamer.delivery.guarantee import guarantee
+from streamer.models.files import ModelFiles, State
+from streamer.models.following import Following
+from streamer.models.version import Version
 from streamer.observe.memorylimit import MemoryLimit
 from streamer.observe.metrics import Measured
 from streamer.routing.sinkroute import SinkRoute
@@ -51,6 +55,11 @@ class Assembly:
     """Records the times of stages and steps, while open, if the service has `profile`."""
     draining: threading.Event = field(default_factory=threading.Event)
     """Set when the service stops: then no step waits any more before it runs records again."""
+    version: Version | None = None
+    """What the open pipelines were opened with."""
+    _files: ModelFiles | None = None
+    _shared: Shared = field(default_factory=Shared)
+    _pool: DaemonPool | None = None
     _policies: dict[str, StepPolicy] | None = None
     _executors: list[Executor] = field(default_factory=list)
     _busy: Collection[Executor] = ()
@@ -101,13 +110,17 @@ class Assembly:
             self.profiler = self._opened_profiler()
             threads = self.service.limits.threads
             # Entered first, so that the pool is closed last.
-            pool = self._stack.enter_context(DaemonPool(threads, "streamer-step")) if threads else None
+            self._pool = self._stack.enter_context(DaemonPool(threads, "streamer-step")) if threads else None
             self._stack.callback(self._close_pipelines)
-            shared = Shared()
-            self._executors.append(self._open_pipeline(pool, progress, shared))
-            check_parallel(self.service.limits.parallel, self.executor.sequential_steps)
-            for _ in range(1, self.service.limits.parallel):
-                self._executors.append(self._open_pipeline(pool, progress, shared))
+            self._files = ModelFiles(self.service.sequence())
+            files = self._files.look()
+            self._executors = self._opened(files, 0, progress)
+            self.version = Version(files.label or "1", files, self._executors)
+            if self.service.models.follow is not None and self.executor.stateful:
+                raise DefinitionError(
+                    f"{place_of(self.service.written, 'models', 'follow')}models.follow: a step of the pipeline holds "
+                    "records or state, which a new version would lose; leave it out, and restart for a new model"
+                )
             for route in self.all_routes:
                 route.sink.open()
                 self._stack.callback(route.sink.close)
@@ -115,6 +128,34 @@ class Assembly:
         except BaseException:
             self.close()
             raise
+
+    def following(self, wake: Callable[[], None], log: Any) -> Following | None:
+        """Follows the files of the models, if the service says so. `wake` is called when a new version is ready."""
+        interval = self.service.models.follow
+        if interval is None or self._files is None or self.version is None:
+            return None
+        opener = partial(self._opened, progress=None)
+        return Following(self._files, self.version, opener, interval, wake, log)
+
+    def replace(self, version: Version) -> list[Executor]:
+        """Use the pipelines of this version from now on; those that were used before, still open."""
+        before, self._executors = self._executors, list(version.executors)
+        self.version = version
+        return before
+
+    def _opened(self, files: State, opening: int, progress: Callable[[str], None] | None) -> list[Executor]:
+        """As many pipelines as may run at the same time, with these files."""
+        executors: list[Executor] = []
+        try:
+            for number in range(self.service.limits.parallel):
+                executors.append(self._open_pipeline(files, opening, progress))
+                if not number:
+                    check_parallel(self.service.limits.parallel, executors[0].sequential_steps)
+        except BaseException:
+            for executor in executors:
+                executor.close()
+            raise
+        return executors
 
     def serve(self, trouble: Callable[[], str | None], stuck: Callable[[], str | None]) -> None:
         """Tell the sources and their codecs of the open pipeline, before the sources open.
@@ -132,20 +173,28 @@ class Assembly:
         ports = self.executor.ports()
         for name, config, source in self.sources:
             needed = ports_for(self.service, config, ports)
-            served = Served(self.service.name, needed, name in awaited, trouble, stuck)
+            served = Served(self.service.name, needed, name in awaited, trouble, stuck, self._label)
             source.serves(served)
             self.codecs[name].serves(served)
         for route in self.routes:
-            route.codec.serves(Served(self.service.name, ports))
+            route.codec.serves(Served(self.service.name, ports, version=self._label))
 
-    def _open_pipeline(
-        self, pool: DaemonPool | None, progress: Callable[[str], None] | None, shared: Shared
-    ) -> Executor:
+    def _label(self) -> str:
+        return "1" if self.version is None else self.version.label
+
+    def _open_pipeline(self, files: State, opening: int, progress: Callable[[str], None] | None) -> Executor:
         # A step that `check_code` cannot see, such as one inside a plug-in's step, is refused when it opens.
         if self._policies is None:
             self._policies = policies(self.service.steps)
         return opened_pipeline(
-            self.service, self._policies, pool=pool, progress=progress, stopping=self.draining, shared=shared
+            self.service,
+            self._policies,
+            pool=self._pool,
+            progress=progress,
+            stopping=self.draining,
+            shared=self._shared,
+            versions=files.versions,
+            opening=opening,
         )
 
     def _memory_limit(self) -> MemoryLimit:

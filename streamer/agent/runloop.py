@@ -16,6 +16,7 @@ from connectors.source import Replays
 from pipelines.data.result import Result
 from pipelines.errors import ConnectorError, StreamerError
 from pipelines.executors.accounting import NO_ROWS
+from pipelines.observe.metrics import Metrics, summed
 from streamer.agent.assembly import Assembly
 from streamer.agent.batchqueue import BatchQueue, ByteBudget, RunInbox
 from streamer.agent.decodedbatch import DecodedBatch
@@ -31,6 +32,7 @@ from streamer.batching.residence import Residence
 from streamer.delivery.delivery import Delivery
 from streamer.delivery.failures import ServiceStopped
 from streamer.delivery.guarantee import guarantee
+from streamer.models.following import Following
 from streamer.observe.metrics import ServiceMeters
 from streamer.routing.keep import kept
 
@@ -95,6 +97,9 @@ class RunLoop:
         self._never_waits = any(source.replays is Replays.NONE for _, _, source in assembly.sources)
         """Whether a source cannot deliver records again, so that waiting for sinks would lose records."""
         self._stateful = False
+        self._following: Following | None = None
+        self._metrics_before: list[Metrics] = []
+        """What the steps of earlier versions counted."""
         self._idle_since: float | None = None
         self._delivery: Delivery | None = None
         meters.in_flight = lambda: self._inbox.budget.reserved
@@ -124,6 +129,11 @@ class RunLoop:
         self._stateful = executor.stateful
         self._joins = self._may_join()
         self._open_pipelines()
+        self._following = self._assembly.following(self._inbox.batches.wake, self._log)
+        if self._following is not None:
+            self._meters.models = self._following.readings
+            self._delivery.set_version(self._following.current.label)
+            self._following.start()
         self._assembly.serve(*self._health)
         if not self._drain.begun:
             intakes = built_intakes(
@@ -142,7 +152,7 @@ class RunLoop:
         executors, profiler = self._assembly.executors, self._assembly.profiler
         if profiler is not None:
             self._meters.profile(profiler)
-        self._meters.of_executors = [executor.metrics for executor in executors]
+        self._meters.of_executors = [*self._metrics_before, *(executor.metrics for executor in executors)]
         dangerous = self._dangerous
         calls = [
             PipelineCalls(executor, self._service.debug, self._log, None if dangerous is None else dangerous.notes())
@@ -154,6 +164,30 @@ class RunLoop:
             self._slots = Slots(calls, self._runs, self._drain, self._inbox.batches.wake, profiler)
         else:
             executors[0].observer = self._meters.run
+
+    @property
+    def following(self) -> Following | None:
+        """Follows the files of the models; `None` if the service does not. From any thread."""
+        return self._following
+
+    @property
+    def _gives_way(self) -> bool:
+        """Whether a new version waits to take over, so that no batch is begun before that."""
+        return self._following is not None and self._following.offered is not None
+
+    def _take_over(self, following: Following) -> None:
+        """Run the next batch, and all after it, with the version that is offered: no batch is half run now."""
+        version = following.take()
+        if self._slots is not None:
+            self._slots.end()
+        self._metrics_before = [summed(self._meters.of_executors)]
+        before = self._assembly.replace(version)
+        # What was learned of the time that batches take was about the other models.
+        self._runs.forget_times()
+        self._open_pipelines()
+        self._open_delivery.set_version(version.label)
+        following.retire(before)
+        self._log.info("a new version has taken over", version=version.label, opened_in=round(version.seconds, 3))
 
     def _dangerous_records(self) -> Dangerous | None:
         page = worker_page()
@@ -213,6 +247,8 @@ class RunLoop:
 
     def end(self, failed: bool) -> None:
         """Acknowledge complete records, and close everything, also after a failure."""
+        if self._following is not None:
+            self._following.end()
         try:
             self._intakes.discard()
             if failed and self.intakes:
@@ -244,6 +280,9 @@ class RunLoop:
 
         Returns whether anything was done, and whether there was time for it.
         """
+        idle = self._runs.rest is None and (self._slots is None or not self._slots.runs)
+        if self._following is not None and self._gives_way and idle:
+            self._take_over(self._following)
         if self._slots is not None:
             return self._round_of_slots(self._slots)
         run = self._next(self._wait)
@@ -271,6 +310,8 @@ class RunLoop:
         return run is not None, run is None or self._start(slots, run)
 
     def _has_room(self, slots: Slots) -> bool:
+        if self._gives_way and self._runs.rest is None:
+            return False
         return slots.has_room if self._is_settled and not self._alone else not slots.runs
 
     def _start(self, slots: Slots, run: BatchRun) -> bool:

@@ -30,6 +30,10 @@ class RoundSizer:
         self._times: dict[int, tuple[float, ...]] = {}
         self._ran = 0
 
+    def forget(self) -> None:
+        """Nothing is known about sizes any more, as other models run them."""
+        self._times, self._ran = {}, 0
+
     def ran(self, rows: int, seconds: float) -> None:
         """Note that a batch of so many rows took `seconds`."""
         if not rows:

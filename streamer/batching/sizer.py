@@ -55,6 +55,14 @@ class BatchSizer:
         self._most = 0
         self._batch_rows, self._batch_seconds = 0, 0.0
 
+    def forget(self) -> None:
+        """Nothing is known about the time of rows any more, as other models run them."""
+        self._together = 1
+        self._batches.clear()
+        self._calls.clear()
+        self._most = 0
+        self._batch_rows, self._batch_seconds = 0, 0.0
+
     def ran(self, rows: int, seconds: float, *, last: bool) -> None:
         """Note that these rows took `seconds`. `last`: they are the last of the records that were gathered together."""
         self._calls.append(seconds / rows)

@@ -47,6 +47,7 @@ from streamer.definition.settings import (
     Control,
     FailureSettings,
     Limits,
+    ModelSettings,
     Profile,
     Settings,
     TransactionSettings,
@@ -267,6 +268,8 @@ class Service(Settings):
     """When the service stops because most records fail."""
     steps: dict[str, StepSettings] = Field(default_factory=dict)
     """By name or type of a step: which of its records are run again, and how long it may take for each, `{enrich: {retry: {on: [ConnectionError]}, timeout: 2s}}`."""  # noqa: E501
+    models: ModelSettings = ModelSettings()
+    """What is done when files of the pipeline's models change while the service runs."""
     control: Control | None = None
     """A server of metrics and health over HTTP; by default none."""
     profile: Profile | None = None

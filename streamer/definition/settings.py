@@ -233,7 +233,7 @@ class Control(Settings):
     listen: Annotated[str, listening(9464)]
     """The address of the server, `host:port`. With host 127.0.0.1 only this machine can reach it, with 0.0.0.0 every machine. Port 0 is any free one, which the log names."""  # noqa: E501
     token: Annotated[SecretStr, Field(min_length=1)] | None = None
-    """A secret. If it is set, metrics, `/cameras` and the reasons behind `/live` and `/ready` are shown only to requests with the header `Authorization: Bearer TOKEN`; by default to all."""  # noqa: E501
+    """A secret. If it is set, metrics, `/models`, `/cameras` and the reasons behind `/live` and `/ready` are shown only to requests with the header `Authorization: Bearer TOKEN`; by default to all."""  # noqa: E501
     hosts: OneOrMore = ()
     """Names by which others reach it, `[digits.example.com]`, where it has no token. IP addresses and names without a dot need not be listed. Requests that name another host, as a web page of a stranger can have a browser do, get health without reasons only."""  # noqa: E501
 
@@ -248,6 +248,13 @@ class Control(Settings):
         if self.token is not None or is_loopback(host_and_port(self.listen)[0]):
             return ""
         return "note: every machine that reaches it can read them; add a token, or listen on 127.0.0.1"
+
+
+class ModelSettings(Settings):
+    """What is done when files of the pipeline's models change while the service runs."""
+
+    follow: Annotated[Duration, Field(gt=0)] | None = None
+    """How often to look whether there are new files: a higher version folder (`modelUri: models/digits` with `1/`, `2/`, ...), or a file that was replaced. Files count once they are the same for two looks. Then the pipeline is opened with them, and takes over between two batches; if that fails, the current one goes on. By default the service keeps what it began with."""  # noqa: E501
 
 
 class Profile(Settings):

@@ -103,6 +103,12 @@ def check_service(service: Service, written: Written, *, logs_in: bool = False) 
             "native is not possible inside Faust: its consumer gives one Python object a record; choose auto, which "
             "still decodes and encodes compiled, or run the service with streamer run",
         )
+    if service.models.follow is not None:
+        raise written.error(
+            ("models", "follow"),
+            "not possible inside Faust, where nothing takes over between two batches; leave it out and restart the "
+            "workers for a new model, or run the service with streamer run",
+        )
     if len(service.sources) != 1:
         raise written.error(
             ("source",),

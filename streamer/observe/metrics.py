@@ -146,6 +146,8 @@ class ServiceMeters(Collector):
         self.lag: Callable[[], Mapping[tuple[str, int], int]] = dict
         self.connectors: Callable[[], Iterable[Measured]] = list
         self.hot_paths: Callable[[], Iterable[PartHotPath]] = list
+        self.models: Callable[[], Iterable[Reading]] = list
+        """Readings about the versions of the service's models."""
         self.started = time.time()
         self.of_executors: Sequence[Metrics] = [Metrics()]
         """Metrics that the steps' own code keeps, of each open pipeline."""
@@ -188,6 +190,7 @@ class ServiceMeters(Collector):
         yield _gauge("streamer_hot_path_info", about, paths, "part", "path", "reason")
         for connector in self.connectors():
             yield from connector.readings()
+        yield from self.models()
         yield from self.step_metrics.readings()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -32,6 +32,10 @@ from streamer.routing.when import Condition, Failures, condition
 
 Failed = dict[int, Exception]
 """Row number to the error."""
+
+
+VERSION: Final = "streamer-version"
+"""The header that names the version of the models that made a result."""
 
 
 @dataclass(slots=True)
@@ -156,6 +160,8 @@ class SinkRoute:
     record_headers: Mapping[str, str] = field(default_factory=dict)
     added_headers: Mapping[str, Template] = field(default_factory=dict)
     """Headers of every message, by name."""
+    version: str | None = None
+    """The version of the models that make the results, if the service follows their files."""
     errors: bool = False
     """Whether it gets answers for records that failed, too."""
     places: bool = False
@@ -268,6 +274,8 @@ class SinkRoute:
             headers = _merged(headers, metadata)
         if self.added_headers:
             headers = _merged(headers, self._added(batch))
+        if self.version is not None:
+            headers = _merged(headers, [[(VERSION, self.version.encode())]] * batch.size)
         return Messages(
             rows=batch.rows,
             values=values,

@@ -9,6 +9,7 @@ from typing import Any
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+import pipelines
 from connectors.camera.health import Health
 from connectors.camera.measures import measures_of
 from connectors.codecs.sparkplug.codec import SparkplugConfig
@@ -24,6 +25,9 @@ from pipelines.data.batch import Batch
 from pipelines.hotpath import HotPathReport
 from pipelines.observe.observing import StepRun
 from streamer.definition.hotpaths import PartHotPath
+from streamer.models.files import ModelFiles
+from streamer.models.following import Following
+from streamer.models.version import Version
 from streamer.observe.metrics import Measured, ServiceMeters
 from streamer.observe.scrape import ScrapeCollector
 from streamer.workers.exposition import of_parent
@@ -54,6 +58,7 @@ def exported_families() -> Sequence[Metric]:
     meters.step_metrics.of("0:CLASSIFIER_OUTPUT").labels("streamer_labels").add("3")
     meters.lag = lambda: {("topic", 0): 1}
     meters.hot_paths = lambda: [PartHotPath("source codec", HotPathReport("native"))]
+    meters.models = _following().readings
     meters.connectors = lambda: [
         Measured("source bus", "memory", MemorySessionSource().metrics),
         Measured("sink view", "view", ViewSinkConfig().build().metrics),
@@ -68,6 +73,12 @@ def exported_families() -> Sequence[Metric]:
     ]
     parent = text_string_to_metric_families(of_parent({(0, "hung"): 1}, {"docs": 1}, ["docs"]))
     return [*ScrapeCollector({"docs": _Healthy(meters)}).collect(), *parent]
+
+
+def _following() -> Following:
+    files = ModelFiles(pipelines.Sequence([]))
+    version = Version("1", files.look())
+    return Following(files, version, lambda state, opening: [], 1.0, lambda: None, None)
 
 
 def exported_samples() -> Mapping[str, set[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar, Final
 
@@ -40,6 +40,8 @@ class Inference(Codec):
         self._hot_path = choice.report
         self._native = choice.native
         self._reader = Reader(config.max_bytes, choice.native)
+        self._version: Callable[[], str] = lambda: ""
+        """Says which version makes results, where a service does; empty: as the request or the configuration says."""
         self._named = "model" in config.model_fields_set
         self._ask = Ask(
             "grpc" if config.form == "grpc" else "http", all_binary=config.form == "binary", model=config.model
@@ -53,6 +55,7 @@ class Inference(Codec):
     def serves(self, served: Served) -> None:
         """Requests are checked against the inputs and outputs of this pipeline, and results have its service's name."""
         self._reader.serves(served)
+        self._version = served.version
         if not self._named:
             self._ask = replace(self._ask, model=served.service)
 
@@ -105,7 +108,7 @@ class Inference(Codec):
         failed: dict[int, Exception] = {}
         values: list[bytes | None] = [None] * batch.size
         headers: list[Sequence[Header]] = [()] * batch.size
-        answers = Answers(batch, failed, self._native)
+        answers = Answers(batch, failed, self._native, self._version())
         for row, ask in enumerate(self._asks(batch)):
             if row in failed:
                 continue

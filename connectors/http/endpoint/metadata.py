@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from connectors.http.endpoint.model import VERSION, ServedModel
+from connectors.http.endpoint.model import ServedModel
 from pipelines.errors import DISTRIBUTION
 from pipelines.runners.models.model import Port
 
@@ -43,7 +43,7 @@ def model(served: ServedModel) -> dict[str, Any]:
     ports = served.served.ports
     return {
         "name": served.name,
-        "versions": [VERSION],
+        "versions": [served.version],
         "platform": PLATFORM,
         "inputs": [
             *_tensors(ports.inputs or ()),
@@ -81,7 +81,7 @@ def index(models: Iterable[ServedModel]) -> list[dict[str, str]]:
     for served in models:
         trouble = served.served.trouble()
         state = "READY" if trouble is None else "UNAVAILABLE"
-        entries.append({"name": served.name, "version": VERSION, "state": state, "reason": trouble or ""})
+        entries.append({"name": served.name, "version": served.version, "state": state, "reason": trouble or ""})
     return entries
 
 

@@ -12,8 +12,6 @@ from connectors.http.endpoint.inbox import Inbox
 from connectors.http.endpoint.request import Answer, Request
 from connectors.source import Served
 
-VERSION: Final = "1"
-"""The version of every model. An empty version, or none, means the current one."""
 INFERENCE: Final = "inference"
 RETRY: Final = (b"retry-after", b"1")
 
@@ -34,6 +32,11 @@ class ServedModel:
 
     def __post_init__(self) -> None:
         self.codec = codec_config(self.config.codec).type
+
+    @property
+    def version(self) -> str:
+        """The version that answers; an empty version of a request, or none, means it."""
+        return self.served.version()
 
     @property
     def speaks_inference(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from connectors.http.endpoint.model import VERSION, ServedModel
+from connectors.http.endpoint.model import ServedModel
 from connectors.http.endpoint.request import Answer
 from pipelines.errors import nearest
 
@@ -29,6 +29,6 @@ def of_version(models: Mapping[str, ServedModel], name: str, version: str) -> Se
     if model is None:
         known = f"there is {', '.join(models)}" if models else "there is none"
         return Answer.refusal(404, f'there is no model "{name}"{nearest(name, models)}; {known}')
-    if version not in ("", VERSION):
-        return Answer.refusal(404, f'the model "{name}" has no version "{version}"; there is {VERSION}')
+    if version not in ("", model.version):
+        return Answer.refusal(404, f'the model "{name}" has no version "{version}"; there is {model.version}')
     return model

@@ -93,6 +93,13 @@ class BatchRuns:
         """Whether batches are never cut: the model accepts one batch size only."""
         self._drain = drain
 
+    def forget_times(self) -> None:
+        """Other models run from now on: what was learned of the last ones does not count."""
+        self._last.clear()
+        self.sizer.forget()
+        if self.rounds is not None:
+            self.rounds.forget()
+
     def open(self, calls: PipelineCalls) -> None:
         """Run batches by these calls of the pipeline, which is open."""
         self._calls = calls

@@ -1,0 +1,37 @@
+"""`Version`: one opening of a service's pipeline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pipelines.executors.executor import Executor
+from streamer.models.files import State
+
+
+@dataclass(slots=True, eq=False)
+class Version:
+    """A pipeline that is open, or could not be opened."""
+
+    label: str
+    """The number of its version folder; of models without such folders 1, 2, ... as they are opened."""
+    files: State
+    """The files that it was opened with."""
+    executors: Sequence[Executor] = ()
+    """As many as `limits.parallel`."""
+    state: Literal["READY", "UNAVAILABLE"] = "READY"
+    reason: str = ""
+    """Why it is not to be had."""
+    seconds: float = 0.0
+    """How long it took to open."""
+    since: float = field(default_factory=time.time)
+    """When it was opened, or could not be, in seconds since 1970."""
+
+    def document(self) -> dict[str, object]:
+        """The same for people and programs, as JSON."""
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.since))
+        document: dict[str, object] = {"version": self.label, "state": self.state, "since": since}
+        document |= {"reason": self.reason} if self.reason else {"seconds": round(self.seconds, 3)}
+        return document

@@ -1,0 +1,70 @@
+"""A new version of a model takes over while clients ask."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from pathlib import Path
+
+import httpx2
+from addingmodels import adding
+from waiting import until
+
+from connectors.http.endpoint.source import HttpSource
+from pipelines import Onnx, Sequence
+from streamer.agent.agent import Agent
+from streamer.definition.service import Service
+
+
+def test_no_request_fails_while_versions_take_over_and_each_answer_names_its_own(tmp_path: Path) -> None:
+    adding(tmp_path / "1" / "model.onnx", 1000)
+    failures: list[str] = []
+    seen: list[str] = []
+    ends = threading.Event()
+
+    def ask(url: str) -> None:
+        body = {"inputs": [{"name": "x", "shape": [1], "datatype": "INT64", "data": [7]}]}
+        with httpx2.Client(base_url=url) as client:
+            while not ends.is_set():
+                answer = client.post("/v2/models/adding/infer", json=body)
+                document = answer.json()
+                version = document.get("model_version")
+                good = answer.status_code == 200 and document["outputs"][0]["data"] == [7 + 1000 * int(version)]
+                if not good or answer.headers["streamer-version"] != version:
+                    failures.append(answer.text)
+                    return
+                seen.append(version)
+
+    def asked(version: str) -> bool:
+        return bool(failures) or version in seen
+
+    http = {"type": "http", "listen": "127.0.0.1:0"}
+    pipeline = Sequence([Onnx(model_uri=tmp_path)])
+    models = {"follow": 0.02}
+    agent = Agent(Service(name="adding", source=http, sink={"type": "http"}, pipeline=pipeline, models=models))
+    agent.start()
+    try:
+        until(lambda: agent.ready() is None)
+        (source,) = agent.sources
+        assert isinstance(source, HttpSource)
+        url = f"http://127.0.0.1:{source.address[1]}"
+        clients = [threading.Thread(target=ask, args=(url,)) for _ in range(4)]
+        for client in clients:
+            client.start()
+        for version in range(1, 5):
+            if version > 1:
+                adding(tmp_path / str(version) / "model.onnx", 1000 * version)
+            until(partial(asked, str(version)))
+        assert httpx2.get(f"{url}/v2/models/adding").json()["versions"] == ["4"]
+        assert httpx2.get(f"{url}/v2/models/adding/versions/4/ready").status_code == 200
+        gone = httpx2.get(f"{url}/v2/models/adding/versions/1")
+        assert (gone.status_code, gone.json()["error"]) == (404, 'the model "adding" has no version "1"; there is 4')
+        ends.set()
+        for client in clients:
+            client.join(30)
+    finally:
+        ends.set()
+        agent.stop()
+        agent.join(30)
+    assert not failures
+    assert set(seen) == {"1", "2", "3", "4"}
