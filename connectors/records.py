@@ -276,6 +276,10 @@ class Records:
 
         return replace(self, headers=headers, _cache={})
 
+    def with_headers(self, headers: Sequence[Sequence[Header] | None]) -> Records:
+        """The same records with these headers, N of them."""
+        return replace(self, headers=lambda: headers, _cache={})
+
     @staticmethod
     def concat(blocks: Sequence[Records]) -> Records:
         """The rows of all blocks of one source, one after the other."""

@@ -96,6 +96,38 @@ Duration = Annotated[
 ]
 """Seconds, written as a number or like `5ms`, `2s`, `1m`."""
 
+
+def share(value: object) -> object:
+    """`"1%"` as 0.01; a number from 0 to 1, or such a text, is a share already. `ValueError` for anything else."""
+    expected = "a share like 1% or 0.01"
+    if not isinstance(value, str):
+        _number(value, expected)
+        if isinstance(value, (int, float)) and value > 1:
+            raise ValueError(f"{value} is more than all; write {value}%")
+        return value
+    text = value.strip()
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise ValueError(f'"{value}" is not {expected}') from None
+
+
+Share = Annotated[
+    float,
+    BeforeValidator(share),
+    Field(ge=0, le=1, allow_inf_nan=False),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0, "maximum": 1},
+                {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*%?\s*$"},
+            ],
+            "examples": ["1%", "0.01"],
+        },
+    ),
+]
+"""A part of all, written like `1%` or as a number from 0 to 1."""
+
 Size = Annotated[
     int,
     BeforeValidator(size_in_bytes),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from connectors.codec import Codec
 from connectors.codecs.config import CodecConfig
@@ -37,6 +37,10 @@ from streamer.models.version import Version
 from streamer.observe.memorylimit import MemoryLimit
 from streamer.observe.metrics import Measured
 from streamer.routing.sinkroute import SinkRoute
+from streamer.tracing.opening import opened_tracing
+
+if TYPE_CHECKING:
+    from streamer.tracing.tracing import Tracing
 
 
 @dataclass(slots=True)
@@ -206,6 +210,11 @@ class Assembly:
             return None
         profiler = Profiler(profile.file, split=profile.split, files=profile.files, process=self.service.name)
         return self._stack.enter_context(profiler)
+
+    def tracing(self, log: Any) -> Tracing | None:
+        """Opens what makes the spans of the service, until `close`; `None` unless it has `tracing`."""
+        tracing = opened_tracing(self.service, log)
+        return None if tracing is None else self._stack.enter_context(tracing)
 
     def hot_paths(self) -> list[PartHotPath]:
         """Which hot path each source, sink and codec takes."""

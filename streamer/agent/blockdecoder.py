@@ -84,6 +84,7 @@ class BlockDecoder:
         decoded = DecodedBatch(self._source, records, first, batch, failed, tombstones, self._stamps(closed))
         decoded.arrivals = arrivals = Arrivals(first, closed.arrivals)
         arrivals.decoding = time.perf_counter() - began
+        arrivals.decoding_began, arrivals.gathering = began, closed.seconds
         pixels, most = self._decoding.pixels, self._decoding.samples
         parts = [decoded]
         if most is not None and decoding.samples is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from connectors.records import Lane
 from connectors.source import Replays
@@ -35,6 +35,9 @@ from streamer.delivery.guarantee import guarantee
 from streamer.models.following import Following
 from streamer.observe.metrics import ServiceMeters
 from streamer.routing.keep import kept
+
+if TYPE_CHECKING:
+    from streamer.tracing.tracing import Tracing
 
 COMMIT_INTERVAL = 1.0
 """Seconds between acknowledgements; each waits for confirmations that have not come by themselves."""
@@ -102,6 +105,8 @@ class RunLoop:
         """What the steps of earlier versions counted."""
         self._idle_since: float | None = None
         self._delivery: Delivery | None = None
+        self._tracing: Tracing | None = None
+        """Makes spans; `None` unless the service has `tracing`."""
         meters.in_flight = lambda: self._inbox.budget.reserved
         meters.lag = self._lag
 
@@ -128,6 +133,7 @@ class RunLoop:
         self._meters.oldest = self._delivery.ledger.oldest
         self._stateful = executor.stateful
         self._joins = self._may_join()
+        self._tracing = self._meters.run.timeline = self._assembly.tracing(self._log)
         self._open_pipelines()
         self._following = self._assembly.following(self._inbox.batches.wake, self._log)
         if self._following is not None:
@@ -435,7 +441,10 @@ class RunLoop:
                 result.batch = kept(result.batch, part.batch, keep)
             if self._slots is not None:
                 part, result = delivery.without_ended(part, result)
-            delivery.deliver(part, result)
+            if self._tracing is None:
+                delivery.deliver(part, result)
+            else:
+                self._tracing.deliver(run, part, result, delivery.deliver)
             self._residence.handed_over(part.arrivals, part.rows, run.since)
         if shared.size:
             delivery.emit(Result(kept(shared, run.batch, keep) if keep else shared))

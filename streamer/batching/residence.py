@@ -22,7 +22,7 @@ FEW: Final = 32
 class Arrivals:
     """When the records of a batch came into the process, by blocks of records that came together."""
 
-    __slots__ = ("_first", "_stops", "blocks", "decoding")
+    __slots__ = ("_first", "_stops", "blocks", "decoding", "decoding_began", "gathering")
 
     def __init__(self, first: int, blocks: Sequence[tuple[float, int]]) -> None:
         """`first`: the number of the batch's first row."""
@@ -30,6 +30,10 @@ class Arrivals:
         """Seconds on `time.monotonic`, and how many records came then, in the order of the rows."""
         self.decoding = 0.0
         """Seconds that it took to decode the records, once that is known."""
+        self.decoding_began = 0.0
+        """When that began, by `time.perf_counter`."""
+        self.gathering = 0.0
+        """Seconds that it took to gather the records, before they were decoded."""
         self._first = first
         self._stops: list[int] | None = None
 

@@ -62,9 +62,11 @@ from streamer.definition.hotpaths import in_words
 from streamer.definition.openedpipeline import policy_error
 from streamer.definition.refusals import refused
 from streamer.definition.service import Service
+from streamer.definition.settings import Tracing
 from streamer.definition.stepsettings import policies
 from streamer.delivery.guarantee import STATEFUL, guarantee
 from streamer.routing.sinkroute import SinkRoute
+from streamer.tracing.opening import check_packages
 
 _WITH_MODELS = (Detect, Onnx, TensorFlow, Keras, TensorRt, Tvm)
 """Steps whose models may be at URLs."""
@@ -153,6 +155,8 @@ def examined(service: Service) -> Examined:
         guarded = "" if service.control.token is None else ", metrics only with the token"
         text = f"metrics and health on http://{service.control.listen}{guarded}"
         findings.append(Finding("control", True, "; ".join(filter(None, (text, service.control.note)))))
+    if service.tracing is not None:
+        findings.append(finding("tracing", partial(_tracing, service.tracing)))
     return Examined(findings, known)
 
 
@@ -184,6 +188,11 @@ def _fields(config: SinkConfig, ask: bool) -> PayloadFields | None:
         return codec_config(config.codec).with_sink_topic(topic).written_fields(ask=ask)
     except Exception:  # noqa: BLE001 - of a schema that is wrong, or of a server that does not answer
         return None
+
+
+def _tracing(tracing: Tracing) -> str:
+    check_packages()
+    return f"spans to {tracing.endpoint}, of {100 * tracing.sample:g}% of the records that come without a trace"
 
 
 def _source(config: SourceConfig, service: Service) -> str:

@@ -50,6 +50,7 @@ from streamer.definition.settings import (
     ModelSettings,
     Profile,
     Settings,
+    Tracing,
     TransactionSettings,
 )
 from streamer.definition.stepsettings import StepSettings, check_steps
@@ -274,6 +275,8 @@ class Service(Settings):
     """A server of metrics and health over HTTP; by default none."""
     profile: Profile | None = None
     """A file into which the times of stages and steps are written, for a trace viewer; by default none."""
+    tracing: Tracing | None = None
+    """Traces of batches and records for a collector of OpenTelemetry (extra `otel`), `{sample: 1%}`; off by default."""
     debug: bool | Literal["records"] = False
     """Whether results carry a trace of each step in their metadata: all results (`true`), or those of records with the header `streamer-debug` (`records`)."""  # noqa: E501
 

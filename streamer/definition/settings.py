@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -19,7 +20,7 @@ from pydantic import (
 
 from connectors.config import LocalPath
 from connectors.http.hosts import is_loopback
-from connectors.units import Duration, OneOrMore, Size, host_and_port, listening
+from connectors.units import Duration, OneOrMore, Share, Size, host_and_port, listening
 from streamer.batching.waiting import first_wait
 
 
@@ -266,3 +267,20 @@ class Profile(Settings):
     """Size at which a file is closed and the next one begun: `NAME_1.json`, `NAME_2.json`, ...; 0: never."""
     files: Annotated[int, Field(ge=1)] = 10
     """How many of these files are kept; the oldest are deleted."""
+
+
+class Tracing(Settings):
+    """Where spans of batches and of their sampled records go. Needs the extra `otel`."""
+
+    endpoint: str = "http://localhost:4318"
+    """The address of a collector that takes OTLP over HTTP; `/v1/traces` is added. Headers for it, such as a token, are in the environment variable OTEL_EXPORTER_OTLP_HEADERS."""  # noqa: E501
+    sample: Share = 0.01
+    """The share of records that get spans, of those that come without a header `traceparent`: `1%`. Of the others those get spans that their sender has marked as sampled."""  # noqa: E501
+
+    @field_validator("endpoint")
+    @classmethod
+    def _of_http(cls, endpoint: str) -> str:
+        address = urlsplit(endpoint)
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise ValueError(f'an address like http://localhost:4318 is needed, not "{endpoint}"')
+        return endpoint

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -40,6 +40,16 @@ _log = logging.getLogger(__name__)
 
 def _stages(*stages: str) -> Distributions:
     return Distributions("streamer_stage_seconds", "Seconds a batch spent in a stage.", "stage", SECONDS, stages)
+
+
+class Timeline(Protocol):
+    """Gets the times of the run thread's stages and of steps, for spans."""
+
+    def step(self, step: str, began: float, seconds: float) -> None:
+        """A step has run a batch, which is delivered next. From any thread."""
+
+    def stage(self, stage: str, began: float, seconds: float) -> None:
+        """A batch was in this stage for `seconds`, from `began` (`time.perf_counter`)."""
 
 
 class SourceMeters:
@@ -89,6 +99,7 @@ class RunMeters:
         self.steps = Distributions("streamer_step_seconds", "Seconds a batch spent in a step.", "step", SECONDS)
         self.errors = Counts("streamer_step_errors", "Records that failed in a step.", ("step", "error"))
         self.profiler: Profiler | None = None
+        self.timeline: Timeline | None = None
 
     def transaction(self, outcome: Literal["committed", "aborted"], seconds: float) -> None:
         """Count a transaction that has ended, `seconds` after it began."""
@@ -98,18 +109,22 @@ class RunMeters:
     def stage(self, stage: Literal["run", "encode", "send"], began: float, seconds: float, rows: int) -> None:
         """Note that a batch spent `seconds` in this stage, from `began` (`time.perf_counter`)."""
         self.stages[stage].add_one(seconds)
+        if self.timeline is not None:
+            self.timeline.stage(stage, began, seconds)
         if self.profiler is not None:
             self.profiler.event(stage, "stage", began, seconds, rows=rows)
 
     def step(self, run: StepRun) -> None:
         """Count a run of one batch by one step."""
-        self.step_ran(run.step, run.seconds, run.errors)
+        self.step_ran(run.step, run.began, run.seconds, run.errors)
         if self.profiler is not None:
             self.profiler.step(run)
 
-    def step_ran(self, step: str, seconds: float, errors: Mapping[str, int]) -> None:
+    def step_ran(self, step: str, began: float, seconds: float, errors: Mapping[str, int]) -> None:
         """Count a run of one batch by this step, with the records that failed in it by the error's class name."""
         self.steps[step].add_one(seconds)
+        if self.timeline is not None:
+            self.timeline.step(step, began, seconds)
         for error, count in errors.items():
             self.errors[step, error] += count
 

@@ -25,6 +25,7 @@ END_WAIT: Final = 1.0
 
 class _StepCount(NamedTuple):
     step: str
+    began: float
     seconds: float
     errors: Mapping[str, int]
 
@@ -53,7 +54,7 @@ class _Steps:
     def step(self, run: StepRun) -> None:
         if self._profiler is not None:
             self._profiler.step(run)
-        self.counts.append(_StepCount(run.step, run.seconds, run.errors))
+        self.counts.append(_StepCount(run.step, run.began, run.seconds, run.errors))
 
 
 class Slots:

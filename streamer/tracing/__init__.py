@@ -1,0 +1,1 @@
+"""Traces: which records are sampled, and the spans of batches and records for a collector of OpenTelemetry."""

@@ -1,0 +1,32 @@
+"""Opens the tracing of a service; only then, and only if it has `tracing`, are OpenTelemetry's packages imported."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pipelines.plugins.requirements import Package, Requirement, all_of
+from streamer.definition.service import Service
+
+if TYPE_CHECKING:
+    from streamer.tracing.tracing import Tracing
+
+REQUIRES: Final[Requirement] = all_of(
+    Package("opentelemetry.sdk", "otel"), Package("opentelemetry.exporter.otlp.proto.http", "otel")
+)
+"""The packages that traces need."""
+
+
+def check_packages() -> None:
+    """Raise `MissingPackageError` unless the packages are installed."""
+    REQUIRES.check("tracing")
+
+
+def opened_tracing(service: Service, log: Any) -> Tracing | None:
+    """The tracing of a service, to be closed; `None` if it has none."""
+    if service.tracing is None:
+        return None
+    check_packages()
+    from streamer.tracing.exporting import Export
+    from streamer.tracing.tracing import Tracing
+
+    return Tracing(service, Export(service.name, service.tracing.endpoint, log))
