@@ -4,8 +4,11 @@ import ast
 import pkgutil
 import re
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -110,6 +113,12 @@ def test_no_folder_has_more_than_twenty_files() -> None:
         if folder.is_dir() and len(list(folder.glob("*.py"))) > 20
     }
     assert many == {}
+
+
+def test_the_tests_of_no_folder_are_passed_over(request: pytest.FixtureRequest) -> None:
+    passed_over: list[str] = request.config.getini("norecursedirs")
+    folders = {part for file in (ROOT / "tests").rglob("test_*.py") for part in file.relative_to(ROOT).parts[:-1]}
+    assert not [name for name in sorted(folders) if any(fnmatch(name, pattern) for pattern in passed_over)]
 
 
 def test_no_modules_import_each_other() -> None:

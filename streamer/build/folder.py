@@ -113,9 +113,11 @@ def _wanted(uses: Iterable[Uses], modules: Modules, also: Iterable[str]) -> tupl
     for use in uses:
         for package, part in use.packages.items():
             # Another distribution with the same import name serves too.
-            if package.extra is not None and extra_installed(package.extra):
-                wanted[DISTRIBUTION].add(package.extra)
-                why.setdefault(f"{DISTRIBUTION}[{package.extra}]", part)
+            extras = () if package.extra is None else package.extra.split(",")
+            if extras and all(map(extra_installed, extras)):
+                wanted[DISTRIBUTION].update(extras)
+                for extra in extras:
+                    why.setdefault(f"{DISTRIBUTION}[{extra}]", part)
                 continue
             for name in distributions_of(package.name):
                 add(name, part)
