@@ -19,6 +19,7 @@ from pipelines.data.columns import Mask
 from pipelines.data.membership import among
 from pipelines.data.rowrange import RowNumbers
 from pipelines.errors import DefinitionError, StepError
+from pipelines.executors.accounting import NO_ROWS
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
 from streamer.routing.provenance import (
     record_column,
@@ -34,6 +35,7 @@ Failed = dict[int, Exception]
 """Row number to the error."""
 
 
+NO_MESSAGES: Final = Messages(np.zeros(0, np.int64), [], [])
 VERSION: Final = "streamer-version"
 """The header that names the version of the models that made a result."""
 
@@ -91,6 +93,8 @@ class Selection:
         failed: dict[int, Exception] = {}
         if self.sources is not None:
             batch = _of_sources(batch, self.sources)
+            if not batch.size:
+                return Selected(batch)
         if self.condition is not None:
             chosen, failures = self.condition.rows(batch)
             failed = self._failed(batch, failures)
@@ -217,6 +221,8 @@ class SinkRoute:
     def messages(self, selected: Selected) -> tuple[Messages, Failed]:
         """One message for each selected row, and the rows whose values the codec cannot write, which have none."""
         batch = selected.batch
+        if not batch.size:
+            return NO_MESSAGES, {}
         encoded = self.codec.encode(batch)
         messages = self._block(batch, encoded.values, selected.keys, selected.topics, encoded.headers)
         failed: Failed = {}
@@ -438,6 +444,9 @@ def _numbers(names: Sequence[str] | None, sources: Sequence[str]) -> frozenset[i
 
 def _of_sources(batch: Batch, sources: frozenset[int]) -> Batch:
     """The results of which all records are of these sources."""
+    rows = batch.row_range
+    if rows is not None and len(rows):
+        return batch if rows.start >> SOURCE_BITS in sources else NO_ROWS
     if batch.splits is None:
         hit = of_sources(batch.row_numbers, sources)
     else:
