@@ -1,0 +1,114 @@
+"""One trace from sender over a service to the reader, over Kafka, MQTT 5 and HTTP, as a collector gets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from collector import Collector, attributes, collecting
+from kafkatopics import read, write
+from mqttclient import MqttClient, publish_properties
+from paho.mqtt.client import MQTTv5
+
+import pipelines
+import streamer
+from connectors.http.endpoint.source import HttpSource
+from pipelines import Data
+from streamer.agent.running import agent_of
+from streamer.devbroker import Broker
+from streamer.devbroker.mqtt import MqttBroker
+from streamer.tracing.traceparent import TraceContext
+from streamer.tracing.traceparent import read as context_of
+
+pytestmark = pytest.mark.slow
+
+SENDER = TraceContext(0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7)
+UNSAMPLED = TraceContext(0x4BF92F3577B34DA6A3CE929D0E0E4737, 0x00F067AA0BA902B7, 0)
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with collecting() as there:
+        yield there
+
+
+def service(collector: Collector, source: dict[str, Any], sink: dict[str, Any], name: str) -> streamer.Service:
+    return streamer.Service(
+        name=name,
+        source=source,
+        sink=sink,
+        pipeline=pipelines.Sequence([lambda data: Data({"y": data["x"] * 2})]),
+        tracing={"endpoint": collector.endpoint, "sample": 0},
+    )
+
+
+def of_record(collector: Collector) -> Any:
+    """The one span that goes on from the sender's, which its batch links to."""
+    (span,) = [each for each in collector.spans if int.from_bytes(each.trace_id, "big") == SENDER.trace]
+    assert int.from_bytes(span.parent_span_id, "big") == SENDER.span
+    links = [link for batch in collector.named("streamer batch") for link in batch.links]
+    assert [(int.from_bytes(link.trace_id, "big"), int.from_bytes(link.span_id, "big")) for link in links] == [
+        (SENDER.trace, SENDER.span)
+    ]
+    return span
+
+
+def named_by(span: Any) -> TraceContext:
+    return TraceContext(SENDER.trace, int.from_bytes(span.span_id, "big"))
+
+
+def test_over_kafka(kafka: Broker, topics: Any, tmp_path: Path, collector: Collector) -> None:
+    source, out = topics(1, "traced-in"), topics(1, "traced-out")
+    for context in (SENDER, UNSAMPLED):
+        write(
+            kafka.bootstrap, source, [b'{"x": 1}'], headers=[("traceparent", context.header()), ("tracestate", b"a=1")]
+        )
+    bus = {"type": "kafka", "bootstrap": kafka.bootstrap, "codec": "json"}
+    with service(collector, {**bus, "topics": source, "start": "earliest"}, {**bus, "topic": out}, tmp_path.name):
+        results = read(kafka.bootstrap, out, 2)
+    span = of_record(collector)
+    assert [dict(result.headers or ()) for result in results] == [
+        {"traceparent": named_by(span).header(), "tracestate": b"a=1"},
+        {"traceparent": UNSAMPLED.header(), "tracestate": b"a=1"},
+    ]
+    assert span.name == f"process {source}"
+    found = attributes(span)
+    assert (found["messaging.system"], found["messaging.kafka.offset"]) == ("kafka", 0)
+    assert found["messaging.destination.partition.id"] == "0"
+
+
+def test_over_mqtt(mqtt_broker: MqttBroker, tmp_path: Path, collector: Collector) -> None:
+    name = tmp_path.name
+    bus = {"type": "mqtt", "url": mqtt_broker.url, "codec": "json"}
+    address = (mqtt_broker.host, mqtt_broker.port)
+    with MqttClient(*address, version=MQTTv5) as client:
+        client.subscribe(f"{name}/out", 1)
+        with MqttClient(*address, f"{name}-mqtt", version=MQTTv5, clean=False) as session:
+            session.subscribe(f"{name}/in", 1)
+        with service(collector, {**bus, "topics": f"{name}/in"}, {**bus, "topic": f"{name}/out"}, name):
+            for context in (SENDER, UNSAMPLED):
+                properties = publish_properties(UserProperty=[("traceparent", context.header().decode())])
+                client.client.publish(f"{name}/in", b'{"x": 1}', 1, properties=properties)
+            results = client.take(2)
+    contexts = [dict(result.properties.UserProperty)["traceparent"].encode() for result in results]  # type: ignore[union-attr]
+    assert contexts == [named_by(of_record(collector)).header(), UNSAMPLED.header()]
+    assert context_of(contexts[0]) is not None
+
+
+def test_over_http(collector: Collector) -> None:
+    end = {"type": "http", "codec": "json"}
+    with service(collector, {**end, "listen": "127.0.0.1:0"}, end, "doubles") as running:
+        agent = agent_of(running)
+        assert agent is not None
+        (source,) = agent.sources
+        assert isinstance(source, HttpSource)
+        host, port = source.address
+        for context in (SENDER, UNSAMPLED):
+            headers = {"traceparent": context.header().decode()}
+            answer = httpx2.post(f"http://{host}:{port}/v1/doubles", content=json.dumps({"x": 1}), headers=headers)
+            assert answer.json() == {"y": 2}
+    assert of_record(collector).name == "infer doubles"
