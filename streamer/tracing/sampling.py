@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from connectors.records import Header
-from streamer.tracing.traceparent import TraceContext, read, values_of
+from streamer.tracing.traceparent import TRACEPARENT, TraceContext, read, values_of
+
+_EVEN: Final = frozenset(b"%x" % digit for digit in range(0, 16, 2))
+"""The last digits of flags without the one that says sampled."""
 
 
 class Sampled(NamedTuple):
@@ -58,6 +61,11 @@ def sampled(headers: Sequence[Sequence[Header] | None] | None, places: Sequence[
     bare: list[int] = []
     for place in places:
         of_record = headers[place]
+        if of_record and len(of_record) == 1:
+            # The usual record, which is not sampled: it gets no span, whether the rest of the header is valid or not.
+            name, value = of_record[0]
+            if name == TRACEPARENT and value is not None and value[-1:] in _EVEN:
+                continue
         values = values_of(of_record) if of_record else None
         if not values:
             bare.append(place)
