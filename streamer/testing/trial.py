@@ -13,7 +13,7 @@ from pipelines.data.data import Data
 from pipelines.errors import DataError, DefinitionError, WireError, nearest
 from streamer.definition.refusals import check_code
 from streamer.definition.service import Service
-from streamer.definition.settings import FailureSettings
+from streamer.definition.settings import FailureSettings, ModelSettings
 from streamer.routing.template import template
 from streamer.testing.cases import Case
 from streamer.testing.differences import differences
@@ -80,6 +80,8 @@ def _alone(service: Service) -> Service:
             "delivery": "at_least_once",
             "control": None,
             "profile": None,
+            "tracing": None,
+            "models": ModelSettings(),
         }
     )
 
