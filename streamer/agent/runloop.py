@@ -25,7 +25,7 @@ from streamer.agent.messages import Ended
 from streamer.agent.opening import built_intakes, opened_delivery
 from streamer.agent.runs.batchrun import BatchRun
 from streamer.agent.runs.batchruns import IDLE_LEAVE_WAIT, LAST_WAIT, LEAVE_WAIT, BatchRuns, DrainTime
-from streamer.agent.runs.dangerous import Dangerous, worker_page
+from streamer.agent.runs.dangerous import Dangerous, SlotNotes, worker_page
 from streamer.agent.runs.pipelinecalls import PipelineCalls, Running
 from streamer.agent.runs.slots import Slots
 from streamer.batching.residence import Residence
@@ -101,6 +101,8 @@ class RunLoop:
         """Whether a source cannot deliver records again, so that waiting for sinks would lose records."""
         self._stateful = False
         self._following: Following | None = None
+        self._notes: list[SlotNotes | None] = []
+        """Where the calls of each open pipeline are noted."""
         self._metrics_before: list[Metrics] = []
         """What the steps of earlier versions counted."""
         self._idle_since: float | None = None
@@ -159,10 +161,13 @@ class RunLoop:
         if profiler is not None:
             self._meters.profile(profiler)
         self._meters.of_executors = [*self._metrics_before, *(executor.metrics for executor in executors)]
-        dangerous = self._dangerous
+        if not self._notes:
+            # There are few places for them in a process: a version that takes over has those of the one before.
+            dangerous = self._dangerous
+            self._notes = [None if dangerous is None else dangerous.notes() for _ in executors]
         calls = [
-            PipelineCalls(executor, self._service.debug, self._log, None if dangerous is None else dangerous.notes())
-            for executor in executors
+            PipelineCalls(executor, self._service.debug, self._log, notes)
+            for executor, notes in zip(executors, self._notes, strict=True)
         ]
         for each in calls:
             self._runs.open(each)

@@ -104,7 +104,10 @@ class Following:
             try:
                 executors = self._retired.get(timeout=self._interval)
             except Empty:
-                self._look()
+                try:
+                    self._look()
+                except OSError as error:
+                    self._log.warning("the files of the models cannot be looked at", error=str(error))
                 continue
             if executors is None:
                 return

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from addingmodels import adding
 
 import pipelines
 from connectors.memory import MemorySession, MemorySessionSource, MemorySource
@@ -63,6 +64,20 @@ def test_a_worker_notes_the_records_of_each_call_until_it_returns(
     eventually(lambda: len(serving.results()) == 30)
     assert [(numbers[0], numbers[-1]) for numbers in seen.calls] == [notes[0] for notes in seen.notes]
     assert file.notes(0) == []
+
+
+def test_versions_that_take_over_need_no_further_places_for_notes(
+    file: PagesFile, define: Any, serve: Any, eventually: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamer.workers.layout.SLOTS", 3)
+    adding(tmp_path / "models" / "1" / "model.onnx", 10)
+    limits = {"parallel": 2}
+    models = {"follow": 0.02}
+    serving = serve(define(pipelines.Onnx(model_uri=tmp_path / "models"), limits=limits, models=models))
+    adding(tmp_path / "models" / "2" / "model.onnx", 20)
+    eventually(lambda: serving.agent.version.label == "2")
+    serving.feed(1)
+    eventually(lambda: serving.results() == [21])
 
 
 @pytest.mark.parametrize("parallel", [1, 2])
