@@ -53,7 +53,8 @@ class Listener:
                 application,
                 bounds,
                 name="listener",
-                protocol=partial(DirectProtocol, app),
+                # Answers to pages need headers that only the application puts on them.
+                protocol=None if config.origins else partial(DirectProtocol, app),
                 context=context,
                 fast=True,
                 beside=self._beside,

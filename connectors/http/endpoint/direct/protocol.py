@@ -12,7 +12,7 @@ from connectors.http.endpoint.direct.exchange import Exchange
 from connectors.http.endpoint.encodings import wanted
 from connectors.http.longbody import LONG, LongBodies
 
-_UNUSUAL: Final = frozenset({b"expect", b"transfer-encoding", b"content-encoding", b"upgrade", b"origin"})
+_UNUSUAL: Final = frozenset({b"expect", b"transfer-encoding", b"content-encoding", b"upgrade"})
 """Headers of requests that the application answers."""
 
 
