@@ -6,7 +6,8 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,9 @@ def running(tmp_path: Path) -> Iterator[Callable[[str], Agent]]:
 
 
 def pieces(address: tuple[str, int], count: int) -> list[dict[str, Any]]:
-    with socket.create_connection(address, timeout=60) as client:
-        client.sendall(f"GET /stream HTTP/1.1\r\nHost: localhost:{address[1]}\r\n\r\n".encode())
-        stream = client.makefile("rb")
-        while stream.readline() != b"\r\n":
-            pass
+    with closing(HTTPConnection(address[0], address[1], timeout=60)) as client:
+        client.request("GET", "/stream")
+        stream = client.getresponse()
         found: list[dict[str, Any]] = []
         while len(found) < count:
             facts = json.loads(stream.read(int.from_bytes(stream.read(4))))
@@ -99,11 +98,9 @@ def test_cameras_are_seen_and_recorded_with_their_boxes(running: Any, tmp_path: 
 def test_the_page_has_the_name_of_the_service_and_names_cameras_that_are_down(running: Any) -> None:
     text = SERVICE.replace("  cameras:\n", '  cameras:\n    gone: "http://127.0.0.1:1/live.mjpeg"\n')
     view = running(text)._assembly.routes[0].sink
-    with socket.create_connection(view.address, timeout=60) as client:
-        client.sendall(f"GET /stream HTTP/1.1\r\nHost: localhost:{view.address[1]}\r\n\r\n".encode())
-        stream = client.makefile("rb")
-        while stream.readline() != b"\r\n":
-            pass
+    with closing(HTTPConnection(view.address[0], view.address[1], timeout=60)) as client:
+        client.request("GET", "/stream")
+        stream = client.getresponse()
         told: dict[str, Any] = {}
         # It is told again and again, also while pictures of other cameras come.
         while told.get("states", {}).get("gone", {}).get("reason") is None or told["states"]["gate"]["state"] != "live":

@@ -95,7 +95,7 @@ def test_a_service_that_waits_to_write_its_results_says_so_in_ready_and_not_in_l
 
     class CannotWrite(NeedsAnother):
         def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
-            return decode_rows(records, first, lambda payload: Data({"x": int(payload)}))
+            return decode_rows(records, first, Data.from_bytes)
 
     use(CannotWrite(lambda: _gone(True) if away else None))
     serving = serve(define(_same, errors={"first": 0}))
