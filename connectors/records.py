@@ -303,7 +303,7 @@ class Messages:
         values: M payloads, `None` for a tombstone: bytes, or for sinks that encode themselves
             (`ConnectorConfig.carries`) the objects that the codec made.
         keys: M keys; `None` where no message has one.
-        headers: M lists of (name, bytes | None) pairs; `None` where no message has any.
+        headers: M sequences of (name, bytes | None) pairs; `None` where no message has any.
         timestamps: `int64 (M,)`, milliseconds since 1970, -1 for none; `None` where no message sets its own.
         topics: The topic of each message in place of the sink's; `None` where no message sets its own.
         splits: `int64 (M + 1,)`, where messages answer several records: message i answers `rows[splits[i]:splits[i +

@@ -214,7 +214,8 @@ class PlainWriting(Writing):
                         key,
                         on_delivery=callback,
                         timestamp=stamp,
-                        headers=headers or None,  # type: ignore[arg-type]
+                        # The client takes no other kind of sequence.
+                        headers=[*headers] if headers else None,
                     )
                 except BufferError:
                     if wait_for_room():
