@@ -286,7 +286,7 @@ class SinkRoute:
             rows=batch.rows,
             values=values,
             keys=record_keys(batch) if keys is None else keys,
-            headers=headers if codec_headers is None else _merged(headers, codec_headers) if headers else codec_headers,
+            headers=headers if codec_headers is None else _merged(headers, codec_headers),
             timestamps=record_timestamps(batch) if self.source_timestamp else None,
             topics=topics,
             splits=batch.splits,
@@ -332,12 +332,20 @@ def _added_headers(texts: Mapping[str, str], label: str, record_names: Iterable[
 
 def _merged(
     headers: Sequence[Sequence[Header] | None] | None, further: Sequence[Sequence[Header]]
-) -> list[Sequence[Header] | None]:
+) -> Sequence[Sequence[Header] | None]:
     """The headers of each row; those of `further` replace headers of the same name, in any case of letters."""
+    if headers is None:
+        return further
     made: list[Sequence[Header] | None] = []
-    for row, added in zip([None] * len(further) if headers is None else headers, further, strict=True):
+    before: tuple[object, object] = (None, None)
+    for row, added in zip(headers, further, strict=True):
+        if made and row is before[0] and added is before[1]:
+            # Most rows have the same objects as the one before.
+            made.append(made[-1])
+            continue
         names = {name.lower() for name, _ in added}
-        made.append([*(header for header in row or () if header[0].lower() not in names), *added] or None)
+        made.append((*(header for header in row or () if header[0].lower() not in names), *added) or None)
+        before = row, added
     return made
 
 
