@@ -24,9 +24,9 @@ def model_in(version: Path, *, folder: bool = False) -> Path | None:
 
     The file `model.*`, or the only file; with `folder` a SavedModel of TensorFlow is the folder itself.
     """
-    if folder and (version / _SAVED_MODEL).is_file():
-        return version
     try:
+        if folder and (version / _SAVED_MODEL).is_file():
+            return version
         files = [entry for entry in version.iterdir() if entry.is_file() and not entry.name.startswith(".")]
     except OSError:
         return None

@@ -58,9 +58,7 @@ def _paths(pipeline: Pipeline) -> Iterator[Path]:
 
 
 def _mark(path: Path) -> Iterator[Hashable]:
-    if not path.is_dir():
-        yield _file(path)
-        return
+    yield _file(path)
     count = 0
     for folder, folders, names in os.walk(path, followlinks=True):
         folders.sort()

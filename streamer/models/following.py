@@ -116,7 +116,10 @@ class Following:
     def _look(self) -> None:
         state = self._files.look()
         newest = self.offered or self.current
-        if state in (newest.files, None if self.failed is None else self.failed.files):
+        if state == newest.files:
+            # What could not be used has gone again.
+            self._last = self.failed = None
+        elif self.failed is not None and state == self.failed.files:
             self._last = None
         elif state != self._last:
             # It may still be being written: it counts if the next look sees the same.

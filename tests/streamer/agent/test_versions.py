@@ -116,10 +116,16 @@ def test_a_version_that_cannot_be_used_leaves_the_current_one_at_work_until_its_
     serving.feed(1)
     eventually(lambda: serving.results() == [11, 21])
     assert outcomes["failed"] == 1, "it is tried once"
+    (tmp_path / "3").mkdir()
+    broken(tmp_path / "3")
+    eventually(lambda: outcomes["failed"] == 2)
+    assert [version.state for version in serving.agent.following.versions] == ["READY", "UNAVAILABLE"]
+    shutil.rmtree(tmp_path / "3")
+    eventually(lambda: [version.state for version in serving.agent.following.versions] == ["READY"])
     with urllib.request.urlopen(f"http://{host}:{port}/metrics") as answer:
         text = answer.read().decode()
     assert 'streamer_model_version_info{service="test",version="2"} 1.0' in text
-    assert 'streamer_model_loads_total{outcome="failed",service="test"} 1.0' in text
+    assert 'streamer_model_loads_total{outcome="failed",service="test"} 2.0' in text
 
 
 def test_the_way_back_is_to_remove_the_folder_of_the_new_version(
