@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import httpx2
+import pytest
 from addingmodels import adding
+from confluent_kafka import Producer
+from kafkatopics import read
 from waiting import until
 
 from connectors.http.endpoint.source import HttpSource
 from pipelines import Onnx, Sequence
 from streamer.agent.agent import Agent
 from streamer.definition.service import Service
+from streamer.devbroker import Broker
 
 
 def test_no_request_fails_while_versions_take_over_and_each_answer_names_its_own(tmp_path: Path) -> None:
@@ -68,3 +74,50 @@ def test_no_request_fails_while_versions_take_over_and_each_answer_names_its_own
         agent.join(30)
     assert not failures
     assert set(seen) == {"1", "2", "3", "4"}
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_no_record_of_kafka_is_lost_or_doubled_while_versions_take_over(
+    kafka: Broker, topics: Callable[..., str], tmp_path: Path, delivery: str
+) -> None:
+    adding(tmp_path / "1" / "model.onnx", 1_000_000)
+    topic, results = topics(2), topics(1)
+    bus = {"type": "kafka", "bootstrap": kafka.bootstrap, "codec": "json"}
+    agent = Agent(
+        Service(
+            name=topic,
+            source={**bus, "topics": topic},
+            sink={**bus, "topic": results},
+            pipeline=Sequence([Onnx(model_uri=tmp_path)]),
+            models={"follow": 0.02},
+            delivery=delivery,
+            on_error="drop",
+            batch={"max_records": 32},
+        )
+    )
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0})
+    sent = 0
+
+    def send(count: int) -> None:
+        nonlocal sent
+        for _ in range(count):
+            producer.produce(topic, b'{"x": %d}' % sent, partition=sent % 2)
+            sent += 1
+        producer.flush(60)
+
+    agent.start()
+    try:
+        for version in range(2, 5):
+            adding(tmp_path / str(version) / "model.onnx", 1_000_000 * version)
+            while agent.version is None or agent.version.label != str(version):
+                send(40)
+        send(40)
+        until(lambda: agent.meters.total("ok") == sent)
+    finally:
+        agent.stop()
+        agent.join(60)
+    came = [json.loads(message.value or b"")["y"] for message in read(kafka.bootstrap, results, sent)]
+    assert sorted(y % 1_000_000 for y in came) == list(range(sent))
+    made_by = [y // 1_000_000 for y in came]
+    assert made_by == sorted(made_by)
+    assert made_by[-1] == 4
