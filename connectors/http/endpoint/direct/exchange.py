@@ -46,16 +46,13 @@ class Exchange:
         "_request",
         "disconnected",
         "keep_alive",
-        "length",
         "parts",
         "response_complete",
     )
 
     message_event: Final = _NoEvent()
 
-    def __init__(self, connection: Connection, model: ServedModel, length: int, *, keep_alive: bool) -> None:
-        self.length = length
-        """Bytes of the body."""
+    def __init__(self, connection: Connection, model: ServedModel, *, keep_alive: bool) -> None:
         self._connection = connection
         self._model = model
         self._request: Request | None = None

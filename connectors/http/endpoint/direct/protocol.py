@@ -95,10 +95,9 @@ class DirectProtocol(LongBodies):
         model = self._app.direct(self.url, headers)
         if model is None or self.parser.get_method() != b"POST" or self.parser.get_http_version() != "1.1":
             return None
-        length = int(headers.get(b"content-length", b"0")[:19])
-        if length > min(LONG, model.config.max_body):
+        if int(headers.get(b"content-length", b"0")[:19]) > min(LONG, model.config.max_body):
             return None
-        return Exchange(self, model, length, keep_alive=self.parser.should_keep_alive())
+        return Exchange(self, model, keep_alive=self.parser.should_keep_alive())
 
     def _body_is_late(self) -> None:
         exchange, self._exchange, self._timer = self._exchange, None, None
