@@ -87,8 +87,13 @@ def test_a_tensor_is_copied_once_between_socket_and_pipeline(pad: int, monkeypat
             assert answered(connection)[0] == 200
     assert sum(map(len, pieces)) == len(body)
     sockets = [np.frombuffer(data, np.uint8) for data in came]
-    for piece in pieces:
-        assert any(np.shares_memory(np.frombuffer(piece, np.uint8), data) for data in sockets)
+    copied = [
+        len(piece)
+        for piece in pieces
+        if not any(np.shares_memory(np.frombuffer(piece, np.uint8), data) for data in sockets)
+    ]
+    # The parser copies what came together with the head if that is little.
+    assert sum(copied) <= longbody.LONG
     (whole,) = joined
     (array,) = arrays
     assert np.array_equal(array, X)
