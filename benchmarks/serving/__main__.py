@@ -82,6 +82,9 @@ class Run:
         self._http = [stack.enter_context(ours), stack.enter_context(servers.constant("http", folder))]
         rpc = stack.enter_context(servers.constant("grpc", folder))
         self._grpc = [(ours, port), (rpc, rpc.port)]
+        by_hand, port = servers.by_hand(model, folder)
+        self._http.append(stack.enter_context(by_hand))
+        self._grpc.append((by_hand, port))
         if peers:
             python = python_of("serving-fastapi", console.print)
             self._http.append(stack.enter_context(servers.by_fastapi(python, model, folder)))
@@ -98,6 +101,7 @@ class Run:
         yield from _at_most("JSON, 32 clients, CPU an answer : FastAPI loop", ours.cpu, found, "FastAPI loop", 0.25)
         yield from _at_most("the same : MLServer", ours.cpu, found, "MLServer", 0.12)
         yield from _at_most("the same : uvicorn with a constant", ours.cpu, found, "constant http", None)
+        yield from _at_most("the same : uvicorn with batches by hand", ours.cpu, found, "by hand", None)
         rate = ours.rate / found["constant http"].rate
         yield Measured("the same, answers a second : uvicorn with a constant", f"{rate:.2f}", "0.6", rate >= 0.6)
 
@@ -108,6 +112,7 @@ class Run:
         ours = times["streamer"].cpu
         yield from _at_most("JSON, one client, p50 : FastAPI loop", ours, times, "FastAPI loop", 2.0)
         yield from _at_most("the same : MLServer", ours, times, "MLServer", 0.7)
+        yield from _at_most("the same : uvicorn with batches by hand", ours, times, "by hand", None)
         more = ours - times["constant http"].cpu
         yield Measured("the same, ms more than uvicorn with a constant", f"{more:.2f}", "at most 1", more < 1)
 
@@ -120,6 +125,7 @@ class Run:
             "gRPC, 32 calls, CPU an answer : grpc.aio with a constant", ours, found, "constant grpc", 2.0
         )
         yield from _at_most("the same : MLServer", ours, found, "MLServer", 0.4)
+        yield from _at_most("the same : grpc.aio with batches by hand", ours, found, "by hand", None)
 
     def _order(self, port: int, clients: int, *, grpc: bool = False) -> Order:
         body = self._bodies.grpc if grpc else self._bodies.json

@@ -92,6 +92,13 @@ def constant(kind: str, folder: Path) -> Server:
     return Server(f"constant {kind}", [*program, kind, str(port)], port, folder)
 
 
+def by_hand(model: Path, folder: Path) -> tuple[Server, int]:
+    """The least that a server with batches costs, and its port of gRPC."""
+    http, grpc = free_port(), free_port()
+    program = [sys.executable, "-m", "benchmarks.programs.serving.byhand"]
+    return Server("by hand", [*program, str(model), str(http), str(grpc)], http, folder), grpc
+
+
 def by_fastapi(python: Path, model: Path, folder: Path) -> Server:
     """The loop by hand, in an environment with FastAPI."""
     port = free_port()
