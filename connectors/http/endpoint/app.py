@@ -15,6 +15,8 @@ from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.http.endpoint.encodings import compressed, wanted
 from connectors.http.endpoint.model import ServedModel
 from connectors.http.endpoint.names import INFER, MODELS, found_model
+from connectors.http.endpoint.repository.models import Models
+from connectors.http.endpoint.repository.requests import RepositoryRequests
 from connectors.http.endpoint.request import Answer, Request, sendable
 from connectors.http.endpoint.routes import Routes
 from connectors.http.longbody import BODY, LongBody
@@ -35,10 +37,11 @@ BROKEN: Final = Answer.refusal(500, "the server could not answer; its log says w
 class App:
     """Takes requests from uvicorn, hands them to the inbox of their model, and writes the answers."""
 
-    def __init__(self, config: HttpSourceConfig, models: Mapping[str, ServedModel]) -> None:
+    def __init__(self, config: HttpSourceConfig, models: Models) -> None:
         self._models = models
         self._admission = Admission(config)
         self._routes = Routes(models)
+        self._repository = RepositoryRequests(config, models)
         self._bodies = Bodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,7 +52,13 @@ class App:
         except Exception as error:  # noqa: BLE001 - any error ends this request only
             _log.error("no answer to %s: %s: %s", scope["path"], type(error).__name__, error)
             model = BROKEN
-        if isinstance(model, Answer):
+        if model is None:
+            there = COMPLETE in scope
+            known = await self._repository.answer(scope["path"], headers, receive, is_there=there)
+            if known is None:
+                return
+            answer = known
+        elif isinstance(model, Answer):
             answer = model if COMPLETE in scope else await discarded(model, headers, receive)
         else:
             answered = await self._infer(model, scope, headers, receive)
@@ -78,8 +87,8 @@ class App:
             return None
         return None if model is None or self._admission.refusal(headers) is not None else model
 
-    def _model_of(self, scope: Scope, headers: Mapping[bytes, bytes]) -> ServedModel | Answer:
-        """The model that is to answer this request; or the answer, where none is."""
+    def _model_of(self, scope: Scope, headers: Mapping[bytes, bytes]) -> ServedModel | Answer | None:
+        """The model that is to answer this request, or the answer, where none is; `None`: the repository is."""
         path: str = scope["path"]
         refusal = self._admission.refusal(headers)
         if refusal is not None:
@@ -87,6 +96,8 @@ class App:
             return self._routes.health(path) or refusal
         model = self._model(path)
         if model is None:
+            if self._repository.take(scope["method"], path):
+                return None
             return self._routes.answer(scope["method"], path)
         if isinstance(model, ServedModel) and scope["method"] != "POST":
             return Answer.refusal(405, f"{scope['method']} is not for {path}; POST is", (b"allow", b"POST"))

@@ -15,6 +15,7 @@ from connectors.http.endpoint.app import App
 from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.http.endpoint.model import ServedModel
 from connectors.http.endpoint.origins import Origins
+from connectors.http.endpoint.repository.models import Models, Repository
 from connectors.http.listening import LEAVE, Listening
 from connectors.tls.certificate import self_signed
 from connectors.units import host_and_port
@@ -34,7 +35,9 @@ class Listener:
     def __init__(self, config: HttpSourceConfig) -> None:
         """Listens at once. Raises `ConnectorError` where the address cannot be had, or the certificate not be used."""
         self._config = config
-        self._models: dict[str, ServedModel] = {}
+        self._models = Models()
+        self._arriving: dict[str, ServedModel] = {}
+        """Models that are to take the place of those of their names."""
         host, port = host_and_port(config.listen)
         self._pem = self_signed(host) if config.tls is not None and config.tls.cert is None else None
         context = None if config.tls is None else config.tls.context(host, self._pem)
@@ -97,10 +100,39 @@ class Listener:
         url = f"{'http' if self._config.tls is None else 'https'}://{_shown(self.address)}"
         return url if self.grpc_address is None else f"{url}, gRPC {_shown(self.grpc_address)}"
 
+    @classmethod
+    def keep(cls, config: HttpSourceConfig, repository: Repository) -> Listener:
+        """The listener at this address, which stays until `end`, as the models of a repository come and go.
+
+        A model that is added under a name that is there gets its requests after `admit`. Raises `ConnectorError` as
+        `of`.
+        """
+        listener = cls.of(config)
+        with cls._guard:
+            listener._models.repository = repository
+        return listener
+
+    def admit(self, name: str) -> None:
+        """From now on requests for this name are for the model that was added last."""
+        with self._guard:
+            if (model := self._arriving.pop(name, None)) is not None:
+                before, self._models[name] = self._models.get(name), model
+                if before is not None:
+                    before.successor = model
+
+    def end(self) -> None:
+        """The repository has no more models: end the listener, once its answers are written."""
+        with self._guard:
+            self._forget()
+        self._close()
+
     def add(self, model: ServedModel) -> None:
         """Accept requests for this model, too. Raises `ConnectorError` where there is one of this name."""
         with self._guard:
             if model.name in self._models:
+                if self._models.repository is not None:
+                    self._arriving[model.name] = model
+                    return
                 raise ConnectorError(
                     f'listen "{self._config.listen}": a service "{model.name}" of this process is there already; give '
                     "each a name of its own"
@@ -110,14 +142,24 @@ class Listener:
     def remove(self, model: ServedModel) -> None:
         """Accept no more requests for this model; the last one ends the listener, once its answers are written."""
         with self._guard:
-            if any(other is not model for other in self._models.values()):
+            if self._arriving.get(model.name) is model:
+                del self._arriving[model.name]
+                return
+            kept = self._models.repository is not None
+            if kept or any(other is not model for other in self._models.values()):
                 if self._models.get(model.name) is model:
                     del self._models[model.name]
                 return
             # The last one stays, so that requests that come before the end are refused as those of a service that
             # stops, and not as those for an unknown model.
-            if self._known.get(self._config.listen) is self:
-                del self._known[self._config.listen]
+            self._forget()
+        self._close()
+
+    def _forget(self) -> None:
+        if self._known.get(self._config.listen) is self:
+            del self._known[self._config.listen]
+
+    def _close(self) -> None:
         with suppress(RuntimeError):
             # It may have ended by itself.
             self.loop.call_soon_threadsafe(self._leaving.set)

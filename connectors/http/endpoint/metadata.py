@@ -75,16 +75,6 @@ def configuration(served: ServedModel) -> dict[str, Any]:
     }
 
 
-def index(models: Iterable[ServedModel]) -> list[dict[str, str]]:
-    """The models with their state, as Triton's repository index."""
-    entries: list[dict[str, str]] = []
-    for served in models:
-        trouble = served.served.trouble()
-        state = "READY" if trouble is None else "UNAVAILABLE"
-        entries.append({"name": served.name, "version": served.version, "state": state, "reason": trouble or ""})
-    return entries
-
-
 def _tensors(ports: Iterable[Port]) -> list[dict[str, Any]]:
     return [{"name": port.name, "datatype": datatype_of(port.dtype), "shape": shape_of(port)} for port in ports]
 

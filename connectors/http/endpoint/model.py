@@ -30,6 +30,9 @@ class ServedModel:
     trouble: str | None = field(init=False, default=None)
     """Why the service was not ready when the listener looked last."""
 
+    successor: ServedModel | None = field(init=False, default=None)
+    """The model that has taken its place. Requests whose bodies had not arrived by then are for that one."""
+
     def __post_init__(self) -> None:
         self.codec = codec_config(self.config.codec).type
 
@@ -45,6 +48,8 @@ class ServedModel:
 
     def put(self, request: Request) -> Answer | None:
         """Let a request wait to be run; the answer 503 if the service is not ready, or has no place for it."""
+        if self.successor is not None:
+            return self.successor.put(request)
         if self.trouble is not None:
             # It may have ended since.
             self._ask()

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from connectors.http.endpoint.model import ServedModel
+from connectors.http.endpoint.repository.models import Models
 from connectors.http.endpoint.request import Answer
-from pipelines.errors import nearest
 
 MODELS: Final = "/v2/models/"
 INFER: Final = "/infer"
 VERSIONS: Final = "/versions/"
 
 
-def found_model(models: Mapping[str, ServedModel], named: str) -> ServedModel | Answer:
-    """The model of this name, or `NAME/versions/VERSION`; the answer 404 if there is none."""
+def found_model(models: Models, named: str) -> ServedModel | Answer:
+    """The model of this name, or `NAME/versions/VERSION`; the answer if there is none."""
     model = models.get(named)
     if model is not None:
         return model
@@ -23,12 +22,11 @@ def found_model(models: Mapping[str, ServedModel], named: str) -> ServedModel | 
     return of_version(models, name, version) if versions else of_version(models, named, "")
 
 
-def of_version(models: Mapping[str, ServedModel], name: str, version: str) -> ServedModel | Answer:
-    """The model of this name in this version, the current one if it is empty; the answer 404 if there is none."""
+def of_version(models: Models, name: str, version: str) -> ServedModel | Answer:
+    """The model of this name in this version, the current one if it is empty; the answer if there is none."""
     model = models.get(name)
     if model is None:
-        known = f"there is {', '.join(models)}" if models else "there is none"
-        return Answer.refusal(404, f'there is no model "{name}"{nearest(name, models)}; {known}')
+        return models.absent(name)
     if version not in ("", model.version):
         return Answer.refusal(404, f'the model "{name}" has no version "{version}"; there is {model.version}')
     return model

@@ -1,20 +1,20 @@
-"""`Routes`: all that a listener answers besides requests for models: health, metadata, the repository's index."""
+"""`Routes`: all that a listener answers besides requests for models: health, metadata."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from connectors.http.endpoint import metadata
-from connectors.http.endpoint.model import ServedModel
 from connectors.http.endpoint.names import MODELS, found_model
 from connectors.http.endpoint.openapi import document
+from connectors.http.endpoint.repository.models import Models
+from connectors.http.endpoint.repository.requests import INDEX
 from connectors.http.endpoint.request import JSON, Answer
 
 LIVE: Final = "/v2/health/live"
 READY: Final = "/v2/health/ready"
-INDEX: Final = "/v2/repository/index"
 NOT_OFFERED: Final = (
     "/v2/repository/models/",
     "/v2/systemsharedmemory",
@@ -29,7 +29,7 @@ _OF_MODEL: Final = ("/ready", "/config", "/stats", "/trace/setting")
 class Routes:
     """Answers from what is known, without waiting."""
 
-    def __init__(self, models: Mapping[str, ServedModel]) -> None:
+    def __init__(self, models: Models) -> None:
         self._models = models
         self._fixed: dict[str, Callable[[], Answer]] = {
             "/v2": lambda: _json(metadata.server()),
@@ -51,9 +51,7 @@ class Routes:
         if get is not None:
             return get() if method in ("GET", "HEAD") else _not_allowed(method, path, "GET, HEAD")
         if path == INDEX:
-            return (
-                _json(metadata.index(self._models.values())) if method == "POST" else _not_allowed(method, path, "POST")
-            )
+            return _not_allowed(method, path, "POST")
         if path.startswith(NOT_OFFERED) or path.endswith("/trace/setting") or path == "/v2/models/stats":
             return Answer.refusal(501, f"{path} is not offered: models are those of the services that run")
         if path.startswith(MODELS):
@@ -88,8 +86,7 @@ class Routes:
         return _json({"live": live}, 200 if live else 503)
 
     def _ready(self) -> Answer:
-        models = list(self._models.values())
-        ready = bool(models) and all(model.served.trouble() is None for model in models)
+        ready = self._models.trouble() is None
         return _json({"ready": ready}, 200 if ready else 503)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import grpc
 import grpc.aio
 
 from connectors.http.endpoint.config import HttpSourceConfig
-from connectors.http.endpoint.model import ServedModel
+from connectors.http.endpoint.repository.models import Models
 from connectors.http.rpc.service import GrpcService
 from connectors.tls.fields import ServerTls
 from connectors.units import host_and_port
@@ -39,7 +38,7 @@ OPTIONS: Final = (
 class GrpcServer:
     """A server for the models of a listener. To be made, started and stopped in the thread of its loop."""
 
-    def __init__(self, config: HttpSourceConfig, models: Mapping[str, ServedModel], pem: bytes | None = None) -> None:
+    def __init__(self, config: HttpSourceConfig, models: Models, pem: bytes | None = None) -> None:
         """Binds the address. `pem`: the self-signed certificate with its key, PEM, where `tls` names none. Raises
         `ConnectorError` where the address cannot be had, or the certificate not be used.
         """

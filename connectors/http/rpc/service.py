@@ -17,12 +17,16 @@ from connectors.http.endpoint.admission import UNKNOWN, Admission
 from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.http.endpoint.model import ServedModel
 from connectors.http.endpoint.names import of_version
+from connectors.http.endpoint.repository.models import Models, Verb
+from connectors.http.endpoint.repository.requests import commanded, indexed
 from connectors.http.endpoint.request import Answer, Request
 from connectors.http.rpc.messages import Asked, asked, streamed, streamed_error
 from pipelines.errors import WireError
 from protos import open_inference_pb2 as pb
 
 INFERENCE: Final = "/inference.GRPCInferenceService/"
+ENDPOINT: Final = "streamer-endpoint"
+"""The metadata behind the answer to a load: the name by which requests reach the model."""
 PREDICT: Final = "/ai.konduit.serving.Inference/predict"
 HEALTH: Final = "/grpc.health.v1.Health/Check"
 CODES: Final[Mapping[int, grpc.StatusCode]] = {
@@ -31,6 +35,7 @@ CODES: Final[Mapping[int, grpc.StatusCode]] = {
     403: grpc.StatusCode.PERMISSION_DENIED,
     404: grpc.StatusCode.NOT_FOUND,
     405: grpc.StatusCode.UNIMPLEMENTED,
+    409: grpc.StatusCode.ABORTED,
     413: grpc.StatusCode.RESOURCE_EXHAUSTED,
     415: grpc.StatusCode.INVALID_ARGUMENT,
     422: grpc.StatusCode.FAILED_PRECONDITION,
@@ -67,7 +72,7 @@ class GrpcService:
     with `error_message`, and those after it as ever.
     """
 
-    def __init__(self, config: HttpSourceConfig, models: Mapping[str, ServedModel]) -> None:
+    def __init__(self, config: HttpSourceConfig, models: Models) -> None:
         self._models = models
         self._admission = Admission(config)
         self._readers: set[asyncio.Task[None]] = set()
@@ -87,6 +92,8 @@ class GrpcService:
             f"{INFERENCE}ModelMetadata": unary(self._model_metadata),
             f"{INFERENCE}ModelConfig": unary(self._model_config),
             f"{INFERENCE}RepositoryIndex": unary(self._index),
+            f"{INFERENCE}RepositoryModelLoad": unary(self._load),
+            f"{INFERENCE}RepositoryModelUnload": unary(self._unload),
             PREDICT: unary(self._predict),
         }
 
@@ -292,10 +299,29 @@ class GrpcService:
             wanted = pb.RepositoryIndexRequest.FromString(message)
         except DecodeError as error:
             return await _abort(context, _broken(error))
-        models = metadata.index(self._models.values())
-        if wanted.ready:
-            models = [entry for entry in models if entry["state"] == "READY"]
+        models = await indexed(self._models, only_ready=wanted.ready)
         return _message(pb.RepositoryIndexResponse(), {"models": models})
+
+    async def _load(self, message: bytes, context: Any) -> bytes:
+        return await self._command("load", pb.RepositoryModelLoadRequest(), message, context)
+
+    async def _unload(self, message: bytes, context: Any) -> bytes:
+        return await self._command("unload", pb.RepositoryModelUnloadRequest(), message, context)
+
+    async def _command(self, verb: Verb, request: Any, message: bytes, context: Any) -> bytes:
+        if self._models.repository is None:
+            return await _abort(context, Answer.refusal(501, f"{verb} is not offered: models are those of services"))
+        try:
+            request.MergeFromString(message)
+        except DecodeError as error:
+            return await _abort(context, _broken(error))
+        parameters = {name: _value(parameter) for name, parameter in request.parameters.items()}
+        outcome = await commanded(self._models, verb, request.model_name, parameters)
+        if outcome.error is not None:
+            return await _abort(context, Answer.refusal(outcome.status, outcome.error))
+        # The message has no field for it.
+        context.set_trailing_metadata(((ENDPOINT, quote(outcome.name)),))
+        return b""
 
     def _named(self, message: bytes) -> ServedModel | Answer:
         try:
@@ -305,8 +331,7 @@ class GrpcService:
         return of_version(self._models, names.model, names.version)
 
     def _all_ready(self) -> bool:
-        models = list(self._models.values())
-        return bool(models) and all(model.served.trouble() is None for model in models)
+        return self._models.trouble() is None
 
     def _has_token(self, given: Iterable[tuple[str, str | bytes]]) -> bool:
         values = [value for name, value in given if name == "authorization"]
@@ -369,6 +394,12 @@ def _headers(given: Iterable[tuple[str, str | bytes]]) -> list[tuple[bytes, byte
 
 def _bytes(value: str | bytes) -> bytes:
     return value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+
+
+def _value(parameter: Any) -> Any:
+    """The value of a parameter of a command, whichever field it is in; `None`: it has none."""
+    kind = parameter.WhichOneof("parameter_choice")
+    return None if kind is None else getattr(parameter, kind)
 
 
 def _message(message: Message, content: Mapping[str, Any]) -> bytes:

@@ -43,8 +43,8 @@ def plain() -> Iterator[Serving]:
         ("GET", "/v2/models/digits/config", 200, "max_batch_size"),
         ("POST", "/v2/repository/index", 200, "READY"),
         ("GET", "/openapi.json", 200, "3.0.3"),
-        ("POST", "/v1/digits", 200, "1"),
-        ("POST", "/predict", 200, "1"),
+        ("POST", "/v1/digits", 200, "{}"),
+        ("POST", "/predict", 200, "{}"),
         ("GET", "/v2/models/digit", 404, 'there is no model "digit"; did you mean "digits"'),
         ("GET", "/v2/models/digits/versions/3", 404, 'has no version "3"; there is 1'),
         ("GET", "/v2/models/digits/versions/3/ready", 404, "there is 1"),
@@ -66,7 +66,7 @@ def plain() -> Iterator[Serving]:
 def test_every_path_gets_json_with_the_right_status(
     plain: Serving, method: str, path: str, status: int, said: str
 ) -> None:
-    answer = asked(plain, method, path, content=b"1" if method == "POST" else None)
+    answer = asked(plain, method, path, content=b"{}" if method == "POST" else None)
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json")
     assert said in answer.text.replace('\\"', '"')
     assert status < 400 or list(answer.json()) == ["error"]
