@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pipelines.definitions.documents import read_documents
 from pipelines.errors import DefinitionError
+from pipelines.plugins.versionfolders import model_in, versions_in
 from streamer.definition.konduit import is_konduit
 from streamer.definition.loading import load_all, of_data
 from streamer.definition.naming import default_name
@@ -24,6 +25,8 @@ MODELS: Final[Mapping[str, str]] = {
 }
 """The step that runs a model, by the ending of its file."""
 DEFINITIONS: Final = (".yaml", ".yml", ".json")
+SERVICE: Final = "service"
+"""The name, before its ending, of a service file that makes a folder a model."""
 PIPELINE: Final = ".pipeline"
 """The end of a pipeline file's name before its ending, as in `digits.pipeline.yaml`."""
 
@@ -45,12 +48,12 @@ def services_of(targets: Sequence[Path], serving: Serving, no_code: NoCode | Non
 
     Raises `DefinitionError` for a path that is none of these, and for two of one name.
     """
-    places = [place for target in targets for place in _places(target)]
+    places = [place for target in targets for place in places_in(target)]
     if serving.name is not None and len(places) != 1:
         raise DefinitionError(f"--name is the name of one model, and there are {len(places)}: {_listed(places)}")
     by_name: dict[str, tuple[Path, Service]] = {}
     for place in places:
-        for service in _services(place, serving, no_code):
+        for service in services_at(place, serving, no_code):
             if service.name in by_name:
                 raise DefinitionError(
                     f'{place.file}: {by_name[service.name][0]} has the name "{service.name}" too, and requests name '
@@ -61,52 +64,76 @@ def services_of(targets: Sequence[Path], serving: Serving, no_code: NoCode | Non
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
+    """A model, pipeline file or service file."""
+
     file: Path
+    """Of version folders the folder that holds them."""
     name: str
+    step: str = ""
+    """The step that runs it, if it is a model."""
 
 
-def _places(target: Path) -> list[_Place]:
+def places_in(target: Path) -> list[Place]:
+    """What is to be served of a path, by name. Raises `DefinitionError` where there is nothing."""
     if target.is_dir():
-        return _of_folder(target)
+        if not (places := places_of(target)):
+            raise DefinitionError(nothing_in(target))
+        return [*places.values()]
     if not target.is_file():
         raise DefinitionError(f"{target}: no such file or folder")
-    return [_Place(target, _name(target))]
+    return [Place(target, _name(target), MODELS.get(target.suffix, ""))]
 
 
-def _of_folder(folder: Path) -> list[_Place]:
-    """The pipelines and models of a folder; a model in a folder of its own is named after it, `digits/model.onnx`.
+def nothing_in(folder: Path) -> str:
+    """The text of the error that there is no model in a folder."""
+    return (
+        f"{folder}: there is no model in it (NAME.onnx, NAME/model.onnx, NAME/1/model.onnx), no pipeline "
+        f"(NAME{PIPELINE}.yaml) and no service (NAME/{SERVICE}.yaml)"
+    )
 
-    Of the numbered folders of a model, `digits/1/model.onnx`, the last one counts. A pipeline goes before a model of
-    its name, which it runs as a rule.
+
+def places_of(folder: Path) -> dict[str, Place]:
+    """The services, pipelines and models of a folder, by name; empty if there is none. Hidden ones do not count.
+
+    One in a folder of its own is named after that: `digits/service.yaml`, `digits/model.onnx`, `digits/1/model.onnx`,
+    of which the highest number is used. A pipeline goes before a model of its name, which it runs as a rule. Raises
+    `OSError` where the folder cannot be read.
     """
-    by_name: dict[str, Path] = {}
-    entries = sorted(folder.iterdir())
+    places: dict[str, Place] = {}
+    entries = [entry for entry in sorted(folder.iterdir()) if not entry.name.startswith(".")]
     for entry in entries:
-        if entry.is_dir() and (model := _model_in(entry)) is not None:
-            by_name[entry.name] = model
+        if entry.is_dir() and (place := _place_in(entry)) is not None:
+            places[entry.name] = place
     for file in entries:
         if file.suffix in MODELS and file.is_file():
-            by_name[_name(file)] = file
+            places[_name(file)] = Place(file, _name(file), MODELS[file.suffix])
     for file in entries:
         if file.suffix in DEFINITIONS and file.stem.endswith(PIPELINE) and file.is_file():
-            by_name[_name(file)] = file
-    if not by_name:
-        raise DefinitionError(
-            f"{folder}: there is no model in it (NAME.onnx, NAME/model.onnx, NAME/1/model.onnx) and no pipeline "
-            f"(NAME{PIPELINE}.yaml)"
-        )
-    return [_Place(file, name) for name, file in sorted(by_name.items())]
+            places[_name(file)] = Place(file, _name(file))
+    return dict(sorted(places.items()))
 
 
-def _model_in(folder: Path) -> Path | None:
-    versions = sorted((int(path.name), path) for path in folder.iterdir() if path.name.isdecimal() and path.is_dir())
-    for place in (*(path for _, path in reversed(versions)), folder):
-        models = [path for path in sorted(place.iterdir()) if path.suffix in MODELS and path.is_file()]
-        named = [path for path in models if path.stem == "model"] or (models if len(models) == 1 else [])
-        if named:
-            return named[0]
-    return None
+def _place_in(folder: Path) -> Place | None:
+    try:
+        for ending in DEFINITIONS:
+            if (file := folder / f"{SERVICE}{ending}").is_file():
+                return Place(file, folder.name)
+        for number in versions_in(folder):
+            model = model_in(folder / str(number), folder=True)
+            if model is not None and (step := _step_for(model)):
+                return Place(folder, folder.name, step)
+        models = [path for path in sorted(folder.iterdir()) if path.suffix in MODELS and path.is_file()]
+    except OSError:
+        # Gone meanwhile, or not to be read by us: it is no model.
+        return None
+    named = [path for path in models if path.stem == "model"] or (models if len(models) == 1 else [])
+    return Place(named[0], folder.name, MODELS[named[0].suffix]) if named else None
+
+
+def _step_for(model: Path) -> str:
+    """The step that runs a model; empty: none does."""
+    return "TENSORFLOW" if model.is_dir() else MODELS.get(model.suffix, "")
 
 
 def _name(file: Path) -> str:
@@ -117,10 +144,11 @@ def _name(file: Path) -> str:
     return default_name(file)
 
 
-def _services(place: _Place, serving: Serving, no_code: NoCode | None) -> list[Service]:
+def services_at(place: Place, serving: Serving, no_code: NoCode | None = None) -> list[Service]:
+    """The services of a place. Raises `DefinitionError` for files that are wrong."""
     file = place.file
-    if file.suffix in MODELS:
-        step = {"@type": MODELS[file.suffix], "name": "model", "modelUri": file.name}
+    if place.step:
+        step = {"@type": place.step, "name": "model", "modelUri": file.name}
         return [_around(place, [step], serving, no_code)]
     if file.suffix not in DEFINITIONS:
         raise DefinitionError(
@@ -133,7 +161,7 @@ def _services(place: _Place, serving: Serving, no_code: NoCode | None) -> list[S
     return _of_service_file(file, serving, no_code)
 
 
-def _around(place: _Place, pipeline: object, serving: Serving, no_code: NoCode | None) -> Service:
+def _around(place: Place, pipeline: object, serving: Serving, no_code: NoCode | None) -> Service:
     fields = {
         "name": serving.name or place.name,
         "source": {"type": "http", **serving.source},
@@ -159,5 +187,5 @@ def _of_service_file(file: Path, serving: Serving, no_code: NoCode | None) -> li
     return services
 
 
-def _listed(places: Sequence[_Place]) -> str:
+def _listed(places: Sequence[Place]) -> str:
     return ", ".join(str(place.file) for place in places[:5]) + (", ..." if len(places) > 5 else "")

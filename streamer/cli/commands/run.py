@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from streamer.agent.summary import Summary
     from streamer.definition.nocode import NoCode
     from streamer.definition.service import Service
+    from streamer.models.repository import ModelRepository
     from streamer.workers.plan import Asked
 
 _MOST_WORKERS: Final = 256
@@ -181,11 +182,25 @@ def run_agents(agents: list[Agent], started: Callable[[Agent], None], note: str,
 
     Raises `DefinitionError` for a step that does not open, unless it only cannot connect, or the others keep going.
     """
-    from pipelines.errors import ConnectorError, DefinitionError, StepError
     from streamer.cli.together import run_together
 
+    return _opened(lambda: run_together(agents, started=started, note=note, keep_going=keep_going))
+
+
+def run_repository(repository: ModelRepository, note: str) -> list[Summary]:
+    """The summaries of all models of a repository, when a signal has stopped it. Raises as `run_agents`."""
+    from streamer.cli.signals import draining
+
+    repository.start()
+    with draining(repository.stop, note):
+        return _opened(repository.join)
+
+
+def _opened(run: Callable[[], list[Summary]]) -> list[Summary]:
+    from pipelines.errors import ConnectorError, DefinitionError, StepError
+
     try:
-        return run_together(agents, started=started, note=note, keep_going=keep_going)
+        return run()
     except StepError as error:
         if isinstance(error.__cause__, ConnectorError):
             raise

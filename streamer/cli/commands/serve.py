@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -73,6 +74,13 @@ def serve(
             "--codec", help="How bodies become values: a codec's name, as json, or its fields, '{type: NAME, ...}'."
         ),
     ] = None,
+    model_control: Annotated[
+        bool,
+        typer.Option(
+            "--model-control",
+            help="Of one folder: clients with the token may load and unload models. Needs --token-file.",
+        ),
+    ] = False,
     runner: Runners = None,
     no_code: WithoutCode = False,
     env: Env = None,
@@ -87,8 +95,10 @@ def serve(
     When it answers, its URL is printed with its inputs and outputs, and a line of curl that asks it. It is the service
     file {source: {type: http}, pipeline: ..., sink: {type: http}}; write one for anything that has no option here.
 
-    A folder holds models (NAME.onnx, NAME/model.onnx, or NAME/1/model.onnx, of which the highest number counts) and
-    pipeline files (NAME.pipeline.yaml, which go before a model of the same name).
+    A folder holds models (NAME.onnx, NAME/model.onnx, or NAME/1/model.onnx, of which the highest number counts),
+    pipeline files (NAME.pipeline.yaml, which go before a model of the same name) and services (NAME/service.yaml).
+    Served alone it is a repository: a model that cannot be loaded does not keep the others from answering, and with
+    --model-control clients load and unload models.
     """
     from pipelines.errors import StreamerError
 
@@ -100,7 +110,7 @@ def serve(
     in_json = not sys.stderr.isatty() if log_json is None else log_json
     logged: Level = log_level or level or ("info" if in_json else "warning")
     from streamer.agent.agent import Agent
-    from streamer.cli.commands.run import ended, run_agents
+    from streamer.cli.commands.run import ended, run_agents, run_repository
     from streamer.cli.folder import import_from_here
     from streamer.cli.process import collect_less_often
     from streamer.cli.terminal import complain, json_lines, remark, say_json, warn
@@ -120,18 +130,31 @@ def serve(
         "limits": None if parallel is None else {"parallel": parallel},
         "control": None if control is None else {"listen": control},
     }
+    alone = len(targets) == 1 and targets[0].is_dir() and name is None
+    if model_control and not alone:
+        raise typer.BadParameter("--model-control is for one folder of models: streamer serve FOLDER --model-control")
+    if model_control and token_file is None:
+        raise typer.BadParameter(
+            "with --model-control everybody could load and unload models; give clients a token by --token-file"
+        )
     serving = Serving(_given({**source, **_guarded(token_file, cert, key)}), _given(service), name)
-    services = [service.with_runners(runners_given(runner)) for service in services_of(targets, serving, listed)]
-    for note in dict.fromkeys(note for service in services for source in service.sources for note in source.notes):
-        warn(note)
     token = "$TOKEN" if token_file is None else f"$(cat {shlex.quote(str(token_file))})"
-    agents = [Agent(service) for service in services]
-    summaries = run_agents(
-        agents,
-        lambda agent: _show(agent, token, as_json=as_json),
-        "" if in_json else "stopping: answering the requests that were accepted (once more to end at once)",
-        keep_going=False,
-    )
+    show = partial(_show, token=token, as_json=as_json)
+    stopping = "" if in_json else "stopping: answering the requests that were accepted (once more to end at once)"
+    if alone:
+        from streamer.models.loading import Loader
+        from streamer.models.repository import ModelRepository
+
+        loader = Loader(targets[0], serving, no_code=listed, runners=runners_given(runner))
+        for note in loader.address.notes:
+            warn(note)
+        repository = ModelRepository(loader, controlled=model_control, loaded=show)
+        summaries = run_repository(repository, stopping)
+    else:
+        services = [service.with_runners(runners_given(runner)) for service in services_of(targets, serving, listed)]
+        for note in dict.fromkeys(note for service in services for source in service.sources for note in source.notes):
+            warn(note)
+        summaries = run_agents([Agent(service) for service in services], show, stopping, keep_going=False)
     for summary in summaries:
         if not in_json:
             remark(ended(summary))

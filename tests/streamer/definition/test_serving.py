@@ -41,7 +41,7 @@ def test_a_folder_has_models_by_name_folder_and_version_and_pipelines_go_before_
     services = {service.name: service for service in services_of([tmp_path], PLAIN)}
     assert sorted(services) == ["a", "b", "c", "d", "e"]
     assert [step.type_name for step in services["e"].pipeline.steps] == ["LOGGING"]
-    assert services["c"].pipeline.base == tmp_path / "c" / "10"
+    assert [services[name].pipeline.steps[0].model_uri for name in "bc"] == ["model.onnx", "c"]
 
 
 def test_a_pipeline_file_is_served_and_a_service_file_as_it_is(tmp_path: Path) -> None:
