@@ -1,7 +1,7 @@
 """The least that a server with batches costs: uvicorn and grpc.aio, a queue, a thread with the model, nothing else.
 
-It checks nothing, and reads only the requests of this benchmark. Requests that are there when the thread is free are run
-together. Arguments: model, its ports of HTTP and gRPC.
+It checks nothing, and reads only the requests of this benchmark. Requests that are there when the thread is free are
+run together. Arguments: model, its ports of HTTP and gRPC.
 """
 
 from __future__ import annotations
