@@ -19,6 +19,7 @@ from connectors.source import Source
 from pipelines.errors import StreamerError
 from pipelines.hotpath import explained
 from streamer.agent.assembly import Assembly, build
+from streamer.agent.pausing import Pausing
 from streamer.agent.runloop import RunLoop
 from streamer.agent.runs.batchruns import IDLE_LEAVE_WAIT, LEAVE_WAIT
 from streamer.agent.summary import Summary
@@ -27,6 +28,7 @@ from streamer.definition.hotpaths import by_report
 from streamer.definition.service import Service
 from streamer.models.following import Following
 from streamer.models.version import Version
+from streamer.observe.configuration import configuration
 from streamer.observe.endpoint import Endpoint
 from streamer.observe.logs import logger
 from streamer.observe.metrics import ServiceMeters
@@ -47,7 +49,8 @@ class Agent:
         self.meters = ServiceMeters(service.name, [name for name, _, _ in self._assembly.sources])
         self.meters.hot_paths = self._assembly.hot_paths
         self.meters.connectors = self._assembly.measured
-        self._loop = RunLoop(self._assembly, self.meters, self._log, self.ready, self.live)
+        self._loop = RunLoop(self._assembly, self.meters, self._log, self.trouble, self.live)
+        self._pausing = Pausing(lambda: self._loop.intakes, self._log)
         self._stopped_at: float | None = None
         self._left_opening = False
         self._began = False
@@ -161,13 +164,32 @@ class Agent:
         return f"{waiting[1]}, for {time.monotonic() - waiting[0]:.0f} s"
 
     def note(self) -> str | None:
-        """What the sources wait for that others have to end, as `Source.waits` says; `None`: nothing."""
-        waits = [
+        """Which sources are paused, and what others wait for that is not the service's to end, as `Source.waits` says;
+        `None`: nothing."""
+        notes = [f"source {name}: paused" for name in self._pausing.paused]
+        return "; ".join([*notes, *self._waits()]) or None
+
+    def _waits(self) -> list[str]:
+        return [
             f"source {intake.source.name}: {intake.source.waits}"
             for intake in self._loop.intakes
             if intake.source.waits is not None
         ]
-        return "; ".join(waits) or None
+
+    def pause(self, source: str) -> None:
+        """Poll this source no more, until `resume` or the end of the service; its records wait. From any thread.
+
+        Requests of clients that wait for answers are refused instead. Raises `StreamerError` for an unknown name.
+        """
+        self._pausing.pause(source)
+
+    def resume(self, source: str) -> None:
+        """Poll a source again that was paused. From any thread. Raises `StreamerError` for an unknown name."""
+        self._pausing.resume(source)
+
+    def configuration(self) -> dict[str, Any]:
+        """The fields of its service as plain data, without secrets."""
+        return configuration(self.service)
 
     @property
     def version(self) -> Version | None:
@@ -190,7 +212,14 @@ class Agent:
         return [] if self.version is None else [self.version.document()]
 
     def ready(self) -> str | None:
-        """Why the service is not ready; `None` while it is."""
+        """Why the service is not ready; `None` while it is. A source that is paused counts only where clients ask."""
+        return self._unready() or self._pausing.refuses()
+
+    def trouble(self, source: str) -> str | None:
+        """Why requests of this source are refused; `None` while they are taken."""
+        return self._unready() or self._pausing.refuses(source)
+
+    def _unready(self) -> str | None:
         if not self._opened.is_set():
             return "starting"
         if self._stopping:
@@ -282,7 +311,7 @@ class Agent:
             seconds=seconds,
             reason=reason,  # type: ignore[arg-type]
             error=None if self._failure is None else _text(self._failure),
-            waits=self.note(),
+            waits="; ".join(self._waits()) or None,
         )
 
 

@@ -161,10 +161,11 @@ class Assembly:
             raise
         return executors
 
-    def serve(self, trouble: Callable[[], str | None], stuck: Callable[[], str | None]) -> None:
+    def serve(self, trouble: Callable[[str], str | None], stuck: Callable[[], str | None]) -> None:
         """Tell the sources and their codecs of the open pipeline, before the sources open.
 
-        `trouble` says why the service is not ready, `stuck` why it is to be restarted. Raises `DefinitionError` where
+        `trouble` says why the service takes no records of the source of this name, `stuck` why it is to be restarted.
+        Raises `DefinitionError` where
         clients wait for answers, and a step holds their records.
         """
         awaited = {label: sink for sink in self.service.sinks if sink.awaited for label in sink.takes_from or ()}
@@ -177,7 +178,7 @@ class Assembly:
         ports = self.executor.ports()
         for name, config, source in self.sources:
             needed = ports_for(self.service, config, ports)
-            served = Served(self.service.name, needed, name in awaited, trouble, stuck, self._label)
+            served = Served(self.service.name, needed, name in awaited, partial(trouble, name), stuck, self._label)
             source.serves(served)
             self.codecs[name].serves(served)
         for route in self.routes:

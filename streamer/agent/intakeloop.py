@@ -95,6 +95,7 @@ class IntakeLoop:
             raise
         if self.source.await_records(0.0) is not None:
             # Its records come from clients of this process: there is no bus of which to hear first.
+            self.watch.is_asked = True
             self._look_around()
         self.opened.set_result(None)
 
@@ -124,6 +125,9 @@ class IntakeLoop:
     def _poll(self) -> None:
         while self._may_poll:
             self._serve_messages()
+            if self.state.paused and not self.watch.is_asked:
+                self._stay_paused()
+                continue
             if not self._is_time_to_poll():
                 self._stand_still()
                 continue
@@ -151,6 +155,12 @@ class IntakeLoop:
         closed = self._batcher.ready()
         if closed is not None:
             self._hand_over(closed)
+
+    def _stay_paused(self) -> None:
+        """Do for up to `WAIT` all but poll. A batch that is not full waits as long as it would without a pause."""
+        self._hand_over_what_is_ready()
+        self._stand_still()
+        self._serve_messages(WAIT)
 
     def _is_time_to_poll(self) -> bool:
         """Whether records would be run at once: only then are perishable ones polled. Waits for that up to `WAIT`."""

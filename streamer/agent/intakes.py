@@ -58,6 +58,14 @@ class Intake:
         self.state.rise(stage)
         self.source.wake()
 
+    def pause(self, paused: bool) -> bool:
+        """Poll the source no more, or again; whether that is a change. From any thread."""
+        if self.state.paused == paused:
+            return False
+        self.state.paused = paused
+        self.source.wake()
+        return True
+
     def acknowledge(self, marks: Mapping[Lane, int], done: threading.Event | None = None) -> None:
         """Have the source acknowledge these positions; `done` is set when the bus has them, or does not answer."""
         self.marked_at = time.monotonic()

@@ -37,6 +37,8 @@ class IntakeState:
         """Batches of this source that the run thread has run. Written by the run thread."""
         self.rewinds = 0
         """How often the run thread has asked for a rewind."""
+        self.paused = False
+        """Whether the source is not to be polled, by a command. Written by the thread that has the command."""
         self.handed_over = 0
         """Batches that were put into the queue so far. This and what follows is written by the intake thread."""
         self.starved = False

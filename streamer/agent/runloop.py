@@ -61,10 +61,11 @@ class RunLoop:
         assembly: Assembly,
         meters: ServiceMeters,
         log: Any,
-        trouble: Callable[[], str | None] = lambda: None,
+        trouble: Callable[[str], str | None] = lambda source: None,
         stuck: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`trouble` says why the service is not ready, `stuck` why it is to be restarted, for clients of sources."""
+        """`trouble` says why no records of a source are taken, `stuck` why the service is to be restarted, for clients
+        of sources."""
         self._health = trouble, stuck
         service = assembly.service
         self._service = service

@@ -41,6 +41,8 @@ class SourceWatch:
         """Why the source's peer cannot be reached, or the error that it failed with."""
         self.has_reported = False
         """Whether the events of its opening were looked at, so that `down` is known."""
+        self.is_asked = False
+        """Whether its records are requests of clients of this process; known once it is open."""
         self.codec_waits: str | None = None
         """Why no record can be decoded at present."""
         self.lag: Mapping[Partition, int] = {}

@@ -12,15 +12,22 @@ from pydantic import SecretStr
 
 from connectors.http.exchange import Answer, HttpRequest
 from pipelines.errors import StreamerError
+from streamer.observe import commands
 from streamer.observe.admission import admitted, refusal
 from streamer.observe.scrape import Measurable, ScrapeCollector
 from streamer.observe.shown import masked
 
+_METHODS: Final = ("GET", "HEAD", "POST")
+_OWN: Final = ("/metrics", "/config")
+"""The paths besides health and pages."""
 _SAFE: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-class Observed(Measurable, Protocol):
+class Observed(Measurable, commands.Commanded, Protocol):
     """A running service as the endpoint sees it."""
+
+    def configuration(self) -> Mapping[str, Any]:
+        """The fields of its definition as plain data, without secrets."""
 
     def note(self) -> str | None:
         """What a service that is ready waits for; `None`: nothing."""
@@ -30,8 +37,8 @@ class Observed(Measurable, Protocol):
 
 
 class Endpoint:
-    """Serves `/metrics`, `/live` and `/ready` for the services of this process that name the same address, and pages of
-    their sources, such as `/cameras`: a JSON object by service and source.
+    """Serves `/metrics`, `/live`, `/ready` and `/config` for the services of this process that name the same address,
+    pages of their sources, such as `/cameras` (a JSON object by service and source), and takes their commands.
 
     `/health`, the path of Konduit Serving's own server, is another name of `/live`. With a `token`, metrics are only
     for clients that send it (`Authorization: Bearer TOKEN`); others get health without reasons and names, so that
@@ -51,7 +58,7 @@ class Endpoint:
         from connectors.http.port import HttpPort
 
         try:
-            self._port = HttpPort(host.strip("[]") or "127.0.0.1", int(port), self._answer)
+            self._port = HttpPort(host.strip("[]") or "127.0.0.1", int(port), self._answer, methods=_METHODS)
         except (OSError, ValueError, OverflowError) as error:
             raise StreamerError(f'control.listen "{listen}": {error}; choose another address or port') from error
 
@@ -105,20 +112,38 @@ class Endpoint:
         return Answer(answer.status, answer.body, answer.kind, {**_SAFE, **answer.headers})
 
     def _route(self, request: HttpRequest) -> Answer:
+        if commands.is_command(request.path):
+            return self._command(request)
+        if request.method == "POST":
+            return Answer(405, commands.NO_COMMAND.body, headers={"Allow": "GET, HEAD"})
         trusted = self._is_trusted(request)
         if request.path in ("/live", "/health"):
             return self._health(lambda service: service.live(), trusted)
         if request.path == "/ready":
             return self._health(lambda service: service.ready(), trusted, lambda service: service.note())
         pages = self._pages()
-        if request.path != "/metrics" and request.path not in pages:
-            there = ", ".join(["/metrics", *sorted(pages)])
+        if request.path not in _OWN and request.path not in pages:
+            there = ", ".join([*_OWN, *sorted(pages)])
             return Answer(404, json.dumps({"error": f"there are {there}, /live (also /health) and /ready"}).encode())
         if not trusted:
             return refusal(self._secret)
+        if request.path == "/config":
+            shown = {name: observed.configuration() for name, observed in list(self._observed.items())}
+            return Answer(200, json.dumps(shown, default=str).encode())
         if request.path != "/metrics":
             return Answer(200, masked(json.dumps(_documents(pages[request.path]), default=str)).encode())
         return Answer(200, generate_latest(self._metrics), CONTENT_TYPE_LATEST)
+
+    def _command(self, request: HttpRequest) -> Answer:
+        if (no := commands.forbidden(request, self._secret, self._listed)) is not None:
+            return no
+        name = commands.service_of(request, list(self._observed))
+        if isinstance(name, Answer):
+            return name
+        observed = self._observed.get(name)
+        if observed is None:
+            return commands.answered(404, error=f'the service "{name}" has ended')
+        return commands.carried_out(request, name, observed)
 
     def _pages(self) -> dict[str, dict[str, Mapping[str, Callable[[], Any]]]]:
         """The pages of all services: by path, service and source."""
@@ -133,8 +158,11 @@ class Endpoint:
         return None if self._token is None else self._token.get_secret_value()
 
     def _is_trusted(self, request: HttpRequest) -> bool:
-        listed = {host for hosts in list(self._hosts.values()) for host in hosts}
-        return admitted(request, self._secret, listed)
+        return admitted(request, self._secret, self._listed)
+
+    @property
+    def _listed(self) -> set[str]:
+        return {host for hosts in list(self._hosts.values()) for host in hosts}
 
     def _health(
         self,

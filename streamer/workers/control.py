@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from connectors.http.exchange import Answer, HttpRequest
 from pipelines.errors import StreamerError
+from streamer.observe import commands
 from streamer.observe.admission import admitted, refusal
 from streamer.observe.shown import masked
 from streamer.workers.addresses import Address
@@ -47,7 +48,7 @@ class _Reply(NamedTuple):
 
 
 class ControlPort:
-    """Serves `/metrics` with a label `worker`, `/live`, `/ready` and pages by worker.
+    """Serves `/metrics` with a label `worker`, `/live`, `/ready` and pages by worker, and passes commands on to all.
 
     `/live` is 503 only when no worker is started again any more: until then the parent does what a restart would do.
     `/ready` is 200 if all workers are ready.
@@ -83,7 +84,9 @@ class ControlPort:
         from connectors.http.port import HttpPort
 
         try:
-            self._port = HttpPort(host.strip("[]") or "127.0.0.1", int(port), self._answer)
+            self._port = HttpPort(
+                host.strip("[]") or "127.0.0.1", int(port), self._answer, methods=("GET", "HEAD", "POST")
+            )
         except (OSError, ValueError, OverflowError) as error:
             raise StreamerError(f'control.listen "{listen}": {error}; choose another address or port') from error
 
@@ -109,6 +112,10 @@ class ControlPort:
         return Answer(answer.status, answer.body, answer.kind, {**_SAFE, **answer.headers})
 
     def _route(self, request: HttpRequest) -> Answer:
+        if commands.is_command(request.path):
+            return self._command(request)
+        if request.method == "POST":
+            return Answer(405, commands.NO_COMMAND.body, headers={"Allow": "GET, HEAD"})
         trusted = admitted(request, self._token, self._hosts)
         if request.path in _LIVE:
             return self._live(trusted)
@@ -130,6 +137,21 @@ class ControlPort:
             missing = {"error": "there are /metrics, pages of sources, /live (also /health) and /ready"}
             return Answer(404, json.dumps(missing).encode())
         return Answer(200, masked(json.dumps(pages)).encode())
+
+    def _command(self, request: HttpRequest) -> Answer:
+        """Has all workers carry out a command. If one cannot, its answer comes with those of the others."""
+        if (no := commands.forbidden(request, self._token, self._hosts)) is not None:
+            return no
+        name = commands.service_of(request, self._services)
+        if isinstance(name, Answer):
+            return name
+        replies = list(self._ask(request.path, "POST", request.body, [name]))
+        answers: dict[str, Any] = {str(worker): {"error": "starting"} for worker in range(self._workers)}
+        for reply in replies:
+            answers[str(reply.worker)] = json.loads(reply.text) if reply.status else {"error": reply.text}
+        # Of the refusals the highest, as it is the one that may pass.
+        status = max([reply.status or 503 for reply in replies], default=503)
+        return commands.answered(503 if len(replies) < self._workers else status, service=name, workers=answers)
 
     def _live(self, trusted: bool) -> Answer:
         reason = self._supervised.gave_up
@@ -154,23 +176,27 @@ class ControlPort:
                 whys[str(reply.worker)].update(json.loads(reply.text))
             yield reply
 
-    def _ask(self, path: str) -> Iterator[_Reply]:
-        """The answers of all workers that have opened their control ports, in the order of workers."""
+    def _ask(
+        self, path: str, method: str = "GET", body: bytes | None = None, services: Collection[str] | None = None
+    ) -> Iterator[_Reply]:
+        """The answers of all workers that have opened their control ports, in the order of workers; those of all
+        `services`, or of some."""
         asked = [
             (worker, service, address)
             for worker in range(self._workers)
             for service, address in self._addresses(worker).items()
-            if service in self._services
+            if service in (self._services if services is None else services)
         ]
-        return self._pool.map(lambda each: _get(each, path, self._token), asked)
+        return self._pool.map(lambda each: _reply(each, method, path, body, self._token), asked)
 
 
-def _get(asked: tuple[int, str, Address], path: str, token: str | None) -> _Reply:
+def _reply(asked: tuple[int, str, Address], method: str, path: str, body: bytes | None, token: str | None) -> _Reply:
     worker, service, address = asked
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    # As clients send it that know no better encoding for headers.
+    headers = {} if token is None else {"Authorization": f"Bearer {token}".encode()}
     connection = HTTPConnection(*address, timeout=_PATIENCE)
     try:
-        connection.request("GET", path, headers=headers)
+        connection.request(method, path, body, headers)
         response = connection.getresponse()
         return _Reply(worker, service, response.status, response.read().decode())
     except (OSError, HTTPException) as error:

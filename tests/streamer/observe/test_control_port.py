@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import psutil
 import pytest
+from observed import Quiet
 from prometheus_client import Metric
 from prometheus_client.registry import Collector
 from pydantic import SecretStr
@@ -42,7 +43,7 @@ class Meters(Collector):
         yield Metric("mine", self.help, "gauge")
 
 
-class Service:
+class Service(Quiet):
     """What the port serves."""
 
     def __init__(self, help_bytes: int = 10) -> None:
@@ -50,6 +51,7 @@ class Service:
         self.trouble: str | None = None
         self.told: Mapping[str, Mapping[str, Callable[[], Any]]] = {}
         self.waits: str | None = None
+        self.commands: list[str] = []
 
     def note(self) -> str | None:
         """What it waits for."""
@@ -59,13 +61,23 @@ class Service:
         """Its trouble."""
         return self.trouble
 
-    def ready(self) -> str | None:
-        """The same."""
-        return self.trouble
-
     def pages(self) -> Mapping[str, Mapping[str, Callable[[], Any]]]:
         """What its sources tell."""
         return self.told
+
+    def configuration(self) -> Mapping[str, Any]:
+        """Its definition."""
+        return {"name": "one"}
+
+    def pause(self, source: str) -> None:
+        """Pauses `in`."""
+        if source != "in":
+            raise StreamerError(f'there is no source "{source}"; there are in')
+        self.commands.append("pause")
+
+    def resume(self, source: str) -> None:
+        """Begins again."""
+        self.commands.append("resume")
 
 
 @pytest.fixture
@@ -216,7 +228,7 @@ def test_pages_of_sources_are_for_who_has_the_token(served: Any) -> None:
     assert "s3cret" not in body
     status, body = get(endpoint, "/camera")
     assert status == 404
-    assert "there are /metrics, /cameras, /live" in body
+    assert "there are /metrics, /config, /cameras, /live" in body
 
 
 def test_secrets_in_reasons_are_masked(served: Any) -> None:

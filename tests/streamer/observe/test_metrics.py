@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
+from observed import Quiet
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -131,22 +131,13 @@ def test_a_measure_has_a_name_that_metrics_can_have(name: str) -> None:
         Measure(name, "", 1)
 
 
-class StandIn:
+class StandIn(Quiet):
     def __init__(self, name: str) -> None:
         self.meters = ServiceMeters(name, ["s"])
         self.trouble: str | None = None
 
     def live(self) -> str | None:
         return self.trouble
-
-    def note(self) -> str | None:
-        return None
-
-    def ready(self) -> str | None:
-        return self.trouble
-
-    def pages(self) -> Mapping[str, Mapping[str, Callable[[], Any]]]:
-        return {}
 
 
 @pytest.fixture

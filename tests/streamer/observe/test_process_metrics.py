@@ -14,6 +14,7 @@ from typing import Any
 import faust
 import psutil
 import pytest
+from observed import Quiet
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -27,7 +28,7 @@ from streamer.observe.metrics import ServiceMeters
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="process_* are read from Linux' /proc")
 
 
-class Service:
+class Service(Quiet):
     """A service that says of itself what the test says."""
 
     def __init__(self, name: str) -> None:
@@ -40,12 +41,6 @@ class Service:
 
     def ready(self) -> str | None:
         return self.waiting or self.trouble
-
-    def note(self) -> str | None:
-        return None
-
-    def pages(self) -> dict[str, Any]:
-        return {}
 
 
 @contextmanager

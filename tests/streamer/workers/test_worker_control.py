@@ -61,7 +61,7 @@ class World:
                 return self.slow[request.path]()
             return self.answers.get(request.path, Answer(404, b"{}"))
 
-        server = HttpPort("127.0.0.1", 0, answer)
+        server = HttpPort("127.0.0.1", 0, answer, methods=("GET", "POST"))
         self._stack.callback(server.close)
         return server
 
@@ -72,9 +72,9 @@ def world() -> Iterator[World]:
         yield World(stack)
 
 
-def get(port: ControlPort, path: str, **headers: str) -> tuple[int, Any]:
+def get(port: ControlPort, path: str, method: str = "GET", **headers: str) -> tuple[int, Any]:
     host, number = port.address
-    request = urllib.request.Request(f"http://{host}:{number}{path}", headers=headers)
+    request = urllib.request.Request(f"http://{host}:{number}{path}", headers=headers, method=method)
     try:
         with urllib.request.urlopen(request, timeout=30) as response:
             text = response.read().decode()
@@ -139,6 +139,24 @@ def test_workers_are_asked_with_the_token(world: World) -> None:
     port = world.port(token="a-long-token")
     assert get(port, "/metrics", Authorization="Bearer a-long-token")[0] == 200
     assert world.asked[-1].headers["Authorization"] == "Bearer a-long-token"
+
+
+def test_a_command_reaches_all_workers_or_says_which_it_did_not(world: World) -> None:
+    path, token = "/sources/kafka/pause", {"Authorization": "Bearer a-long-token"}
+    done = {"service": "digits", "source": "kafka", "state": "paused"}
+    world.answers[path] = Answer(200, json.dumps(done).encode())
+    port = world.port(token="a-long-token")
+    assert get(port, path, "POST")[0] == 401
+    assert get(port, path, "POST", **token) == (
+        503,
+        {"service": "digits", "workers": {"0": done, "1": {"error": "starting"}}},
+    )
+    world.second_opens()
+    assert get(port, path, "POST", **token) == (200, {"service": "digits", "workers": {"0": done, "1": done}})
+    assert [request.method for request in world.asked] == ["POST"] * 3
+    world.answers[path] = Answer(400, b'{"error": "there is no source"}')
+    assert get(port, path, "POST", **token)[0] == 400
+    assert get(world.port(), path, "POST")[0] == 403
 
 
 def test_a_name_that_is_not_listed_gets_no_metrics(world: World) -> None:

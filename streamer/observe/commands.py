@@ -1,0 +1,96 @@
+"""The commands that a control port takes: what they are, and who may give them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import Any, Final, Protocol
+from urllib.parse import parse_qs, urlsplit
+
+from connectors.http.bearer import bears
+from connectors.http.exchange import Answer, HttpRequest
+from pipelines.errors import StreamerError
+from streamer.observe.admission import refusal
+from streamer.observe.shown import masked
+
+SHOWN: Final = "POST /sources/NAME/pause, POST /sources/NAME/resume"
+"""All commands, for messages."""
+
+
+class Commanded(Protocol):
+    """A running service, as commands reach it. Methods may be called by any thread, and raise `StreamerError` where a
+    name or a value is wrong, or the service does not run."""
+
+    def pause(self, source: str) -> None:
+        """Poll this source no more, until `resume`."""
+
+    def resume(self, source: str) -> None:
+        """Poll this source again."""
+
+
+def is_command(path: str) -> bool:
+    """Whether the path is that of a command, which is sent as POST."""
+    return path.startswith("/sources/")
+
+
+def forbidden(request: HttpRequest, token: str | None, hosts: Collection[str]) -> Answer | None:
+    """The answer to a request that may give no commands; `None` to one that may.
+
+    It needs the token: without a configured one there are no commands. A page in a browser must be of this port, or of
+    a host that is listed in `hosts`.
+    """
+    if request.method != "POST":
+        return answered(405, error="this is a command: send it as POST")
+    if token is None:
+        return answered(403, error="there are no commands without a token: set control.token, and send it")
+    origin = str(request.headers.get("Origin", ""))
+    if origin and not _is_own(origin, str(request.headers.get("Host", "")), hosts):
+        why = f"pages of {origin} may give no commands; add the host to control.hosts if it is this port's"
+        return answered(403, error=why)
+    if not bears(str(request.headers.get("Authorization", "")), token):
+        return refusal(token)
+    return None
+
+
+def service_of(request: HttpRequest, names: Collection[str]) -> str | Answer:
+    """The name of the service that a command is for: that of the query, or the only one there is."""
+    given = parse_qs(request.query).get("service")
+    if given is not None:
+        if given[-1] in names:
+            return given[-1]
+        return answered(404, error=f'there is no service "{given[-1]}" here; there are {", ".join(sorted(names))}')
+    if len(names) == 1:
+        return next(iter(names))
+    return answered(400, error=f"say which service: ?service=NAME, one of {', '.join(sorted(names))}")
+
+
+def carried_out(request: HttpRequest, name: str, service: Commanded) -> Answer:
+    """Carries out the command for the service of that name, and says what was done."""
+    try:
+        match request.parts:
+            case ["sources", source, "pause"]:
+                service.pause(source)
+                return answered(200, service=name, source=source, state="paused")
+            case ["sources", source, "resume"]:
+                service.resume(source)
+                return answered(200, service=name, source=source, state="running")
+    except StreamerError as error:
+        return answered(400, error=str(error))
+    return NO_COMMAND
+
+
+def answered(status: int, **facts: Any) -> Answer:
+    """An answer with these facts as JSON."""
+    headers = {"Allow": "POST"} if status == 405 else {}
+    return Answer(status, masked(json.dumps(facts, ensure_ascii=False)).encode("utf-8", "replace"), headers=headers)
+
+
+NO_COMMAND: Final = answered(404, error=f"there is no such command; there are {SHOWN}")
+
+
+def _is_own(origin: str, host: str, hosts: Collection[str]) -> bool:
+    try:
+        address = urlsplit(origin.lower())
+        return address.netloc == host.lower() or address.hostname in hosts
+    except ValueError:
+        return False
