@@ -16,6 +16,7 @@ from streamer.cli.commands.check import check
 from streamer.cli.commands.demo import demo
 from streamer.cli.commands.doctor import doctor
 from streamer.cli.commands.formats import formats
+from streamer.cli.commands.models import models
 from streamer.cli.commands.new import new
 from streamer.cli.commands.outbox import outbox
 from streamer.cli.commands.plugins import plugins
@@ -37,6 +38,7 @@ CUT_SHORT: Final = 130
 COMMANDS: Final[dict[Any, str]] = {
     run: "streamer run digits.yaml",
     serve: "streamer serve model.onnx",
+    models: "streamer models http://127.0.0.1:8000",
     check: "streamer check digits.yaml --connect",
     test: "streamer test digits.yaml",
     new: "streamer new sensors --source kafka",

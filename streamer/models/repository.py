@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from connectors.http.endpoint.listener import Listener
@@ -189,8 +190,8 @@ class ModelRepository:
 
     def _outcome(self, command: Command) -> Outcome:
         try:
-            overtaken = self._is_overtaken(command)
-            if overtaken:
+            command = self._resolved(command)
+            if self._is_overtaken(command):
                 return Outcome(command.name, 409, SUPERSEDED)
             return self._load(command) if command.verb == "load" else self._unload(command)
         except Exception as error:  # noqa: BLE001 - any error is the answer, and the others go on
@@ -202,6 +203,14 @@ class ModelRepository:
             if command.by_itself:
                 self._first_error = self._first_error or error
             return Outcome(command.name, 400, text)
+
+    def _resolved(self, command: Command) -> Command:
+        """The load of an endpoint with a name of its own is that of its model with its parameters."""
+        endpoint = self._endpoints.get(command.name)
+        if command.verb == "unload" or endpoint is None or command.name in self._places or command.parameters.fields:
+            return command
+        parameters = replace(endpoint.parameters, share=command.parameters.share)
+        return replace(command, name=endpoint.model, model=endpoint.model, parameters=parameters)
 
     def _is_overtaken(self, command: Command) -> bool:
         """Whether the next command about the same model undoes this one: all ends the same if this is left out."""

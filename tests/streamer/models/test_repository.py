@@ -8,7 +8,6 @@ import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,49 +17,18 @@ import numpy as np
 import pytest
 import tritonclient.grpc as grpc
 import tritonclient.http as http
-from listenerserving import until
-from onnx import TensorProto, helper, save
+from repositoryserving import free, model, served
 from tritonclient.utils import InferenceServerException
 
 from connectors.http.endpoint.repository.models import Outcome
-from streamer.cli.commands.serve import _with_port
-from streamer.definition.serving import Serving
 from streamer.models.commands import Command, Commands
 from streamer.models.endpoints import Endpoints, LoadedModel
-from streamer.models.loading import Loader
 from streamer.models.parameters import Parameters
 from streamer.models.repository import ModelRepository
 
 TOKEN = MappingProxyType({"authorization": "Bearer sesame"})
 
 MORE = {"batch": {"max_records": 4}}
-
-
-def model(file: Path, add: float = 0.0) -> Path:
-    """A model that adds a number to `x`."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    given, gives = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 2]) for name in "xy")
-    node, number = helper.make_node("Add", ["x", "a"], ["y"]), helper.make_tensor("a", TensorProto.FLOAT, [], [add])
-    graph = helper.make_graph([node], "add", [given], [gives], [number])
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
-    return file
-
-
-def free() -> str:
-    return str(_with_port("127.0.0.1:0"))
-
-
-@contextmanager
-def served(folder: Path, *, controlled: bool = True, **source: Any) -> Iterator[ModelRepository]:
-    fields = {"listen": free(), "token": "sesame", **source}
-    repository = ModelRepository(Loader(folder, Serving(fields)), controlled=controlled)
-    repository.start()
-    try:
-        assert until(lambda: all(entry.state != "LOADING" for entry in repository.entries()))
-        yield repository
-    finally:
-        repository.stop()
-        repository.join()
 
 
 class Triton:
@@ -187,6 +155,8 @@ def test_a_model_with_other_parameters_gets_an_endpoint_of_its_own(triton: Trito
     assert triton.name(**other) == "adds-0"
     assert triton.name(config=MORE) == "adds"
     assert triton.infer("adds-0")[0] == [2, 3]
+    # By its own name it is looked for new files.
+    assert triton.post("models/adds-0/load").json() == {"name": "adds-0"}
     triton.unload("adds-0")
     assert triton.name(**{"model.maxBatch": 9}) == "adds-0"
     for name in ("adds", "adds-0", "adds-1"):

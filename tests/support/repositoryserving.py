@@ -1,0 +1,43 @@
+"""A folder of small models, served as a repository."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from listenerserving import until
+from onnx import TensorProto, helper, save
+
+from streamer.cli.commands.serve import _with_port
+from streamer.definition.serving import Serving
+from streamer.models.loading import Loader
+from streamer.models.repository import ModelRepository
+
+
+def model(file: Path, add: float = 0.0) -> Path:
+    """A model that adds a number to `x`."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    given, gives = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 2]) for name in "xy")
+    node, number = helper.make_node("Add", ["x", "a"], ["y"]), helper.make_tensor("a", TensorProto.FLOAT, [], [add])
+    graph = helper.make_graph([node], "add", [given], [gives], [number])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
+    return file
+
+
+def free() -> str:
+    return str(_with_port("127.0.0.1:0"))
+
+
+@contextmanager
+def served(folder: Path, *, controlled: bool = True, **source: Any) -> Iterator[ModelRepository]:
+    fields = {"listen": free(), "token": "sesame", **source}
+    repository = ModelRepository(Loader(folder, Serving(fields)), controlled=controlled)
+    repository.start()
+    try:
+        assert until(lambda: all(entry.state != "LOADING" for entry in repository.entries()))
+        yield repository
+    finally:
+        repository.stop()
+        repository.join()
