@@ -10,6 +10,7 @@ from typing import Any
 
 from connectors.measures import Measure
 from connectors.records import Lane, Records
+from pipelines.data.batch import Batch
 from pipelines.executors.ports import Ports
 from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
 
@@ -104,6 +105,10 @@ class Served:
     """Why the process should be restarted; `None` while the service makes progress. From any thread."""
     version: Callable[[], str] = lambda: "1"
     """The version of the pipeline's models that runs records at present. From any thread."""
+    versions: Callable[[Batch], Sequence[str] | None] = lambda batch: None
+    """The version that made each of these results, which are being delivered; `None`: `version` made all."""
+    names: Callable[[], Sequence[str]] = tuple
+    """What requests may name to be answered by one of several versions. From any thread."""
 
 
 class Source(ABC):

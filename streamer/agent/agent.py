@@ -27,6 +27,7 @@ from streamer.definition.circles import circle
 from streamer.definition.hotpaths import by_report
 from streamer.definition.service import Service
 from streamer.models.following import Following
+from streamer.models.lineup import Lineup
 from streamer.models.version import Version
 from streamer.observe.configuration import configuration
 from streamer.observe.endpoint import Endpoint
@@ -201,9 +202,49 @@ class Agent:
         """Follows the files of the models; `None` if the service does not."""
         return self._loop.following
 
+    def weigh(self, variant: str, weight: float) -> None:
+        """Give a variant of the models another weight, from the next batch on. From any thread.
+
+        Raises `StreamerError` for an unknown variant, and where all would weigh nothing.
+        """
+        self._open_lineup.weigh(variant, weight)
+        self._log.info("a variant weighs", variant=variant, weight=weight)
+
+    def reload(self) -> None:
+        """Look for new files of the models now, as `models.follow` does again and again.
+
+        Returns at once; from any thread.
+
+        Raises `StreamerError` before the service has started, and if a step holds state, which a new version would
+        lose.
+        """
+        following = self.following
+        if following is None:
+            raise StreamerError("no new version can take over: the service starts, or a step holds records or state")
+        following.reload()
+
+    def variants(self) -> list[dict[str, object]]:
+        """The variants of the models, each with name, version, weight and what it has done. From any thread.
+
+        None of a service without `variants`.
+        """
+        return [] if self._assembly.lineup is None else self._assembly.lineup.documents()
+
+    @property
+    def _open_lineup(self) -> Lineup:
+        lineup = self._assembly.lineup
+        if lineup is None:
+            raise StreamerError("the service is not open")
+        return lineup
+
     def pages(self) -> Mapping[str, Mapping[str, Callable[[], Any]]]:
         """Its pages on the control port: that of its models, and those of its sources, by page and source."""
-        models = {"current": lambda: None if self.version is None else self.version.label, "versions": self._versions}
+        models: dict[str, Callable[[], Any]] = {
+            "current": lambda: None if self.version is None else self.version.label,
+            "versions": self._versions,
+        }
+        if len(self.service.variant_names) > 1:
+            models["variants"] = self.variants
         return {"models": models, **self._assembly.pages()}
 
     def _versions(self) -> list[Mapping[str, object]]:

@@ -31,11 +31,14 @@ from streamer.definition.refusals import check_code, place_of
 from streamer.definition.service import Service
 from streamer.definition.stepsettings import policies
 from streamer.delivery.guarantee import guarantee
-from streamer.models.files import ModelFiles, State
+from streamer.models.files import State
 from streamer.models.following import Following
+from streamer.models.lineup import Lineup
+from streamer.models.opening import Openings
 from streamer.models.version import Version
 from streamer.observe.memorylimit import MemoryLimit
 from streamer.observe.metrics import Measured
+from streamer.routing.madeby import MadeBy
 from streamer.routing.sinkroute import SinkRoute
 from streamer.tracing.opening import opened_tracing
 
@@ -59,13 +62,15 @@ class Assembly:
     """Records the times of stages and steps, while open, if the service has `profile`."""
     draining: threading.Event = field(default_factory=threading.Event)
     """Set when the service stops: then no step waits any more before it runs records again."""
-    version: Version | None = None
-    """What the open pipelines were opened with."""
-    _files: ModelFiles | None = None
+    lineup: Lineup | None = None
+    """The versions of the models that are open; `None`: the pipeline is not open."""
+    _openings: Openings | None = None
+    _progress: Callable[[str], None] | None = None
     _shared: Shared = field(default_factory=Shared)
     _pool: DaemonPool | None = None
     _policies: dict[str, StepPolicy] | None = None
-    _executors: list[Executor] = field(default_factory=list)
+    made_by: MadeBy = field(default_factory=MadeBy)
+    """Says which version made the results that are being delivered."""
     _busy: Collection[Executor] = ()
 
     @property
@@ -100,11 +105,16 @@ class Assembly:
         return self.executors[0]
 
     @property
-    def executors(self) -> list[Executor]:
+    def executors(self) -> Sequence[Executor]:
         """The open pipelines: as many as `limits.parallel`."""
-        if not self._executors:
+        if self.lineup is None:
             raise StreamerError("the pipeline is not open")
-        return self._executors
+        return self.lineup.executors
+
+    @property
+    def version(self) -> Version | None:
+        """The current version of the models; `None`: the pipeline is not open."""
+        return None if self.lineup is None else self.lineup.current
 
     def open(self, progress: Callable[[str], None] | None = None) -> None:
         """Load the models, then connect the sinks. If one fails, those before it are closed again."""
@@ -116,15 +126,11 @@ class Assembly:
             # Entered first, so that the pool is closed last.
             self._pool = self._stack.enter_context(DaemonPool(threads, "streamer-step")) if threads else None
             self._stack.callback(self._close_pipelines)
-            self._files = ModelFiles(self.service.sequence())
-            files = self._files.look()
-            self._executors = self._opened(files, 0, progress)
-            self.version = Version(files.label or "1", files, self._executors)
-            if self.service.models.follow is not None and self.executor.stateful:
-                raise DefinitionError(
-                    f"{place_of(self.service.written, 'models', 'follow')}models.follow: a step of the pipeline holds "
-                    "records or state, which a new version would lose; leave it out, and restart for a new model"
-                )
+            self._progress = progress
+            self._openings = Openings(self.service, self._opened)
+            self.lineup = self._openings.first()
+            # Versions that come later are opened beside the work.
+            self._progress = None
             for route in self.all_routes:
                 route.sink.open()
                 self._stack.callback(route.sink.close)
@@ -134,25 +140,24 @@ class Assembly:
             raise
 
     def following(self, wake: Callable[[], None], log: Any) -> Following | None:
-        """Follows the files of the models, if the service says so. `wake` is called when a new version is ready."""
-        interval = self.service.models.follow
-        if interval is None or self._files is None or self.version is None:
+        """Follows the files of the models; `None` if a step holds state. `wake` is called when a version is ready."""
+        if self._openings is None or self.lineup is None or self.executor.stateful:
             return None
-        opener = partial(self._opened, progress=None)
-        return Following(self._files, self.version, opener, interval, wake, log)
+        interval = self.service.models.follow
+        return Following(self._openings.look, self.lineup, self._openings.opened, interval, wake, log)
 
-    def replace(self, version: Version) -> list[Executor]:
-        """Use the pipelines of this version from now on; those that were used before, still open."""
-        before, self._executors = self._executors, list(version.executors)
-        self.version = version
+    def replace(self, lineup: Lineup) -> Lineup:
+        """Use these versions from now on; those that were used before, still open."""
+        assert self.lineup is not None
+        before, self.lineup = self.lineup, lineup
         return before
 
-    def _opened(self, files: State, opening: int, progress: Callable[[str], None] | None) -> list[Executor]:
-        """As many pipelines as may run at the same time, with these files."""
+    def _opened(self, variant: str, files: State, opening: int) -> list[Executor]:
+        """As many pipelines of a variant as may run at the same time, with these files."""
         executors: list[Executor] = []
         try:
             for number in range(self.service.limits.parallel):
-                executors.append(self._open_pipeline(files, opening, progress))
+                executors.append(self._open_pipeline(variant, files, opening))
                 if not number:
                     check_parallel(self.service.limits.parallel, executors[0].sequential_steps)
         except BaseException:
@@ -178,24 +183,38 @@ class Assembly:
         ports = self.executor.ports()
         for name, config, source in self.sources:
             needed = ports_for(self.service, config, ports)
-            served = Served(self.service.name, needed, name in awaited, partial(trouble, name), stuck, self._label)
+            served = Served(
+                self.service.name,
+                needed,
+                name in awaited,
+                partial(trouble, name),
+                stuck,
+                self._label,
+                self.made_by.labels,
+                self._names,
+            )
             source.serves(served)
             self.codecs[name].serves(served)
         for route in self.routes:
-            route.codec.serves(Served(self.service.name, ports, version=self._label))
+            route.made_by = self.made_by
+            route.codec.serves(Served(self.service.name, ports, version=self._label, versions=self.made_by.labels))
 
     def _label(self) -> str:
         return "1" if self.version is None else self.version.label
 
-    def _open_pipeline(self, files: State, opening: int, progress: Callable[[str], None] | None) -> Executor:
+    def _names(self) -> Sequence[str]:
+        return () if self.lineup is None else self.lineup.names
+
+    def _open_pipeline(self, variant: str, files: State, opening: int) -> Executor:
         # A step that `check_code` cannot see, such as one inside a plug-in's step, is refused when it opens.
         if self._policies is None:
             self._policies = policies(self.service.steps)
         return opened_pipeline(
             self.service,
             self._policies,
+            variant=variant,
             pool=self._pool,
-            progress=progress,
+            progress=self._progress,
             stopping=self.draining,
             shared=self._shared,
             versions=files.versions,
@@ -256,10 +275,8 @@ class Assembly:
         self._stack.close()
 
     def _close_pipelines(self) -> None:
-        while self._executors:
-            executor = self._executors.pop()
-            if all(executor is not other for other in self._busy):
-                executor.close()
+        if self.lineup is not None:
+            self.lineup.close(self._busy)
 
     @property
     def opens_images(self) -> bool:

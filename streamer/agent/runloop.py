@@ -33,6 +33,8 @@ from streamer.delivery.delivery import Delivery
 from streamer.delivery.failures import ServiceStopped
 from streamer.delivery.guarantee import guarantee
 from streamer.models.following import Following
+from streamer.models.lineup import inside
+from streamer.models.opening import says_versions
 from streamer.observe.metrics import ServiceMeters
 from streamer.routing.keep import kept
 
@@ -141,7 +143,7 @@ class RunLoop:
         self._following = self._assembly.following(self._inbox.batches.wake, self._log)
         if self._following is not None:
             self._meters.models = self._following.readings
-            self._delivery.set_version(self._following.current.label)
+            self._say_version()
             self._following.start()
         self._assembly.serve(*self._health)
         if not self._drain.begun:
@@ -161,7 +163,8 @@ class RunLoop:
         executors, profiler = self._assembly.executors, self._assembly.profiler
         if profiler is not None:
             self._meters.profile(profiler)
-        self._meters.of_executors = [*self._metrics_before, *(executor.metrics for executor in executors)]
+        pipelines = [each for executor in executors for each in inside(executor)]
+        self._meters.of_executors = [*self._metrics_before, *(pipeline.metrics for pipeline in pipelines)]
         if not self._notes:
             # There are few places for them in a process: a version that takes over has those of the one before.
             dangerous = self._dangerous
@@ -187,19 +190,27 @@ class RunLoop:
         """Whether a new version waits to take over, so that no batch is begun before that."""
         return self._following is not None and self._following.offered is not None
 
+    def _say_version(self) -> None:
+        version = self._assembly.version
+        if version is not None and says_versions(self._service):
+            self._assembly.made_by.label = version.label
+
     def _take_over(self, following: Following) -> None:
-        """Run the next batch, and all after it, with the version that is offered: no batch is half run now."""
-        version = following.take()
+        """Run the next batch, and all after it, with the versions that are offered: no batch is half run now."""
+        lineup = following.take()
         if self._slots is not None:
             self._slots.end()
         self._metrics_before = [summed(self._meters.of_executors)]
-        before = self._assembly.replace(version)
+        before = self._assembly.replace(lineup)
         # What was learned of the time that batches take was about the other models.
         self._runs.forget_times()
         self._open_pipelines()
-        self._open_delivery.set_version(version.label)
+        self._say_version()
         following.retire(before)
-        self._log.info("a new version has taken over", version=version.label, opened_in=round(version.seconds, 3))
+        for version in lineup.versions:
+            if version not in before.versions:
+                seconds = round(version.seconds, 3)
+                self._log.info("a new version has taken over", version=version.label, opened_in=seconds)
 
     def _dangerous_records(self) -> Dangerous | None:
         page = worker_page()
@@ -441,6 +452,7 @@ class RunLoop:
         """Send the results of batches that were run, batch by batch."""
         delivery, keep = self._open_delivery, self._service.keep
         self._meters.run.stage("run", run.began, run.seconds, run.batch.size)
+        self._assembly.made_by.chosen(run.chosen)
         parts, shared = run.split()
         for part, result in parts:
             if keep:

@@ -14,6 +14,7 @@ from pipelines.definitions.drawing import settings_text
 from pipelines.definitions.walk import Part, batches_inside, walk
 from pipelines.errors import DefinitionError, StepError, StreamerError, nearest
 from pipelines.executors.errorclasses import error_class
+from pipelines.executors.executor import Executor
 from pipelines.executors.openpolicy import PolicyError, by_step, check_policy
 from pipelines.executors.policy import NO_POLICY, StepPolicy
 from pipelines.hotpath import HotPathError
@@ -59,12 +60,14 @@ from streamer.cli.resultkeys import (
 from streamer.cli.serving.requests import Requests, requests_of
 from streamer.definition.circles import circle
 from streamer.definition.hotpaths import in_words
-from streamer.definition.openedpipeline import policy_error
+from streamer.definition.openedpipeline import opened_pipeline, policy_error
 from streamer.definition.refusals import refused
 from streamer.definition.service import Service
 from streamer.definition.settings import Tracing
 from streamer.definition.stepsettings import policies
 from streamer.delivery.guarantee import STATEFUL, guarantee
+from streamer.models.files import State
+from streamer.models.opening import Openings
 from streamer.routing.sinkroute import SinkRoute
 from streamer.tracing.opening import check_packages
 
@@ -148,6 +151,8 @@ def examined(service: Service) -> Examined:
     if not refusals:
         # A service with refused parts may name schema files that must not be read.
         findings += keys_at_odds(service, known)
+    if len(service.variant_names) > 1 and not refusals:
+        findings.append(finding("variants", lambda: _variants(service)))
     findings.append(finding("hot path", lambda: _hot_paths(service)))
     findings.append(_batch(service))
     findings.append(Finding("delivery", True, _delivery(service)))
@@ -188,6 +193,18 @@ def _fields(config: SinkConfig, ask: bool) -> PayloadFields | None:
         return codec_config(config.codec).with_sink_topic(topic).written_fields(ask=ask)
     except Exception:  # noqa: BLE001 - of a schema that is wrong, or of a server that does not answer
         return None
+
+
+def _variants(service: Service) -> str:
+    """Opens each variant's version, as the service does when it starts."""
+
+    def opened(variant: str, files: State, opening: int) -> list[Executor]:
+        return [opened_pipeline(service, variant=variant, versions=files.versions, opening=opening)]
+
+    lineup = Openings(service, opened).first()
+    lineup.close()
+    weights = ((each["name"], each["version"], each["weight"]) for each in lineup.documents())
+    return ", ".join(f"{name} (version {version}) weighs {weight:g}" for name, version, weight in weights)
 
 
 def _tracing(tracing: Tracing) -> str:

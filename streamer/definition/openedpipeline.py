@@ -17,18 +17,21 @@ from pipelines.steps import Keras, Onnx, Step, TensorFlow, TensorRt, Tvm
 from streamer.definition.refusals import place_of
 from streamer.definition.service import Service
 from streamer.definition.stepsettings import policies
+from streamer.models.settings import CURRENT
 
 _MODELS = (Onnx, Keras, TensorFlow, TensorRt, Tvm)
 
 
-def opened_pipeline(service: Service, steps: Mapping[str, StepPolicy] | None = None, **named: Any) -> Executor:
-    """The pipeline with what the service says about it; `named` are further arguments of `Pipeline.open`.
+def opened_pipeline(
+    service: Service, steps: Mapping[str, StepPolicy] | None = None, *, variant: str = CURRENT, **named: Any
+) -> Executor:
+    """The pipeline of a variant with what the service says about it; `named` are further arguments of `Pipeline.open`.
 
     `steps` are the service's own `policies`, if several executors are to share how many rows they run again.
 
     Raises as `Pipeline.open` does, and `DefinitionError` for a step that cannot have what `steps` says of it.
     """
-    pipeline = service.sequence()
+    pipeline = service.pipeline_of(variant)
     try:
         return pipeline.open(
             allow_code=service.allows_code,

@@ -52,9 +52,11 @@ def refused(service: Service, *, connected: bool = True) -> list[Refusal]:
     refusals = []
     if pipeline.base is not None and (why := no_code.refusal_outside(pipeline.base)):
         refusals.append(Refusal("pipeline", why, place_of(written, "pipeline")))
-    for part in walk(pipeline, refused=no_code.refusal_outside):
-        where = place_of(written, "pipeline", part.name)
-        refusals += [Refusal(f"step {part.name}", why, where) for why in _of_step(part, no_code)]
+    different = [name for name, variant in service.variants.items() if variant.set]
+    for each in [pipeline, *(service.pipeline_of(name) for name in different)]:
+        for part in walk(each, refused=no_code.refusal_outside):
+            where = place_of(written, "pipeline", part.name)
+            refusals += [Refusal(f"step {part.name}", why, where) for why in _of_step(part, no_code)]
     for connector in _connectors(service):
         for key, why in _of_connector(connector.config, no_code, connected=connected).items():
             refusals.append(Refusal(connector.part, f"{key}{why}", place_of(written, *connector.path, key)))

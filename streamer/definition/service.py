@@ -55,6 +55,7 @@ from streamer.definition.settings import (
 )
 from streamer.definition.stepsettings import StepSettings, check_steps
 from streamer.delivery.guarantee import guarantee
+from streamer.models.settings import CURRENT, Variant, check_variants
 from streamer.routing.sinkroute import check_topics
 from streamer.routing.when import check_condition
 
@@ -271,6 +272,8 @@ class Service(Settings):
     """By name or type of a step: which of its records are run again, and how long it may take for each, `{enrich: {retry: {on: [ConnectionError]}, timeout: 2s}}`."""  # noqa: E501
     models: ModelSettings = ModelSettings()
     """What is done when files of the pipeline's models change while the service runs."""
+    variants: dict[str, Variant] = Field(default_factory=dict)
+    """Versions of the pipeline that run side by side, each with a share of the records: `{next: {version: 4, weight: 10}}`. The one called `current` is always there: the newest version that is no other variant's."""  # noqa: E501
     control: Control | None = None
     """A server of metrics and health over HTTP; by default none."""
     profile: Profile | None = None
@@ -331,6 +334,16 @@ class Service(Settings):
     def sequence(self) -> pipelines.Pipeline:
         """The pipeline with the fields that `set` gives its steps, not open."""
         return overridden(self.pipeline, self.set)
+
+    def pipeline_of(self, variant: str) -> pipelines.Pipeline:
+        """The pipeline with the fields that `set` of the service and of this variant give its steps, not open."""
+        fields = self.variants[variant].set if variant in self.variants else {}
+        return overridden(self.pipeline, {**self.set, **fields})
+
+    @property
+    def variant_names(self) -> list[str]:
+        """The names of its variants, `current` first."""
+        return [CURRENT, *(name for name in self.variants if name != CURRENT)]
 
     def with_runners(self, runners: Mapping[str, str]) -> Service:
         """A copy with these runners for these types of steps. Raises `DefinitionError` for unknown runners or types."""
@@ -487,6 +500,22 @@ class Service(Settings):
         if steps and pipeline is not None and limits is not None:
             check_steps(steps, overridden(pipeline, info.data.get("set", {})), limits.stuck)
         return steps
+
+    @field_validator("variants")
+    @classmethod
+    def _possible_variants(cls, variants: dict[str, Variant], info: ValidationInfo) -> dict[str, Variant]:
+        check_variants(variants)
+        batch, pipeline = info.data.get("batch"), info.data.get("pipeline")
+        if batch is not None and batch.type == "hard" and any(name != CURRENT for name in variants):
+            raise ValueError("a batch of type hard is never divided, and each variant gets a part; use soft")
+        for name, variant in variants.items():
+            if pipeline is None or not variant.set:
+                continue
+            try:
+                overridden(pipeline, {**info.data.get("set", {}), **variant.set})
+            except DefinitionError as error:
+                raise ValueError(f"{name}.set: {error}") from error
+        return variants
 
     @field_validator("limits")
     @classmethod

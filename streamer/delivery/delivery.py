@@ -82,11 +82,6 @@ class Delivery:
         if not entry.all_undecided:
             decoded.keep(as_array(decoded.rows)[entry.undecided])
 
-    def set_version(self, label: str) -> None:
-        """Results name the version of the models that made them from now on: `streamer-version`."""
-        for route in self._sinks.results:
-            route.version = label
-
     def look_again(self, decoded: DecodedBatch) -> None:
         """Before the next part of a batch is run: rows of lanes that have ended since it was entered leave it."""
         left = [rows for _, rows in self.ledger.open_among(decoded.rows)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from pipelines import Pipeline
 from pipelines.definitions.walk import walk
+from pipelines.errors import StreamerError
 from pipelines.plugins.modelfiles import is_remote
 from pipelines.plugins.versionfolders import model_in, versions_in
 from pipelines.runners.runner import OpenContext
@@ -38,16 +39,33 @@ class ModelFiles:
         self.paths = list(dict.fromkeys(_paths(pipeline)))
         """The files and folders that the steps name, without those behind URLs."""
 
-    def look(self) -> State:
-        """What there is now; of a file or folder that is not there, that it is not."""
+    def look(self, version: int | None = None, without: Collection[int] = ()) -> State:
+        """What there is now; of a file or folder that is not there, that it is not.
+
+        Of a model in version folders it is the version of this number, if there is one, else the highest that is not in
+        `without`.
+        """
         versions: dict[Path, int] = {}
         marks: list[Hashable] = []
         for path in self.paths:
-            current = next((number for number in versions_in(path) if model_in(path / str(number), folder=True)), None)
+            whole = [number for number in versions_in(path) if model_in(path / str(number), folder=True)]
+            # One of several models may have no version of the number.
+            others = whole if version is not None else [number for number in whole if number not in without]
+            current = version if version in whole else next(iter(others), None)
             if current is not None:
                 versions[path] = current
             marks.append((current, *_mark(path if current is None else path / str(current))))
         return State(versions, tuple(marks))
+
+    def check(self, version: int) -> None:
+        """Raise `StreamerError` if no model has a version of this number."""
+        there = {path: versions_in(path) for path in self.paths}
+        if any(version in numbers and model_in(path / str(version), folder=True) for path, numbers in there.items()):
+            return
+        known = "; ".join(
+            f"{path} has {', '.join(map(str, sorted(numbers)))}" for path, numbers in there.items() if numbers
+        )
+        raise StreamerError(f"there is no version {version}; {known or 'no model is in version folders'}")
 
 
 def _paths(pipeline: Pipeline) -> Iterator[Path]:

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
@@ -15,82 +15,117 @@ from pipelines.executors.executor import Executor
 from pipelines.executors.ports import Ports
 from pipelines.observe.meters import Reading
 from pipelines.runners.models.model import Port
-from streamer.models.files import ModelFiles, State
+from streamer.models.files import State
+from streamer.models.lineup import Lineup
+from streamer.models.settings import CURRENT
 from streamer.models.version import Version
 
 LEAVE: Final = 1.0
 """Seconds that a version that is being opened is waited for when the service ends."""
 _OUTCOMES: Final = ("opened", "failed")
+_LOOK: Final = ()
+"""In the queue of the thread: look at once."""
 
-Opener = Callable[[State, int], list[Executor]]
-"""Opens the pipeline with these files, as the opening of this number."""
+Opener = Callable[[str, State, int], list[Executor]]
+"""Opens the pipeline of a variant with these files, as the opening of this number."""
 
 
 class Following:
     """Looks for new files of the models in a thread of its own, and opens the pipeline with them there.
 
-    The run thread sees a version that is ready as `offered`, takes it over between two batches by `take`, and gives
-    back what it no longer uses by `retire`. If a version cannot be opened, or its inputs or outputs are others, the
-    current one stays in use; it is tried again when its files change.
+    The run thread sees versions that are ready as `offered`, takes them over between two batches by `take`, and gives
+    back those that it no longer uses by `retire`. If a version cannot be opened, or its inputs or outputs are others,
+    the one before stays in use; it is tried again when its files change.
     """
 
     def __init__(
-        self, files: ModelFiles, current: Version, opener: Opener, interval: float, wake: Callable[[], None], log: Any
+        self,
+        look: Callable[[], Mapping[str, State]],
+        lineup: Lineup,
+        opener: Opener,
+        interval: float | None,
+        wake: Callable[[], None],
+        log: Any,
     ) -> None:
-        """`interval`: seconds between two looks. `wake` is called when a version is offered."""
-        self.current = current
-        self.offered: Version | None = None
-        """A version that is open and waits to be taken over."""
-        self.failed: Version | None = None
-        """The version that could not be opened, until another one can."""
+        """`look` gives the files that there are for each variant.
+
+        `interval`: seconds between two looks; `None`: there are only those of `reload`. `wake` is called when versions
+        are offered.
+        """
+        self.lineup = lineup
+        self.offered: Lineup | None = None
+        """Versions that are open and wait to be taken over."""
+        self.failed: dict[str, Version] = {}
+        """The versions that could not be opened, by variant, until others can."""
         self.outcomes: Counter[str] = Counter(dict.fromkeys(_OUTCOMES, 0))
         """How many versions were opened, and could not be."""
-        self._files = files
+        self._files = look
         self._opener = opener
         self._interval = interval
         self._wake = wake
         self._log = log
-        self._openings = 0
-        self._last: State | None = None
-        """What the look before saw, if it was new."""
+        # The first versions were opened before.
+        self._openings = len(lineup.versions) - 1
+        self._last: Mapping[str, State] = {}
+        """What the look before saw that was new."""
         self._ended = False
         self._guard = threading.Lock()
-        self._retired: SimpleQueue[Sequence[Executor] | None] = SimpleQueue()
+        self._queue: SimpleQueue[Sequence[Version] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="models", daemon=True)
 
+    @property
+    def current(self) -> Version:
+        """The version of the variant `current`."""
+        return self.lineup.current
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it looks for new files, or was asked to."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
+        """Begin to look, if looks have an interval."""
+        if self._interval is not None:
+            self._thread.start()
 
-    def take(self) -> Version:
-        """The version that was offered: it is the current one from now on. For the run thread."""
+    def reload(self) -> None:
+        """Look at once, and open what has changed without looking twice. Returns at once; from any thread."""
         with self._guard:
-            version, self.offered = self.offered, None
-        assert version is not None
-        self.current = version
-        return version
+            if self._thread.ident is None and not self._ended:
+                self._thread.start()
+        self._queue.put(_LOOK)
 
-    def retire(self, executors: Sequence[Executor]) -> None:
-        """Close these, which nothing uses any more, in the other thread."""
-        self._retired.put(executors)
+    def take(self) -> Lineup:
+        """The versions that were offered: they are in use from now on. For the run thread."""
+        with self._guard:
+            lineup, self.offered = self.offered, None
+        assert lineup is not None
+        self.lineup = lineup
+        return lineup
+
+    def retire(self, before: Lineup) -> None:
+        """Close, in the other thread, what of these versions is not in use any more."""
+        self._queue.put([version for version in before.versions if version not in self.lineup.versions])
 
     def end(self) -> None:
-        """Look no more, and close a version that was not taken over.
+        """Look no more, and close versions that were not taken over.
 
         Returns within `LEAVE` seconds: a version that is being opened is closed once it is open.
         """
         with self._guard:
             self._ended = True
-            version, self.offered = self.offered, None
-        if version is not None:
-            self._retired.put(version.executors)
-        self._retired.put(None)
-        self._thread.join(LEAVE)
+            offered, self.offered = self.offered, None
+        if offered is not None:
+            self._queue.put([version for version in offered.versions if version not in self.lineup.versions])
+        self._queue.put(None)
+        if self._thread.ident is not None:
+            self._thread.join(LEAVE)
 
     @property
     def versions(self) -> list[Version]:
-        """The current version, and one that is to take over or could not be opened. From any thread."""
-        return [self.current, *(each for each in (self.offered, self.failed) if each is not None)]
+        """Those in use, and those that are to take over or could not be opened. From any thread."""
+        offered = [] if self.offered is None else self.offered.versions
+        return list(dict.fromkeys([*self.lineup.versions, *offered, *self.failed.values()]))
 
     def readings(self) -> Iterator[Reading]:
         """The metrics of versions."""
@@ -98,95 +133,128 @@ class Following:
         yield Reading("streamer_model_loads_total", "New versions of models.", "counter", ("outcome",), outcomes)
         label = [((self.current.label,), 1)]
         yield Reading("streamer_model_version_info", "The version of the models in use.", "gauge", ("version",), label)
+        yield from self.lineup.readings()
 
     def _run(self) -> None:
         while True:
             try:
-                executors = self._retired.get(timeout=self._interval)
+                versions = self._queue.get(timeout=self._interval)
             except Empty:
-                try:
-                    self._look()
-                except OSError as error:
-                    self._log.warning("the files of the models cannot be looked at", error=str(error))
-                continue
-            if executors is None:
+                versions = None if self._ended else self._looked()
+            if versions is None:
                 return
-            self._close(executors)
+            if versions is _LOOK:
+                self._looked(now=True)
+            else:
+                self._close(versions)
 
-    def _look(self) -> None:
-        state = self._files.look()
-        newest = self.offered or self.current
-        if state == newest.files:
-            # What could not be used has gone again.
-            self._last = self.failed = None
-        elif self.failed is not None and state == self.failed.files:
-            self._last = None
-        elif state != self._last:
-            # It may still be being written: it counts if the next look sees the same.
-            self._last = state
+    def _looked(self, *, now: bool = False) -> Sequence[Version]:
+        try:
+            self._look(now=now)
+        except OSError as error:
+            self._log.warning("the files of the models cannot be looked at", error=str(error))
+        return []
+
+    def _look(self, *, now: bool = False) -> None:
+        states = self._files()
+        newest = self.offered or self.lineup
+        new = {name: state for name, state in states.items() if state != newest.variants[name].files}
+        # What could not be used may have gone again.
+        self.failed = {name: version for name, version in self.failed.items() if name in new}
+        new = {name: state for name, state in new.items() if not (name in self.failed and state == self._tried(name))}
+        if not new or now or new == self._last:
+            self._last = {}
         else:
-            self._last = None
-            self._open(state)
+            # It may still be being written: it counts if the next look sees the same.
+            self._last, new = new, {}
+        if new:
+            self._open(new)
 
-    def _open(self, state: State) -> None:
+    def _tried(self, name: str) -> State:
+        return self.failed[name].files
+
+    def _open(self, states: Mapping[str, State]) -> None:
+        newest = self.offered or self.lineup
+        opened: dict[str, Version] = {}
+        for name, state in states.items():
+            version = self._kept(newest, name, state) or self._opened(name, state, newest)
+            if version is not None:
+                opened[name] = version
+                self.failed.pop(name, None)
+        if not opened:
+            return
+        lineup = newest.replacing(opened)
+        with self._guard:
+            ended = self._ended
+            before, self.offered = self.offered, None if ended else lineup
+        unused = [*(before.versions if before is not None else ()), *(lineup.versions if ended else ())]
+        in_use = self.lineup.versions if ended else [*self.lineup.versions, *lineup.versions]
+        self._close([version for version in dict.fromkeys(unused) if version not in in_use])
+        if not ended:
+            self._wake()
+
+    def _kept(self, newest: Lineup, name: str, state: State) -> Version | None:
+        """An older version that is open still, and has these files."""
+        return next((version for version in newest.kept if name == CURRENT and version.files == state), None)
+
+    def _opened(self, name: str, state: State, newest: Lineup) -> Version | None:
         self._openings += 1
-        version = Version(self._label(state), state)
+        before = newest.variants[name]
+        version = Version(self._label(state, before), state)
         began = time.monotonic()
         try:
-            version.executors = self._opener(state, self._openings)
-            self._check(version)
+            version.executors = self._opener(name, state, self._openings)
+            self._check(version, newest.current)
         except Exception as error:  # noqa: BLE001 - the current version goes on, whatever it is
-            self._close(version.executors)
+            self._close([version])
             version.executors, version.state = (), "UNAVAILABLE"
             version.reason = str(error) if isinstance(error, StreamerError) else f"{type(error).__name__}: {error}"
             version.since = time.time()
-            self.failed = version
+            self.failed[name] = version
             self.outcomes["failed"] += 1
             self._log.error(
                 "a new version cannot be used, the current one goes on until its files change",
                 version=version.label,
-                current=self.current.label,
+                current=before.label,
                 error=version.reason,
             )
-            return
+            return None
         version.seconds, version.since = time.monotonic() - began, time.time()
-        with self._guard:
-            ended = self._ended
-            before, self.offered = self.offered, None if ended else version
-        self.failed = None
         self.outcomes["opened"] += 1
-        if before is not None:
-            self._close(before.executors)
-        if ended:
-            self._close(version.executors)
-        else:
-            self._wake()
+        return version
 
-    def _label(self, state: State) -> str:
+    def _label(self, state: State, before: Version) -> str:
         if not state.label:
             return str(self._openings + 1)
-        again = state.label in {self.current.label, self.current.label.partition(".")[0]}
+        again = state.label in {before.label, before.label.partition(".")[0]}
         return f"{state.label}.{self._openings}" if again else state.label
 
-    def _check(self, version: Version) -> None:
-        old, new = self.current.executors[0], version.executors[0]
-        if new.stateful:
+    def _check(self, version: Version, current: Version) -> None:
+        if version.executors[0].stateful:
             raise StreamerError("its steps hold records or state, which would be lost; restart the service")
-        before, after = old.ports(), new.ports()
-        if differ(before, after):
-            raise StreamerError(
-                f"it takes {_said(after.inputs)} and gives {_said(after.outputs)}, but version {self.current.label} "
-                f"takes {_said(before.inputs)} and gives {_said(before.outputs)}; restart the service with what reads "
-                "and writes them"
-            )
+        check_ports(version, current)
 
-    def _close(self, executors: Iterable[Executor]) -> None:
-        for executor in executors:
+    def _close(self, versions: Iterable[Version]) -> None:
+        closed = 0
+        for executor in [executor for version in versions for executor in version.executors]:
+            closed += 1
             try:
                 executor.close()
             except Exception as error:  # noqa: BLE001 - the service does not use it any more
                 self._log.warning("an old version could not be closed properly", error=str(error))
-        _give_back()
+        if closed:
+            _give_back()
+
+
+def check_ports(version: Version, current: Version) -> None:
+    """Raise `StreamerError` if a version is known to have other inputs or outputs than the current one."""
+    before, after = current.executors[0].ports(), version.executors[0].ports()
+    if differ(before, after):
+        raise StreamerError(
+            f"it takes {_said(after.inputs)} and gives {_said(after.outputs)}, but version {current.label} "
+            f"takes {_said(before.inputs)} and gives {_said(before.outputs)}; restart the service with what reads "
+            "and writes them"
+        )
 
 
 def differ(before: Ports, after: Ports) -> bool:

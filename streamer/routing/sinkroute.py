@@ -21,6 +21,7 @@ from pipelines.data.rowrange import RowNumbers
 from pipelines.errors import DefinitionError, StepError
 from pipelines.executors.accounting import NO_ROWS
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
+from streamer.routing.madeby import MadeBy
 from streamer.routing.provenance import (
     record_column,
     record_headers,
@@ -36,8 +37,6 @@ Failed = dict[int, Exception]
 
 
 NO_MESSAGES: Final = Messages(np.zeros(0, np.int64), [], [])
-VERSION: Final = "streamer-version"
-"""The header that names the version of the models that made a result."""
 
 
 @dataclass(slots=True)
@@ -164,8 +163,8 @@ class SinkRoute:
     record_headers: Mapping[str, str] = field(default_factory=dict)
     added_headers: Mapping[str, Template] = field(default_factory=dict)
     """Headers of every message, by name."""
-    version: str | None = None
-    """The version of the models that make the results, if the service follows their files."""
+    made_by: MadeBy = field(default_factory=MadeBy)
+    """Says which version of the models made each result."""
     errors: bool = False
     """Whether it gets answers for records that failed, too."""
     places: bool = False
@@ -280,8 +279,8 @@ class SinkRoute:
             headers = _merged(headers, metadata)
         if self.added_headers:
             headers = _merged(headers, self._added(batch))
-        if self.version is not None:
-            headers = _merged(headers, [[(VERSION, self.version.encode())]] * batch.size)
+        if (versions := self.made_by.headers(batch)) is not None:
+            headers = _merged(headers, versions)
         return Messages(
             rows=batch.rows,
             values=values,

@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 
 import httpx2
+import numpy as np
 import pytest
+import tritonclient.grpc
 from addingmodels import adding
 from confluent_kafka import Producer
 from kafkatopics import read
@@ -121,3 +123,62 @@ def test_no_record_of_kafka_is_lost_or_doubled_while_versions_take_over(
     made_by = [y // 1_000_000 for y in came]
     assert made_by == sorted(made_by)
     assert made_by[-1] == 4
+
+
+def test_requests_may_name_a_version_or_a_variant_and_others_are_divided(tmp_path: Path) -> None:
+    for version in (1, 2, 3):
+        adding(tmp_path / str(version) / "model.onnx", 1000 * version)
+    http = {"type": "http", "listen": "127.0.0.1:0", "grpc": "127.0.0.1:0"}
+    agent = Agent(
+        Service(
+            name="adding",
+            source=http,
+            sink={"type": "http"},
+            pipeline=Sequence([Onnx(model_uri=tmp_path)]),
+            models={"follow": 0.02, "keep": 1},
+            variants={"next": {"version": 2, "weight": 50}},
+        )
+    )
+    agent.start()
+    try:
+        until(lambda: agent.ready() is None)
+        (source,) = agent.sources
+        assert isinstance(source, HttpSource)
+        host, port = source.address
+        body = {"inputs": [{"name": "x", "shape": [1], "datatype": "INT64", "data": [7]}]}
+
+        def ask(of: str = "") -> tuple[str, str, int]:
+            answer = httpx2.post(f"http://{host}:{port}/v2/models/adding{of}/infer", json=body)
+            assert answer.status_code == 200, answer.text
+            document = answer.json()
+            assert answer.headers["streamer-version"] == document["model_version"]
+            return document["model_version"], answer.headers["streamer-variant"], document["outputs"][0]["data"][0]
+
+        assert {ask() for _ in range(40)} == {("3", "current", 3007), ("2", "next", 2007)}
+        assert ask("/versions/2") == ask("/versions/next") == ("2", "next", 2007)
+        assert ask("/versions/3") == ask("/versions/current") == ("3", "current", 3007)
+        adding(tmp_path / "4" / "model.onnx", 4000)
+        until(lambda: "4" in {ask()[0]})
+        assert ask("/versions/3") == ("3", "current", 3007), "it is kept"
+        about = httpx2.get(f"http://{host}:{port}/v2/models/adding").json()
+        assert about["versions"] == ["4", "current", "next", "2", "3"]
+        gone = httpx2.post(f"http://{host}:{port}/v2/models/adding/versions/1/infer", json=body)
+        assert (gone.status_code, gone.json()["error"].partition("; ")[0]) == (
+            404,
+            'the model "adding" has no version "1"',
+        )
+        assert source.grpc_address is not None
+        with tritonclient.grpc.InferenceServerClient("{}:{}".format(*source.grpc_address)) as client:
+            tensor = tritonclient.grpc.InferInput("x", [1], "INT64")
+            tensor.set_data_from_numpy(np.array([7]))
+            results = {v: client.infer("adding", [tensor], model_version=v) for v in ("2", "3", "4", "next")}
+        assert {v: result.as_numpy("y").tolist() for v, result in results.items()} == {
+            "2": [2007],
+            "3": [3007],
+            "4": [4007],
+            "next": [2007],
+        }
+        assert results["next"].get_response().model_version == "2"
+    finally:
+        agent.stop()
+        agent.join(30)

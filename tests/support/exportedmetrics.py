@@ -25,8 +25,12 @@ from pipelines.data.batch import Batch
 from pipelines.hotpath import HotPathReport
 from pipelines.observe.observing import StepRun
 from streamer.definition.hotpaths import PartHotPath
+from streamer.models.choice import Choice
 from streamer.models.files import ModelFiles
 from streamer.models.following import Following
+from streamer.models.lineup import Lineup
+from streamer.models.sharing import Sharing
+from streamer.models.tally import Tally
 from streamer.models.version import Version
 from streamer.observe.metrics import Measured, ServiceMeters
 from streamer.observe.scrape import ScrapeCollector
@@ -76,9 +80,11 @@ def exported_families() -> Sequence[Metric]:
 
 
 def _following() -> Following:
-    files = ModelFiles(pipelines.Sequence([]))
-    version = Version("1", files.look())
-    return Following(files, version, lambda state, opening: [], 1.0, lambda: None, None)
+    state = ModelFiles(pipelines.Sequence([])).look()
+    weights = {"current": 90.0, "next": 10.0}
+    versions = {name: Version(str(number), state) for number, name in enumerate(weights)}
+    lineup = Lineup(versions, Sharing(Choice(weights), Tally(list(weights))))
+    return Following(dict, lineup, lambda variant, state, opening: [], 1.0, lambda: None, None)
 
 
 def exported_samples() -> Mapping[str, set[str]]:

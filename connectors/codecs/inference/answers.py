@@ -28,13 +28,22 @@ _MOST: Final = 20
 class Answers:
     """Writes answers. A row whose values have no form in the protocol, or that lacks an output asked for, fails."""
 
-    def __init__(self, batch: Batch, failed: dict[int, Exception], native: ModuleType | None, version: str) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        failed: dict[int, Exception],
+        native: ModuleType | None,
+        version: str,
+        versions: Sequence[str] | None = None,
+    ) -> None:
         """The errors of rows that cannot be decoded are put into `failed`; `native` is the compiled extension.
 
-        `version` is that of the model which made the results; empty: as each request says.
+        `version` is that of the model which made the results, `versions` that of each row where there are several;
+        empty: as each request says.
         """
         self._failed = failed
         self._version = version
+        self._versions = versions
         self._outputs = {name: Output(name, batch.column(name), failed, native) for name in batch.columns}
         outputs = list(self._outputs.values())
         self._whole = outputs if all(output.is_whole for output in outputs) else None
@@ -43,7 +52,9 @@ class Answers:
         """The answer of a row, and the headers that describe it. Raises `WireError`."""
         if ask.outputs is None and self._whole is not None and not (ask.all_binary or ask.binary or ask.form == "grpc"):
             # What most ask for: everything, as JSON.
-            return self._opened(ask) + b",".join([output.listed(row) for output in self._whole]) + b"]}", JSON_HEADERS
+            return self._opened(row, ask) + b",".join(
+                [output.listed(row) for output in self._whole]
+            ) + b"]}", JSON_HEADERS
         outputs = self._asked(row, ask)
         return self._message(row, ask, outputs) if ask.form == "grpc" else self._body(row, ask, outputs)
 
@@ -70,18 +81,18 @@ class Answers:
                 parts.append(data)
             else:
                 entries.append(output.listed(row))
-        text = self._opened(ask) + b",".join(entries) + b"]}"
+        text = self._opened(row, ask) + b",".join(entries) + b"]}"
         if not parts:
             return text, JSON_HEADERS
         return b"".join([text, *parts]), (_BINARY, (HEADER_LENGTH, b"%d" % len(text)))
 
-    def _opened(self, ask: Ask) -> bytes:
+    def _opened(self, row: int, ask: Ask) -> bytes:
         """The JSON of an answer up to its outputs."""
-        opening = _opening(ask.model, self._version or ask.version)
+        opening = _opening(ask.model, self._version_of(row, ask))
         return opening + b'"outputs":[' if not ask.id else b'%b"id":%b,"outputs":[' % (opening, _encode(ask.id))
 
     def _message(self, row: int, ask: Ask, outputs: list[Output]) -> tuple[bytes, Sequence[Header]]:
-        parts: list[Any] = [_grpc_opening(ask.model, self._version or ask.version)]
+        parts: list[Any] = [_grpc_opening(ask.model, self._version_of(row, ask))]
         if ask.id:
             _put(parts, 3, ask.id.encode())
         for output in outputs:
@@ -89,6 +100,9 @@ class Answers:
         for output in outputs:
             _put(parts, 6, output.data(row))
         return b"".join(parts), _GRPC_HEADERS
+
+    def _version_of(self, row: int, ask: Ask) -> str:
+        return (self._version if self._versions is None else self._versions[row]) or ask.version
 
 
 def _put(parts: list[Any], number: int, data: bytes | memoryview) -> None:

@@ -42,6 +42,8 @@ class Inference(Codec):
         self._reader = Reader(config.max_bytes, choice.native)
         self._version: Callable[[], str] = lambda: ""
         """Says which version makes results, where a service does; empty: as the request or the configuration says."""
+        self._versions: Callable[[Batch], Sequence[str] | None] = lambda batch: None
+        """The same for each row, where several versions run."""
         self._named = "model" in config.model_fields_set
         self._ask = Ask(
             "grpc" if config.form == "grpc" else "http", all_binary=config.form == "binary", model=config.model
@@ -56,6 +58,7 @@ class Inference(Codec):
         """Requests are checked against the inputs and outputs of this pipeline, and results have its service's name."""
         self._reader.serves(served)
         self._version = served.version
+        self._versions = served.versions
         if not self._named:
             self._ask = replace(self._ask, model=served.service)
 
@@ -108,7 +111,7 @@ class Inference(Codec):
         failed: dict[int, Exception] = {}
         values: list[bytes | None] = [None] * batch.size
         headers: list[Sequence[Header]] = [()] * batch.size
-        answers = Answers(batch, failed, self._native, self._version())
+        answers = Answers(batch, failed, self._native, self._version(), self._versions(batch))
         for row, ask in enumerate(self._asks(batch)):
             if row in failed:
                 continue

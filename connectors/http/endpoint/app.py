@@ -14,7 +14,7 @@ from connectors.http.endpoint.bodies import Bodies, Receive, discarded
 from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.http.endpoint.encodings import compressed, wanted
 from connectors.http.endpoint.model import ServedModel
-from connectors.http.endpoint.names import INFER, MODELS, found_model
+from connectors.http.endpoint.names import INFER, MODELS, Named, named_model
 from connectors.http.endpoint.repository.models import Models
 from connectors.http.endpoint.repository.requests import RepositoryRequests
 from connectors.http.endpoint.request import Answer, Request, sendable
@@ -48,24 +48,24 @@ class App:
         """Answer a request, as ASGI has it."""
         headers: Mapping[bytes, bytes] = dict(scope["headers"])
         try:
-            model = self._model_of(scope, headers)
+            named = self._model_of(scope, headers)
         except Exception as error:  # noqa: BLE001 - any error ends this request only
             _log.error("no answer to %s: %s: %s", scope["path"], type(error).__name__, error)
-            model = BROKEN
-        if model is None:
+            named = BROKEN
+        if named is None:
             there = COMPLETE in scope
             known = await self._repository.answer(scope["path"], headers, receive, is_there=there)
             if known is None:
                 return
             answer = known
-        elif isinstance(model, Answer):
-            answer = model if COMPLETE in scope else await discarded(model, headers, receive)
+        elif isinstance(named, Answer):
+            answer = named if COMPLETE in scope else await discarded(named, headers, receive)
         else:
-            answered = await self._infer(model, scope, headers, receive)
+            answered = await self._infer(named, scope, headers, receive)
             if answered is None:
                 return
             answer = answered
-            model.counts.answered["http", answer.status] += 1
+            named.model.counts.answered["http", answer.status] += 1
         if not sendable(answer.headers):
             answer = BROKEN
         if (encoding := wanted(headers.get(b"accept-encoding", b""))) is not None:
@@ -87,45 +87,47 @@ class App:
             return None
         return None if model is None or self._admission.refusal(headers) is not None else model
 
-    def _model_of(self, scope: Scope, headers: Mapping[bytes, bytes]) -> ServedModel | Answer | None:
+    def _model_of(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Named | Answer | None:
         """The model that is to answer this request, or the answer, where none is; `None`: the repository is."""
         path: str = scope["path"]
         refusal = self._admission.refusal(headers)
         if refusal is not None:
             # Probes have no token.
             return self._routes.health(path) or refusal
-        model = self._model(path)
-        if model is None:
+        named = self._named(path)
+        if named is None:
             if self._repository.take(scope["method"], path):
                 return None
             return self._routes.answer(scope["method"], path)
-        if isinstance(model, ServedModel) and scope["method"] != "POST":
+        if isinstance(named, Named) and scope["method"] != "POST":
             return Answer.refusal(405, f"{scope['method']} is not for {path}; POST is", (b"allow", b"POST"))
-        return model
+        return named
 
-    def _model(self, path: str) -> ServedModel | Answer | None:
+    def _named(self, path: str) -> Named | Answer | None:
         """The model that a request to this path is for, or why there is none; `None` for other paths."""
         if path.endswith(INFER) and path.startswith(MODELS):
-            model = found_model(self._models, path[len(MODELS) : -len(INFER)])
-            if isinstance(model, Answer) or model.speaks_inference:
-                return model
+            named = named_model(self._models, path[len(MODELS) : -len(INFER)])
+            if isinstance(named, Answer) or named.model.speaks_inference:
+                return named
+            model = named.model
             return Answer.refusal(
                 400, f'"{model.name}" has the codec {model.codec}: send such bodies to {PLAIN}{model.name}'
             )
         if path.startswith(PLAIN):
-            return found_model(self._models, path[len(PLAIN) :].removesuffix("/"))
+            return named_model(self._models, path[len(PLAIN) :].removesuffix("/"))
         if path == PREDICT:
             models = list(self._models.values())
             if len(models) == 1:
-                return models[0]
-            named = ", ".join(f"{PLAIN}{name}" for name in self._models)
-            return Answer.refusal(404, f"{PREDICT} is for a listener of one service; here there are {named}")
+                return Named(models[0])
+            known = ", ".join(f"{PLAIN}{name}" for name in self._models)
+            return Answer.refusal(404, f"{PREDICT} is for a listener of one service; here there are {known}")
         return None
 
     async def _infer(
-        self, model: ServedModel, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive
+        self, named: Named, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive
     ) -> Answer | None:
         """The answer of a model; `None` if its client has gone."""
+        model = named.model
         long: LongBody | None = scope.get(BODY)
         if long is not None and model.speaks_inference and model.served.answers:
             # Other codecs, and dead letters, are for bytes.
@@ -147,6 +149,7 @@ class App:
             now + model.config.timeout,
             now,
             int(time.time() * 1000),
+            version=named.version,
         )
         refusal = model.put(request)
         if refusal is not None:

@@ -16,8 +16,9 @@ from connectors.units import Duration, Size, host_and_port, listening
 from pipelines.errors import DefinitionError
 from pipelines.plugins.requirements import Package
 
-COLUMNS = ("client", "path", "protocol")
-"""The metadata of a request besides its headers: the client's address, the path (of gRPC the method), http or grpc."""
+COLUMNS = ("client", "path", "protocol", "version")
+"""The metadata of a request besides its headers: the client's address, the path (of gRPC the method), http or grpc, and
+the version of the model that it names where there are several, else an empty text."""
 
 
 class HttpSourceConfig(SourceConfig):

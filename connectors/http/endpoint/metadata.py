@@ -43,7 +43,7 @@ def model(served: ServedModel) -> dict[str, Any]:
     ports = served.served.ports
     return {
         "name": served.name,
-        "versions": [served.version],
+        "versions": served.versions,
         "platform": PLATFORM,
         "inputs": [
             *_tensors(ports.inputs or ()),

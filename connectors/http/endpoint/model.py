@@ -42,6 +42,11 @@ class ServedModel:
         return self.served.version()
 
     @property
+    def versions(self) -> list[str]:
+        """All versions that answer, and the names of variants; that which answers by itself is the first."""
+        return list(dict.fromkeys([self.version, *self.served.names()]))
+
+    @property
     def speaks_inference(self) -> bool:
         """Whether its requests are those of the Open Inference Protocol."""
         return self.codec == INFERENCE

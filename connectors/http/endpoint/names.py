@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from connectors.http.endpoint.model import ServedModel
 from connectors.http.endpoint.repository.models import Models
@@ -13,20 +13,32 @@ INFER: Final = "/infer"
 VERSIONS: Final = "/versions/"
 
 
-def found_model(models: Models, named: str) -> ServedModel | Answer:
+class Named(NamedTuple):
+    """What a request is for."""
+
+    model: ServedModel
+    version: str = ""
+    """The version that it names, where there are several; empty: any."""
+
+
+def named_model(models: Models, named: str) -> Named | Answer:
     """The model of this name, or `NAME/versions/VERSION`; the answer if there is none."""
     model = models.get(named)
     if model is not None:
-        return model
+        return Named(model)
     name, versions, version = named.rpartition(VERSIONS)
     return of_version(models, name, version) if versions else of_version(models, named, "")
 
 
-def of_version(models: Models, name: str, version: str) -> ServedModel | Answer:
-    """The model of this name in this version, the current one if it is empty; the answer if there is none."""
+def of_version(models: Models, name: str, version: str) -> Named | Answer:
+    """The model of this name in this version, or variant, any if it is empty; the answer if there is none."""
     model = models.get(name)
     if model is None:
         return models.absent(name)
+    names = model.served.names()
+    if version and version in names:
+        return Named(model, version)
     if version not in ("", model.version):
-        return Answer.refusal(404, f'the model "{name}" has no version "{version}"; there is {model.version}')
-    return model
+        there = ", ".join(names) or model.version
+        return Answer.refusal(404, f'the model "{name}" has no version "{version}"; there is {there}')
+    return Named(model)

@@ -73,6 +73,8 @@ class Request:
     """The same in ms since 1970."""
     is_answered: bool = False
     """Whether its answer was handed over."""
+    version: str = ""
+    """The version of the model that it names, where there are several; empty: any."""
     number: int = field(default=-1)
     """Its number among the requests of its model, from 0, as soon as it is in the inbox."""
 

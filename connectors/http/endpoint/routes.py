@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from connectors.http.endpoint import metadata
-from connectors.http.endpoint.names import MODELS, found_model
+from connectors.http.endpoint.names import MODELS, named_model
 from connectors.http.endpoint.openapi import document
 from connectors.http.endpoint.repository.models import Models
 from connectors.http.endpoint.repository.requests import INDEX
@@ -61,15 +61,16 @@ class Routes:
 
     def _of_model(self, method: str, path: str) -> Answer:
         named = path.removeprefix(MODELS)
-        model = found_model(self._models, named)
+        meant = named_model(self._models, named)
         part = ""
-        if isinstance(model, Answer):
+        if isinstance(meant, Answer):
             part = next((end for end in _OF_MODEL if named.endswith(end)), "")
             if not part:
-                return model
-            model = found_model(self._models, named.removesuffix(part))
-            if isinstance(model, Answer):
-                return model
+                return meant
+            meant = named_model(self._models, named.removesuffix(part))
+            if isinstance(meant, Answer):
+                return meant
+        model = meant.model
         if method not in ("GET", "HEAD"):
             return _not_allowed(method, path, "GET, HEAD")
         if part == "/ready":

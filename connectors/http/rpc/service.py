@@ -16,7 +16,7 @@ from connectors.http.endpoint import metadata
 from connectors.http.endpoint.admission import UNKNOWN, Admission
 from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.http.endpoint.model import ServedModel
-from connectors.http.endpoint.names import of_version
+from connectors.http.endpoint.names import Named, of_version
 from connectors.http.endpoint.repository.models import Models, Verb
 from connectors.http.endpoint.repository.requests import commanded, indexed
 from connectors.http.endpoint.request import Answer, Request
@@ -119,13 +119,13 @@ class GrpcService:
             names = asked(message)
         except WireError as error:
             return await _abort(context, _broken(error))
-        model = self._inferring(names)
-        return await (_abort(context, model) if isinstance(model, Answer) else self._run(model, message, context))
+        named = self._inferring(names)
+        return await (_abort(context, named) if isinstance(named, Answer) else self._run(named, message, context))
 
     async def _predict(self, message: bytes, context: Any) -> bytes:
         models = [model for model in self._models.values() if not model.speaks_inference]
         if len(models) == 1:
-            return await self._run(models[0], message, context, PREDICT)
+            return await self._run(Named(models[0]), message, context, PREDICT)
         there = ", ".join(model.name for model in models)
         return await _abort(
             context,
@@ -134,12 +134,10 @@ class GrpcService:
             else Answer.refusal(404, "no service here has another codec than inference; call ModelInfer"),
         )
 
-    async def _run(
-        self, model: ServedModel, message: bytes, context: Any, method: str = f"{INFERENCE}ModelInfer"
-    ) -> bytes:
+    async def _run(self, named: Named, message: bytes, context: Any, method: str = f"{INFERENCE}ModelInfer") -> bytes:
         left = context.time_remaining()
         headers = _headers(context.invocation_metadata())
-        pending = self._put(model, message, method, headers, _address(context.peer()), left)
+        pending = self._put(named, message, method, headers, _address(context.peer()), left)
         if isinstance(pending, Answer):
             return await _abort(context, pending)
         try:
@@ -147,7 +145,7 @@ class GrpcService:
         except asyncio.CancelledError:
             self._gone(pending, late=left is not None and pending.request.deadline <= time.monotonic())
             raise
-        _count(model, answer)
+        _count(named.model, answer)
         return answer.body if answer.error is None else await _abort(context, answer)
 
     async def _stream(self, _: Any, context: Any) -> None:
@@ -194,11 +192,11 @@ class GrpcService:
                 except WireError as error:
                     answers.put_nowait(("", _broken(error)))
                     continue
-                model = self._inferring(names)
+                named = self._inferring(names)
                 pending = (
-                    model
-                    if isinstance(model, Answer)
-                    else self._put(model, message, f"{INFERENCE}ModelStreamInfer", headers, client, None)
+                    named
+                    if isinstance(named, Answer)
+                    else self._put(named, message, f"{INFERENCE}ModelStreamInfer", headers, client, None)
                 )
                 answers.put_nowait((names.id, pending))
         except (grpc.RpcError, grpc.aio.BaseError):
@@ -209,13 +207,14 @@ class GrpcService:
 
     def _put(
         self,
-        model: ServedModel,
+        named: Named,
         message: bytes,
         method: str,
         headers: Sequence[tuple[bytes, bytes]],
         client: str,
         left: float | None,
     ) -> _Pending | Answer:
+        model = named.model
         config = model.config
         if len(message) > config.max_body:
             return _counted(
@@ -233,6 +232,7 @@ class GrpcService:
             now + (config.timeout if left is None else min(left, config.timeout)),
             now,
             int(time.time() * 1000),
+            version=named.version,
         )
         refusal = model.put(request)
         if refusal is not None:
@@ -248,10 +248,11 @@ class GrpcService:
         else:
             pending.model.counts.cancelled += 1
 
-    def _inferring(self, names: Asked) -> ServedModel | Answer:
-        model = of_version(self._models, names.model, names.version)
-        if isinstance(model, Answer) or model.speaks_inference:
-            return model
+    def _inferring(self, names: Asked) -> Named | Answer:
+        named = of_version(self._models, names.model, names.version)
+        if isinstance(named, Answer) or named.model.speaks_inference:
+            return named
+        model = named.model
         return Answer.refusal(400, f'"{model.name}" has the codec {model.codec}: send such messages to {PREDICT}')
 
     async def _live(self, _: bytes, context: Any) -> bytes:
@@ -274,10 +275,10 @@ class GrpcService:
             return await _abort(context, _broken(error))
         if name in ("", INFERENCE.strip("/")):
             return _SERVING if self._all_ready() else _NOT_SERVING
-        model = of_version(self._models, name, "")
-        if isinstance(model, Answer):
-            return await _abort(context, model)
-        return _SERVING if model.served.trouble() is None else _NOT_SERVING
+        named = of_version(self._models, name, "")
+        if isinstance(named, Answer):
+            return await _abort(context, named)
+        return _SERVING if named.model.served.trouble() is None else _NOT_SERVING
 
     async def _server_metadata(self, _: bytes, context: Any) -> bytes:
         return _message(pb.ServerMetadataResponse(), metadata.server())
@@ -328,7 +329,8 @@ class GrpcService:
             names = asked(message)
         except WireError as error:
             return _broken(error)
-        return of_version(self._models, names.model, names.version)
+        named = of_version(self._models, names.model, names.version)
+        return named if isinstance(named, Answer) else named.model
 
     def _all_ready(self) -> bool:
         return self._models.trouble() is None

@@ -15,6 +15,7 @@ from pipelines.data.columns import Mask
 from pipelines.data.result import NONE_HELD, Result
 from pipelines.executors.accounting import NO_ROWS
 from streamer.agent.decodedbatch import DecodedBatch
+from streamer.models.choosing import Chosen
 
 NOT_RUN: Final = Result(NO_ROWS)
 """The result before the calls of the pipeline. It is replaced, never changed."""
@@ -44,6 +45,8 @@ class BatchRun:
     is_cut: bool = False
     """Whether the last batch has more rows, which are in a later run."""
     result: Result = field(default_factory=lambda: NOT_RUN)
+    chosen: Sequence[Chosen] = ()
+    """Which versions of the models its rows got, where several are open."""
     began: float = 0.0
     """When its calls began, by `time.perf_counter`."""
     seconds: float = 0.0
@@ -74,7 +77,9 @@ class BatchRun:
             # The ledger keeps a reference to the whole batch but needs only its records: free the values.
             whole.batch = NO_ROWS
             first.append(part)
-        begun = BatchRun(first, self.batch.part(0, size), self.since, bool(left), self.result, self.began, self.seconds)
+        begun = BatchRun(
+            first, self.batch.part(0, size), self.since, bool(left), self.result, self.chosen, self.began, self.seconds
+        )
         return begun, BatchRun(rest, self.batch.part(size, self.batch.size), self.since, self.is_cut)
 
     def split(self) -> Split:

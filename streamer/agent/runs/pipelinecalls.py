@@ -13,6 +13,7 @@ from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.runs.batchrun import BatchRun
 from streamer.agent.runs.debugging import debugged
 from streamer.batching.sizer import run_in_portions
+from streamer.models.choosing import Choosing
 
 
 class Running(NamedTuple):
@@ -58,6 +59,7 @@ class PipelineCalls:
         self._debug = debug
         self._log = log
         self._notes = notes
+        self._choosing = executor if isinstance(executor, Choosing) else None
 
     def run(self, run: BatchRun, batch: Batch, size: int, go_on: Callable[[], bool]) -> int:
         """Put the result of `batch`, the first rows of the run, into it. Returns how many rows were run, `size` a call.
@@ -80,6 +82,8 @@ class PipelineCalls:
             run.result, done = run_in_portions(call, batch, size, go_on)
         finally:
             self.running = None
+        if self._choosing is not None:
+            run.chosen = self._choosing.take_chosen()
         run.seconds = time.perf_counter() - run.began
         return done
 

@@ -83,6 +83,7 @@ NOT_OPTIONS = {
     "RegressionOutput.names": "names of values",
     "Service.runners": "types of steps and names of installed runners",
     "Service.set": "fields of steps, which are looked at in the steps themselves",
+    "Variant.set": "fields of steps, which are looked at in the steps themselves",
 }
 EVERYWHERE = {
     "codec": "a codec, whose own fields are looked at",
@@ -432,6 +433,10 @@ def references(file: str) -> dict[str, dict[str, Any]]:
             "pipeline": [{"@type": "PIPELINE", "name": "inner", "pipeline": "good.yaml"}],
             "set": {"inner.pipeline": file},
         },
+        "variant": {
+            "pipeline": [{"@type": "PIPELINE", "name": "inner", "pipeline": "good.yaml"}],
+            "variants": {"next": {"weight": 1, "set": {"inner.pipeline": file}}},
+        },
         "schema": {"source": {**MEMORY, "codec": {"type": "avro", "schema": file}}},
         "reader": {
             "source": {**MEMORY, "codec": {"type": "avro", "schema": {"type": "string"}, "reader_schema": file}}
@@ -462,7 +467,7 @@ def test_what_a_refused_file_holds_is_never_told(way: str, linked: bool, tmp_pat
         text = " ".join((ended.out + ended.err).split())
         assert SECRET not in text
         assert "is not listed" in text
-        assert "mine.yaml:" in text or way == "set"
+        assert "mine.yaml:" in text or way in ("set", "variant")
 
 
 @pytest.mark.parametrize("content", NO_DEFINITIONS)

@@ -14,6 +14,7 @@ from pipelines import Onnx, Sequence, Shared
 from pipelines.executors.executor import Executor
 from streamer.models.files import ModelFiles, State
 from streamer.models.following import Following
+from streamer.models.lineup import Lineup
 from streamer.models.version import Version
 from streamer.observe.logs import logger
 
@@ -22,13 +23,17 @@ def follow(pipeline: Sequence, opened: Callable[[State], None] = lambda state: N
     """The pipeline is opened in one `Shared`, as a service does it."""
     files, shared = ModelFiles(pipeline), Shared()
 
-    def opener(state: State, opening: int) -> list[Executor]:
+    def opener(variant: str, state: State, opening: int) -> list[Executor]:
         opened(state)
         return [pipeline.open(shared=shared, versions=state.versions, opening=opening)]
 
     state = files.look()
-    current = Version(state.label or "1", state, opener(state, 0))
-    return Following(files, current, opener, 0.05, lambda: None, logger())
+    current = Version(state.label or "1", state, opener("current", state, 0))
+
+    def look() -> dict[str, State]:
+        return {"current": files.look()}
+
+    return Following(look, Lineup({"current": current}), opener, 0.05, lambda: None, logger())
 
 
 @pytest.fixture
@@ -86,6 +91,6 @@ def test_models_whose_files_have_not_changed_are_not_loaded_again(
     adding(first, 20)
     until(lambda: each.offered is not None)
     assert loaded == ["a.onnx", "b.onnx", "a.onnx"]
-    old, new = each.current, each.take()
-    each.retire(old.executors)
+    old, new = each.lineup, each.take()
+    each.retire(old)
     assert new.executors[0].run({"x": 1})["z"] == 121

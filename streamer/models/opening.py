@@ -1,0 +1,105 @@
+"""`Openings`: opens the versions of a service's variants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pipelines.errors import DefinitionError, StreamerError
+from pipelines.executors.executor import Executor
+from streamer.definition.refusals import place_of
+from streamer.definition.service import Service
+from streamer.models.choice import Choice
+from streamer.models.files import ModelFiles, State
+from streamer.models.following import check_ports
+from streamer.models.lineup import Lineup
+from streamer.models.settings import CURRENT, weights
+from streamer.models.sharing import Sharing
+from streamer.models.tally import Tally
+from streamer.models.version import Version
+
+Opened = Callable[[str, State, int], list[Executor]]
+"""Opens as many pipelines of a variant as may run at the same time, with these files, as the opening of this number."""
+
+
+class Openings:
+    """The files of each variant's models, and the versions that a service begins with."""
+
+    def __init__(self, service: Service, opened: Opened) -> None:
+        self._service = service
+        self._opened = opened
+        variants = service.variants
+        self._versions = {name: variants[name].version for name in service.variant_names if name in variants}
+        # Variants without fields of their own have the files of all.
+        common = ModelFiles(service.pipeline_of(CURRENT))
+        self._files = {
+            name: ModelFiles(service.pipeline_of(name)) if name in variants and variants[name].set else common
+            for name in service.variant_names
+        }
+
+    def look(self) -> dict[str, State]:
+        """The files that there are now for each variant."""
+        named = {version for version in self._versions.values() if version is not None}
+        return {
+            name: files.look(version) if (version := self._versions.get(name)) is not None else files.look(None, named)
+            for name, files in self._files.items()
+        }
+
+    def opened(self, name: str, state: State, opening: int) -> list[Executor]:
+        """The pipelines of a variant. Raises `StreamerError` if its version is not there, and as opening does."""
+        version = self._versions.get(name)
+        if version is not None:
+            self._files[name].check(version)
+        return self._opened(name, state, opening)
+
+    def first(self) -> Lineup:
+        """The versions that the service begins with.
+
+        Raises as opening does, and `DefinitionError` for variants that cannot be had side by side; then nothing stays
+        open.
+        """
+        versions: dict[str, Version] = {}
+        try:
+            for opening, (name, state) in enumerate(self.look().items()):
+                try:
+                    executors = self.opened(name, state, opening)
+                    version = versions[name] = Version(state.label or "1", state, executors)
+                    if name != CURRENT:
+                        check_ports(version, versions[CURRENT])
+                except StreamerError as error:
+                    if name == CURRENT:
+                        raise
+                    raise DefinitionError(f"{self._place('variants', name)}variants.{name}: {error}") from error
+            self._check_state(versions[CURRENT])
+        except BaseException:
+            for executor in [executor for version in versions.values() for executor in version.executors]:
+                executor.close()
+            raise
+        return Lineup(versions, self._sharing())
+
+    def _sharing(self) -> Sharing:
+        service = self._service
+        choice = Choice(weights(service.variants), service.models.sticky)
+        asks = any(sink.awaited for sink in service.sinks)
+        return Sharing(choice, Tally(choice.names), service.models.keep, asks)
+
+    def _check_state(self, version: Version) -> None:
+        follow, several = self._service.models.follow is not None, len(self._service.variant_names) > 1
+        if not (version.executors[0].stateful and (follow or several)):
+            return
+        held = "a step of the pipeline holds records or state, which"
+        if several:
+            raise DefinitionError(
+                f"{self._place('variants')}variants: {held} cannot be divided among them; leave them out"
+            )
+        raise DefinitionError(
+            f"{self._place('models', 'follow')}models.follow: {held} a new version would lose; leave it out, and "
+            "restart for a new model"
+        )
+
+    def _place(self, *keys: str) -> str:
+        return place_of(self._service.written, *keys)
+
+
+def says_versions(service: Service) -> bool:
+    """Whether results name the version that made them: where there may be more than one."""
+    return service.models.follow is not None or len(service.variant_names) > 1

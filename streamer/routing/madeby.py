@@ -1,0 +1,63 @@
+"""`MadeBy`: which version of the models made each result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from connectors.records import Header
+from pipelines.data.batch import Batch
+from pipelines.data.rowrange import as_array
+
+if TYPE_CHECKING:
+    from streamer.models.choosing import Chosen
+
+VERSION: Final = "streamer-version"
+"""The header that names the version of the models that made a result."""
+VARIANT: Final = "streamer-variant"
+"""The header that names its variant, where a service has several versions open."""
+
+
+class MadeBy:
+    """Knows the version of the results that are being delivered. Owned by the run thread."""
+
+    def __init__(self) -> None:
+        self.label: str | None = None
+        """Of all results, where one version runs; `None`: results do not say it."""
+        self._chosen: Sequence[Chosen] = ()
+
+    def chosen(self, chosen: Sequence[Chosen]) -> None:
+        """The results that are delivered next are of these calls; empty: of one version."""
+        self._chosen = chosen
+
+    def headers(self, batch: Batch) -> Sequence[Sequence[Header]] | None:
+        """The headers of each result; `None` where they do not say it."""
+        if not self._chosen:
+            return None if self.label is None else [((VERSION, self.label.encode()),)] * batch.size
+        # The same objects for the same version: rows that are alike are merged once.
+        made: dict[tuple[str, str], Sequence[Header]] = {}
+        return [made.setdefault(by, _headers(*by)) for by in self._of_rows(batch)]
+
+    def labels(self, batch: Batch) -> Sequence[str] | None:
+        """The label of the version that made each result; `None`: one made all."""
+        return [label for label, _ in self._of_rows(batch)] if self._chosen else None
+
+    def _of_rows(self, batch: Batch) -> Iterable[tuple[str, str]]:
+        rows = batch.rows if batch.splits is None else batch.rows[batch.splits[:-1]]
+        result: list[tuple[str, str]] = [("", "")] * len(rows)
+        for call in self._chosen:
+            numbers = as_array(call.rows)
+            order = None if (np.diff(numbers) >= 0).all() else np.argsort(numbers, kind="stable")
+            places = np.minimum(np.searchsorted(numbers, rows, sorter=order), len(numbers) - 1)
+            places = places if order is None else order[places]
+            here = np.flatnonzero(numbers[places] == rows)
+            codes = call.codes if isinstance(call.codes, int) else call.codes[places]
+            for at in here.tolist():
+                result[at] = call.made_by[codes if isinstance(codes, int) else int(codes[at])]
+        return result
+
+
+def _headers(label: str, variant: str) -> Sequence[Header]:
+    return ((VERSION, label.encode()), (VARIANT, variant.encode()))
