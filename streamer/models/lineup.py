@@ -9,6 +9,7 @@ from pipelines.observe.meters import Reading
 from streamer.models.choosing import Choosing
 from streamer.models.settings import CURRENT
 from streamer.models.sharing import ALONE, Sharing
+from streamer.models.tally import Counted
 from streamer.models.version import Version
 
 
@@ -57,10 +58,18 @@ class Lineup:
         weights, tally = self._sharing.choice.weights, self._sharing.tally
         if len(weights) == 1:
             return []
-        return [
-            {"name": name, "version": self.variants[name].label, "weight": weight, **tally.of(name)._asdict()}
-            for name, weight in weights.items()
-        ]
+        return [self._document(name, weight, tally.of(name)) for name, weight in weights.items()]
+
+    def _document(self, name: str, weight: float, counted: Counted) -> dict[str, object]:
+        version = self.variants[name]
+        return {
+            "name": name,
+            "version": version.label,
+            "state": version.state,
+            "weight": weight,
+            "records": counted.ok + counted.failed + counted.dropped,
+            **counted._asdict(),
+        }
 
     def readings(self) -> Iterator[Reading]:
         """The metrics of variants; none of a service without them."""
