@@ -44,10 +44,16 @@ class Sink(ABC):
         """Which hot path it takes, and why it is plain Python if it is. Known from the start, without `open`."""
         return NO_COMPILED_FORM
 
+    @property
+    def page(self) -> tuple[str, int] | None:
+        """Host and port of a page for people that it serves while it is open; `None`: none."""
+        return None
+
     service: str | None = None
     """The name of the service that it belongs to; set before `attach`, for sinks that show it."""
     pipeline: Pipeline | None = None
     """The definition of the pipeline whose results it gets; set before `attach`, for sinks that show its zones."""
+
     others: Sequence[Sink] = ()
     """The other sinks of the service; set before `attach`, for sinks that show what these write."""
 

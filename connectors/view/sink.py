@@ -55,6 +55,11 @@ class ViewSink(Sink):
         """Host and port of the page; `None` while it is not open."""
         return None if self._port is None else self._port.address
 
+    @property
+    def page(self) -> tuple[str, int] | None:
+        """As `Sink.page`."""
+        return self.address
+
     def attach(self, sources: Sequence[Source]) -> None:
         """As `Sink.attach`: has cameras tell how they are, to show those too that give no pictures, has clips told, and
         looks up zones and lines."""

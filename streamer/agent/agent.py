@@ -22,6 +22,7 @@ from streamer.agent.assembly import Assembly, build
 from streamer.agent.pausing import Pausing
 from streamer.agent.runloop import RunLoop
 from streamer.agent.runs.batchruns import IDLE_LEAVE_WAIT, LEAVE_WAIT
+from streamer.agent.state import state
 from streamer.agent.summary import Summary
 from streamer.definition.circles import circle
 from streamer.definition.hotpaths import by_report
@@ -187,6 +188,17 @@ class Agent:
     def resume(self, source: str) -> None:
         """Poll a source again that was paused. From any thread. Raises `StreamerError` for an unknown name."""
         self._pausing.resume(source)
+
+    def state(self) -> dict[str, Any]:
+        """What its dashboard shows, as plain data: counters as they are, and how its parts are. From any thread."""
+        return {
+            "ready": self.ready(),
+            "live": self.live(),
+            "note": self.note(),
+            **state(self._assembly, self.meters, self._loop.intakes),
+            "version": None if self.version is None else self.version.label,
+            "versions": self._versions(),
+        }
 
     def configuration(self) -> dict[str, Any]:
         """The fields of its service as plain data, without secrets."""

@@ -14,17 +14,22 @@ from connectors.http.exchange import Answer, HttpRequest
 from pipelines.errors import StreamerError
 from streamer.observe import commands
 from streamer.observe.admission import admitted, refusal
+from streamer.observe.dashboard import dashboard
+from streamer.observe.events import Events, encoded
 from streamer.observe.scrape import Measurable, ScrapeCollector
 from streamer.observe.shown import masked
 
 _METHODS: Final = ("GET", "HEAD", "POST")
-_OWN: Final = ("/metrics", "/config")
+_OWN: Final = ("/metrics", "/", "/config", "/events", "/state")
 """The paths besides health and pages."""
 _SAFE: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 class Observed(Measurable, commands.Commanded, Protocol):
     """A running service as the endpoint sees it."""
+
+    def state(self) -> Mapping[str, Any]:
+        """Its counters as they are and the state of its parts, as plain data."""
 
     def configuration(self) -> Mapping[str, Any]:
         """The fields of its definition as plain data, without secrets."""
@@ -37,8 +42,9 @@ class Observed(Measurable, commands.Commanded, Protocol):
 
 
 class Endpoint:
-    """Serves `/metrics`, `/live`, `/ready` and `/config` for the services of this process that name the same address,
-    pages of their sources, such as `/cameras` (a JSON object by service and source), and takes their commands.
+    """Serves `/metrics`, `/live`, `/ready`, `/config`, the dashboard (`/`) and what it shows (`/events`, once `/state`)
+    for the services of this process that name the same address, pages of their sources, such as `/cameras` (a JSON
+    object by service and source), and takes their commands.
 
     `/health`, the path of Konduit Serving's own server, is another name of `/live`. With a `token`, metrics are only
     for clients that send it (`Authorization: Bearer TOKEN`); others get health without reasons and names, so that
@@ -53,6 +59,7 @@ class Endpoint:
         self._hosts: dict[str, frozenset[str]] = {}
         self._observed: dict[str, Observed] = {}
         self._metrics = ScrapeCollector(self._observed)
+        self._events = Events(self._report)
         self._token = token
         self.listen = listen
         from connectors.http.port import HttpPort
@@ -109,7 +116,7 @@ class Endpoint:
 
     def _answer(self, request: HttpRequest) -> Answer:
         answer = self._route(request)
-        return Answer(answer.status, answer.body, answer.kind, {**_SAFE, **answer.headers})
+        return Answer(answer.status, answer.body, answer.kind, {**_SAFE, **answer.headers}, answer.stream)
 
     def _route(self, request: HttpRequest) -> Answer:
         if commands.is_command(request.path):
@@ -125,14 +132,27 @@ class Endpoint:
         if request.path not in _OWN and request.path not in pages:
             there = ", ".join([*_OWN, *sorted(pages)])
             return Answer(404, json.dumps({"error": f"there are {there}, /live (also /health) and /ready"}).encode())
-        if not trusted:
+        # The page has no data, and a browser that opens it has no token to send yet.
+        if not trusted and (request.path != "/" or self._token is None):
             return refusal(self._secret)
+        if request.path == "/":
+            return dashboard(with_token=self._token is not None)
+        if request.path == "/events":
+            return self._events.answer()
+        if request.path == "/state":
+            return Answer(200, encoded(self._states()))
         if request.path == "/config":
             shown = {name: observed.configuration() for name, observed in list(self._observed.items())}
             return Answer(200, json.dumps(shown, default=str).encode())
         if request.path != "/metrics":
             return Answer(200, masked(json.dumps(_documents(pages[request.path]), default=str)).encode())
         return Answer(200, generate_latest(self._metrics), CONTENT_TYPE_LATEST)
+
+    def _states(self) -> dict[str, Any]:
+        return {name: {"service": name, **observed.state()} for name, observed in list(self._observed.items())}
+
+    async def _report(self) -> Mapping[str, Any]:
+        return self._states()
 
     def _command(self, request: HttpRequest) -> Answer:
         if (no := commands.forbidden(request, self._secret, self._listed)) is not None:

@@ -25,6 +25,10 @@ class Quiet:
         """It has none."""
         return {}
 
+    def state(self) -> Mapping[str, Any]:
+        """It tells nothing."""
+        return {}
+
     def configuration(self) -> Mapping[str, Any]:
         """It has none."""
         return {}
