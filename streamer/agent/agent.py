@@ -198,6 +198,8 @@ class Agent:
             **state(self._assembly, self.meters, self._loop.intakes),
             "version": None if self.version is None else self.version.label,
             "versions": self._versions(),
+            "variants": self.variants(),
+            "follows": self.following is not None,
         }
 
     def configuration(self) -> dict[str, Any]:

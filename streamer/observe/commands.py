@@ -13,7 +13,9 @@ from pipelines.errors import StreamerError
 from streamer.observe.admission import refusal
 from streamer.observe.shown import masked
 
-SHOWN: Final = "POST /sources/NAME/pause, POST /sources/NAME/resume"
+SHOWN: Final = (
+    'POST /sources/NAME/pause, POST /sources/NAME/resume, POST /variants/NAME {"weight": 5}, POST /models/reload'
+)
 """All commands, for messages."""
 
 
@@ -27,10 +29,16 @@ class Commanded(Protocol):
     def resume(self, source: str) -> None:
         """Poll this source again."""
 
+    def weigh(self, variant: str, weight: float) -> None:
+        """Give this variant of the models another share of the records."""
+
+    def reload(self) -> None:
+        """Look now whether there are new files of the models."""
+
 
 def is_command(path: str) -> bool:
     """Whether the path is that of a command, which is sent as POST."""
-    return path.startswith("/sources/")
+    return path.startswith(("/sources/", "/variants/")) or path == "/models/reload"
 
 
 def forbidden(request: HttpRequest, token: str | None, hosts: Collection[str]) -> Answer | None:
@@ -74,6 +82,13 @@ def carried_out(request: HttpRequest, name: str, service: Commanded) -> Answer:
             case ["sources", source, "resume"]:
                 service.resume(source)
                 return answered(200, service=name, source=source, state="running")
+            case ["variants", variant]:
+                weight = _weight_in(request.body)
+                service.weigh(variant, weight)
+                return answered(200, service=name, variant=variant, weight=weight)
+            case ["models", "reload"]:
+                service.reload()
+                return answered(200, service=name, models="looking for new files")
     except StreamerError as error:
         return answered(400, error=str(error))
     return NO_COMMAND
@@ -86,6 +101,20 @@ def answered(status: int, **facts: Any) -> Answer:
 
 
 NO_COMMAND: Final = answered(404, error=f"there is no such command; there are {SHOWN}")
+
+
+def _weight_in(body: bytes) -> float:
+    wrong = 'a weight is sent as JSON, {"weight": 5}'
+    try:
+        data = json.loads(body)
+    except ValueError as error:
+        raise StreamerError(f"{wrong}; this is none: {error}") from error
+    if not isinstance(data, dict) or set(data) != {"weight"}:
+        raise StreamerError(f"{wrong}, and nothing else")
+    weight = data["weight"]
+    if isinstance(weight, bool) or not isinstance(weight, (int, float)):
+        raise StreamerError(f"{wrong}: a number is needed")
+    return weight
 
 
 def _is_own(origin: str, host: str, hosts: Collection[str]) -> bool:

@@ -38,3 +38,9 @@ class Quiet:
 
     def resume(self, source: str) -> None:
         """Does nothing."""
+
+    def weigh(self, variant: str, weight: float) -> None:
+        """Does nothing."""
+
+    def reload(self) -> None:
+        """Does nothing."""

@@ -21,10 +21,14 @@ BEARER: Mapping[str, Any] = {"Authorization": f"Bearer {TOKEN}".encode()}
 
 
 def sent(
-    endpoint: Endpoint, path: str, headers: Mapping[str, Any] | None = None, method: str = "POST"
+    endpoint: Endpoint,
+    path: str,
+    headers: Mapping[str, Any] | None = None,
+    method: str = "POST",
+    body: str | None = None,
 ) -> tuple[int, Any]:
     connection = http.client.HTTPConnection(*endpoint.address, timeout=30)
-    connection.request(method, path, headers=dict(headers or {}))
+    connection.request(method, path, body, dict(headers or {}))
     answer = connection.getresponse()
     text = answer.read()
     connection.close()
@@ -38,6 +42,25 @@ def test_a_source_is_paused_and_resumed_by_name(served: Any) -> None:
     assert sent(endpoint, "/sources/in/pause", BEARER) == (200, paused)
     assert sent(endpoint, "/sources/in/resume?service=one", BEARER) == (200, {**paused, "state": "running"})
     assert service.commands == ["pause", "resume"]
+
+
+def test_a_variant_gets_another_weight_and_new_files_are_looked_for(served: Any) -> None:
+    service = Service()
+    endpoint = served(service, TOKEN)
+    weighed = sent(endpoint, "/variants/next", BEARER, body='{"weight": 2.5}')
+    assert weighed == (200, {"service": "one", "variant": "next", "weight": 2.5})
+    assert sent(endpoint, "/models/reload", BEARER)[0] == 200
+    assert service.commands == ["next 2.5", "reload"]
+
+
+@pytest.mark.parametrize(
+    "body", ["", "5", '{"weight": true}', '{"weight": "5"}', '{"weight": 5, "service": "x"}', "{}"]
+)
+def test_a_weight_that_is_none_says_how_it_is_sent(served: Any, body: str) -> None:
+    service = Service()
+    status, answer = sent(served(service, TOKEN), "/variants/next", BEARER, body=body)
+    assert (status, service.commands) == (400, [])
+    assert answer["error"].startswith('a weight is sent as JSON, {"weight": 5}')
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,14 @@ class Service(Quiet):
         """Begins again."""
         self.commands.append("resume")
 
+    def weigh(self, variant: str, weight: float) -> None:
+        """Notes the weight."""
+        self.commands.append(f"{variant} {weight}")
+
+    def reload(self) -> None:
+        """Notes that."""
+        self.commands.append("reload")
+
 
 @pytest.fixture
 def served() -> Iterator[Callable[..., Endpoint]]:

@@ -47,6 +47,7 @@ class Running:
             pipeline=pipelines.Sequence([checked]),
             sink={"type": "memory", "topic": f"{self.name}.out", "codec": "json"},
             dead_letter={"type": "memory", "topic": f"{self.name}.dead"},
+            variants={"careful": {"weight": 20}},
             control={"listen": self.address, "token": TOKEN},
         )
         agent = Agent(service)
@@ -161,6 +162,26 @@ def test_a_source_is_paused_and_resumed_by_keyboard_on_the_page(running: Running
     page.wait_for_selector("#sources td:text('running')")
     assert running.agent.note() is None
     assert pages.complaints == []
+    page.close()
+
+
+def test_a_variant_gets_another_weight_on_the_page(running: Running, pages: Pages) -> None:
+    page = pages.opened()
+    assert page.locator("#variants tbody td:first-child").all_inner_texts() == ["current", "careful"]
+    weight = page.get_by_label("Weight of careful")
+    assert weight.input_value() == "20"
+    weight.fill("45")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => newest.fans.variants[1].weight === 45")
+    assert running.agent.variants()[1]["weight"] == 45
+    page.get_by_label("Weight of current").fill("0")
+    weight.fill("0")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => newest.fans.variants[1].weight === 0")
+    assert page.inner_text("#said") == ""
+    page.get_by_label("Weight of current").fill("0")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#said:text('all weights would be 0')")
     page.close()
 
 
