@@ -14,6 +14,8 @@ from connectors.http.exchange import Answer, HttpRequest
 from pipelines.errors import StreamerError
 from streamer.observe import commands
 from streamer.observe.admission import admitted, refusal
+from streamer.observe.dashboard import dashboard
+from streamer.observe.events import Events, encoded
 from streamer.observe.shown import masked
 from streamer.workers.addresses import Address
 from streamer.workers.exposition import merged, of_parent
@@ -48,7 +50,8 @@ class _Reply(NamedTuple):
 
 
 class ControlPort:
-    """Serves `/metrics` with a label `worker`, `/live`, `/ready` and pages by worker, and passes commands on to all.
+    """Serves `/metrics` with a label `worker`, `/live`, `/ready` and pages by worker, and a dashboard. Commands are
+    passed on to all workers.
 
     `/live` is 503 only when no worker is started again any more: until then the parent does what a restart would do.
     `/ready` is 200 if all workers are ready.
@@ -80,6 +83,7 @@ class ControlPort:
         self._addresses = addresses
         self._pool = ThreadPoolExecutor(_AT_ONCE, "ask workers")
         self._answering = ThreadPoolExecutor(_ANSWERED_AT_ONCE, "answers of workers")
+        self._events = Events(self._report)
         host, _, port = listen.rpartition(":")
         from connectors.http.port import HttpPort
 
@@ -105,6 +109,9 @@ class ControlPort:
         # A worker that hangs holds up no question about life, which needs no worker.
         if request.path in _LIVE:
             return self._safe(request)
+        if request.path == "/events" and request.method != "POST" and self._is_trusted(request):
+            answer = self._events.answer()
+            return Answer(answer.status, answer.body, answer.kind, {**_SAFE, **answer.headers}, answer.stream)
         return asyncio.get_running_loop().run_in_executor(self._answering, self._safe, request)
 
     def _safe(self, request: HttpRequest) -> Answer:
@@ -116,13 +123,17 @@ class ControlPort:
             return self._command(request)
         if request.method == "POST":
             return Answer(405, commands.NO_COMMAND.body, headers={"Allow": "GET, HEAD"})
-        trusted = admitted(request, self._token, self._hosts)
+        trusted = self._is_trusted(request)
         if request.path in _LIVE:
             return self._live(trusted)
         if request.path == "/ready":
             return self._ready(trusted)
-        if not trusted:
+        if not trusted and (request.path != "/" or self._token is None):
             return refusal(self._token)
+        if request.path == "/":
+            return dashboard(with_token=self._token is not None)
+        if request.path == "/state":
+            return Answer(200, encoded(self._states()))
         replies = list(self._ask(request.path))
         if request.path == "/metrics":
             text = merged((reply.worker, reply.text) for reply in replies if reply.status == 200)
@@ -134,9 +145,24 @@ class ControlPort:
             if reply.status == 200:
                 pages.setdefault(str(reply.worker), {}).update(json.loads(reply.text))
         if not pages:
-            missing = {"error": "there are /metrics, pages of sources, /live (also /health) and /ready"}
-            return Answer(404, json.dumps(missing).encode())
+            there = "/metrics, /, /config, /events, /state, pages of sources, /live (also /health) and /ready"
+            return Answer(404, json.dumps({"error": f"there are {there}"}).encode())
         return Answer(200, masked(json.dumps(pages)).encode())
+
+    def _is_trusted(self, request: HttpRequest) -> bool:
+        return admitted(request, self._token, self._hosts)
+
+    def _states(self) -> dict[str, Any]:
+        """The states of the services in all workers, each by the names of both."""
+        return {
+            f"{name}, worker {reply.worker}": {**state, "worker": reply.worker}
+            for reply in self._ask("/state")
+            if reply.status == 200
+            for name, state in json.loads(reply.text)["services"].items()
+        }
+
+    async def _report(self) -> Mapping[str, Any]:
+        return await asyncio.get_running_loop().run_in_executor(self._answering, self._states)
 
     def _command(self, request: HttpRequest) -> Answer:
         """Has all workers carry out a command. If one cannot, its answer comes with those of the others."""

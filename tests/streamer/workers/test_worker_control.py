@@ -141,6 +141,22 @@ def test_workers_are_asked_with_the_token(world: World) -> None:
     assert world.asked[-1].headers["Authorization"] == "Bearer a-long-token"
 
 
+def test_the_dashboard_shows_the_services_of_all_workers(world: World) -> None:
+    world.second_opens()
+    world.answers["/state"] = Answer(200, b'{"services": {"digits": {"service": "digits", "records": {"ok": 3}}}}')
+    port = world.port(token="a-long-token")
+    token = {"Authorization": "Bearer a-long-token"}
+    with urllib.request.urlopen("http://{}:{}/".format(*port.address), timeout=30) as page:
+        assert b"<html data-token" in page.read()
+    assert get(port, "/events")[0] == 401
+    request = urllib.request.Request("http://{}:{}/events".format(*port.address), headers=token)
+    with urllib.request.urlopen(request, timeout=30) as events:
+        services = json.loads(events.readline().removeprefix(b"data: "))["services"]
+    assert {name: state["worker"] for name, state in services.items()} == {"digits, worker 0": 0, "digits, worker 1": 1}
+    assert services["digits, worker 1"]["service"] == "digits"
+    assert get(port, "/state", **token) == (200, {"services": services})
+
+
 def test_a_command_reaches_all_workers_or_says_which_it_did_not(world: World) -> None:
     path, token = "/sources/kafka/pause", {"Authorization": "Bearer a-long-token"}
     done = {"service": "digits", "source": "kafka", "state": "paused"}
