@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 
@@ -30,3 +30,8 @@ class Summary:
     def to_dict(self) -> dict[str, Any]:
         """The fields as a dictionary of plain values, for JSON."""
         return asdict(self)
+
+    def followed_by(self, after: Summary) -> Summary:
+        """The same over this run and one after it."""
+        counts = {name: getattr(self, name) + getattr(after, name) for name in ("ok", "dead", "dropped", "failed")}
+        return replace(after, seconds=self.seconds + after.seconds, **counts)

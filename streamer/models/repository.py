@@ -59,7 +59,9 @@ class ModelRepository:
         self._places: Mapping[str, Place] = {}
         self._commands = Commands(MOST_COMMANDS)
         self._opening: Agent | None = None
-        self._summaries: list[Summary] = []
+        self._summaries: dict[str, Summary] = {}
+        """What became of each endpoint, over all its loads."""
+        self._stopped = False
         self._first_error: Exception | None = None
         self._listener: Listener | None = None
         self._thread = threading.Thread(target=self._run, name="repository", daemon=True)
@@ -79,6 +81,7 @@ class ModelRepository:
 
     def stop(self) -> None:
         """Load no more, and have all models finish what they accepted. Returns at once."""
+        self._stopped = True
         for command in self._commands.close():
             command.settle(Outcome(command.name, 503, "the server is stopping"))
         with self._guard:
@@ -92,9 +95,9 @@ class ModelRepository:
         while self._thread.is_alive():
             # In short waits, so that signals are served by the main thread.
             self._thread.join(WATCH)
-        if self._first_error is not None and not self._summaries:
+        if self._first_error is not None and not self._summaries and not self._stopped:
             raise self._first_error
-        return self._summaries
+        return [*self._summaries.values()]
 
     @property
     def address(self) -> tuple[str, int]:
@@ -348,7 +351,11 @@ class ModelRepository:
 
     def _finish(self, agent: Agent) -> None:
         agent.stop()
-        self._summaries.append(agent.join())
+        self._count(agent.join())
+
+    def _count(self, summary: Summary) -> None:
+        before = self._summaries.get(summary.service)
+        self._summaries[summary.service] = summary if before is None else before.followed_by(summary)
 
     def _watch(self) -> None:
         """Notice models that have ended by themselves."""
@@ -358,7 +365,7 @@ class ModelRepository:
                 continue
             reason = agent.summary.error or f"it has {agent.summary.reason}"
             self._log.error("a model has ended", model=endpoint.name, error=reason)
-            self._summaries.append(agent.summary)
+            self._count(agent.summary)
             self._loader.leave(endpoint.name)
             with self._guard:
                 del self._endpoints[endpoint.name]
@@ -374,7 +381,7 @@ class ModelRepository:
                 endpoint.agent.stop()
         for endpoint in endpoints:
             if endpoint.agent is not None:
-                self._summaries.append(endpoint.agent.join())
+                self._count(endpoint.agent.join())
                 self._loader.leave(endpoint.name)
         assert self._listener is not None
         self._listener.end()
