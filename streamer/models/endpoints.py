@@ -9,6 +9,7 @@ from typing import Final
 
 from connectors.http.endpoint.repository.models import Entry, State
 from streamer.agent.agent import Agent
+from streamer.definition.service import Service
 from streamer.models.parameters import Parameters
 
 _NUMBERED: Final = re.compile(r"(?P<model>.+)-[0-9]+")
@@ -27,8 +28,8 @@ class LoadedModel:
     state: State = "LOADING"
     agent: Agent | None = None
     """Runs it."""
-    seen: object = field(default=None, repr=False)
-    """What its files were when it was loaded."""
+    seen: tuple[Service, object] | None = field(default=None, repr=False)
+    """Its service, and what its files were, when it was loaded."""
 
     @property
     def entry(self) -> Entry:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import Counter
@@ -16,6 +15,7 @@ from pipelines.executors.ports import Ports
 from pipelines.observe.meters import Reading
 from pipelines.runners.models.model import Port
 from streamer.models.files import State
+from streamer.models.giveback import trim
 from streamer.models.lineup import Lineup
 from streamer.models.settings import CURRENT
 from streamer.models.version import Version
@@ -23,8 +23,6 @@ from streamer.models.version import Version
 LEAVE: Final = 1.0
 """Seconds that a version that is being opened is waited for when the service ends."""
 _OUTCOMES: Final = ("opened", "failed")
-_LOOK: Final = ()
-"""In the queue of the thread: look at once."""
 
 Opener = Callable[[str, State, int], list[Executor]]
 """Opens the pipeline of a variant with these files, as the opening of this number."""
@@ -70,7 +68,8 @@ class Following:
         """What the look before saw that was new."""
         self._ended = False
         self._guard = threading.Lock()
-        self._queue: SimpleQueue[Sequence[Version] | None] = SimpleQueue()
+        self._queue: SimpleQueue[Sequence[Version] | threading.Event | None] = SimpleQueue()
+        """Versions to close; what to set after a look at once; `None`: the end."""
         self._thread = threading.Thread(target=self._run, name="models", daemon=True)
 
     @property
@@ -88,12 +87,17 @@ class Following:
         if self._interval is not None:
             self._thread.start()
 
-    def reload(self) -> None:
-        """Look at once, and open what has changed without looking twice. Returns at once; from any thread."""
+    def reload(self) -> threading.Event:
+        """Look at once, and open what has changed without looking twice. Returns at once; from any thread.
+
+        The event is set when what has changed is open, or could not be opened.
+        """
+        looked = threading.Event()
         with self._guard:
             if self._thread.ident is None and not self._ended:
                 self._thread.start()
-        self._queue.put(_LOOK)
+        self._queue.put(looked)
+        return looked
 
     def take(self) -> Lineup:
         """The versions that were offered: they are in use from now on. For the run thread."""
@@ -143,8 +147,9 @@ class Following:
                 versions = None if self._ended else self._looked()
             if versions is None:
                 return
-            if versions is _LOOK:
+            if isinstance(versions, threading.Event):
                 self._looked(now=True)
+                versions.set()
             else:
                 self._close(versions)
 
@@ -243,7 +248,7 @@ class Following:
             except Exception as error:  # noqa: BLE001 - the service does not use it any more
                 self._log.warning("an old version could not be closed properly", error=str(error))
         if closed:
-            _give_back()
+            trim()
 
 
 def check_ports(version: Version, current: Version) -> None:
@@ -275,14 +280,3 @@ def _said(ports: Sequence[Port] | None) -> str:
     if not ports:
         return "anything" if ports is None else "nothing"
     return ", ".join(f"{port.name} {port.dtype} {list(_lengths(port))}".replace("None", "N") for port in ports)
-
-
-def _give_back() -> None:
-    """Give freed memory back to the system: glibc would keep what models of other sizes cannot use."""
-    if sys.platform != "linux":
-        return
-    import ctypes
-
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)

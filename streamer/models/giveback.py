@@ -6,13 +6,21 @@ import gc
 import sys
 
 
-def give_back() -> None:
-    """Free what nothing refers to, and give it back (Linux with glibc; elsewhere the system's allocator decides)."""
-    gc.collect()
+def trim() -> None:
+    """Give freed memory back (Linux with glibc; elsewhere the system's allocator decides)."""
     if sys.platform != "linux":
         return
     import ctypes
 
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    give = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if give is not None:
+        give(0)
+
+
+def give_back() -> None:
+    """The same, also for objects that only refer to each other.
+
+    It holds up all threads for some milliseconds.
+    """
+    gc.collect()
+    trim()

@@ -92,14 +92,25 @@ class Loader:
         source = sources if isinstance(service.source, list) else sources[0]
         return service.model_copy(update={"source": source})
 
-    def seen(self, service: Service) -> object:
+    def seen(self, service: Service) -> tuple[Service, object]:
         """Equal as long as neither the definition nor the files of the models change."""
         return service, ModelFiles(service.sequence()).look()
+
+    def stays(self, service: Service) -> bool:
+        """Whether new files of its models are for the agent that runs it, and not for another in its place.
+
+        It may have what another has not: weights of variants that were changed, older versions that are kept, and
+        sources of which there cannot be two.
+        """
+        return bool(service.variants or service.models.keep) or not all(map(self._is_here, service.sources))
+
+    def _is_here(self, source: SourceConfig) -> bool:
+        return isinstance(source, HttpSourceConfig) and source.listen == self.address.listen
 
     def check_replaceable(self, service: Service) -> None:
         """Raise `DefinitionError` where a service cannot take the place of one that runs."""
         for source in service.sources:
-            if not isinstance(source, HttpSourceConfig) or source.listen != self.address.listen:
+            if not self._is_here(source):
                 raise DefinitionError(
                     f'the source "{source.label}" is not at the repository\'s address: two of it would read the same; '
                     "unload the model, and load it again"

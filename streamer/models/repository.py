@@ -275,11 +275,30 @@ class ModelRepository:
         workers = endpoint.workers + more
         service = self._service(endpoint, place, workers)
         seen = self._loader.seen(service)
+        if not more and endpoint.seen is not None and service == endpoint.seen[0] and self._loader.stays(service):
+            self._follow(endpoint)
+            return
         if not more and seen == endpoint.seen:
             return
         self._replace(endpoint, place, workers)
         endpoint.workers = workers
         self._log.info("loaded again", model=endpoint.name, workers=workers)
+
+    def _follow(self, endpoint: LoadedModel) -> None:
+        """Have its agent look for new files, and wait until it has used them."""
+        following = None if endpoint.agent is None else endpoint.agent.following
+        if following is None:
+            raise StreamerError(
+                "no new version can take over, as a step holds records or state; unload it, and load it again"
+            )
+        looked = following.reload()
+        while not self._commands.closed and not looked.wait(WATCH):
+            pass
+        deadline = time.monotonic() + STARTS
+        while following.offered is not None and not self._commands.closed and time.monotonic() < deadline:
+            time.sleep(0.005)
+        for version in following.failed.values():
+            raise StreamerError(f"version {version.label} cannot be used: {version.reason}")
 
     def _replace(self, endpoint: LoadedModel, place: Place, workers: int) -> None:
         before = endpoint.agent

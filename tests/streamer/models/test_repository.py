@@ -241,6 +241,33 @@ def test_new_files_are_used_after_a_load_and_broken_ones_leave_the_model_ready(t
         assert triton.index() == {}
 
 
+def test_a_service_with_variants_takes_new_files_over_itself_and_keeps_their_weights(tmp_path: Path) -> None:
+    for number in (1, 2):
+        model(tmp_path / "adds" / "versions" / str(number) / "model.onnx", number)
+    (tmp_path / "adds" / "service.yaml").write_text(
+        "{source: {type: http}, pipeline: [{'@type': ONNX, modelUri: versions}], sink: {type: http},"
+        " variants: {old: {version: 1, weight: 0}}}"
+    )
+    with served(tmp_path) as repository:
+        triton = Triton(repository)
+        assert triton.infer("adds") == ([3, 4], "2")
+        agent = repository._endpoints["adds"].agent
+        assert agent is not None
+        agent.weigh("old", 100)
+        agent.weigh("current", 0)
+        model(tmp_path / "adds" / "versions" / "3" / "model.onnx", 3)
+        triton.load("adds")
+        assert triton.infer("adds") == ([2, 3], "1")
+        agent.weigh("current", 100)
+        agent.weigh("old", 0)
+        assert triton.infer("adds") == ([4, 5], "3")
+        (tmp_path / "adds" / "versions" / "4").mkdir()
+        (tmp_path / "adds" / "versions" / "4" / "model.onnx").write_text("half a model")
+        with pytest.raises(InferenceServerException, match="version 4 cannot be used"):
+            triton.load("adds")
+        assert (triton.infer("adds"), repository._endpoints["adds"].agent) == (([4, 5], "3"), agent)
+
+
 def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
     model(tmp_path / "outside.onnx")
     inside = model(tmp_path / "models" / "plain.onnx").parent
