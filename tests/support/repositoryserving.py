@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,10 +11,21 @@ from typing import Any
 from listenerserving import until
 from onnx import TensorProto, helper, save
 
+from pipelines import Data
 from streamer.cli.commands.serve import _with_port
+from streamer.definition.nocode import NoCode
 from streamer.definition.serving import Serving
 from streamer.models.loading import Loader
 from streamer.models.repository import ModelRepository
+
+BEGAN, ENDS = threading.Event(), threading.Event()
+
+
+def wait(data: Data) -> Data:
+    """A step that takes until `ENDS` is set."""
+    BEGAN.set()
+    assert ENDS.wait(20)
+    return data
 
 
 def model(file: Path, add: float = 0.0) -> Path:
@@ -31,9 +43,11 @@ def free() -> str:
 
 
 @contextmanager
-def served(folder: Path, *, controlled: bool = True, **source: Any) -> Iterator[ModelRepository]:
+def served(
+    folder: Path, *, controlled: bool = True, no_code: NoCode | None = None, **source: Any
+) -> Iterator[ModelRepository]:
     fields = {"listen": free(), "token": "sesame", **source}
-    repository = ModelRepository(Loader(folder, Serving(fields)), controlled=controlled)
+    repository = ModelRepository(Loader(folder, Serving(fields), no_code=no_code), controlled=controlled)
     repository.start()
     try:
         assert until(lambda: all(entry.state != "LOADING" for entry in repository.entries()))

@@ -120,7 +120,9 @@ def serve(
     json_lines(bool(log_json))
     collect_less_often()
     configure(logged, as_json=in_json)
-    listed = no_code_given(not import_from_here(*targets, no_code=no_code), env, allowed)
+    # Services of a folder's sub-folders import from the folder: all of them share one process.
+    homes = [target / "service.yaml" if target.is_dir() else target for target in targets]
+    listed = no_code_given(not import_from_here(*homes, no_code=no_code), env, allowed)
     source = {
         "listen": _with_port(listen),
         "grpc": _with_port(grpc),

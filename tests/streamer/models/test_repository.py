@@ -17,10 +17,13 @@ import numpy as np
 import pytest
 import tritonclient.grpc as grpc
 import tritonclient.http as http
-from repositoryserving import free, model, served
+from grpc import insecure_channel
+from listenerserving import until
+from repositoryserving import BEGAN, ENDS, free, model, served
 from tritonclient.utils import InferenceServerException
 
 from connectors.http.endpoint.repository.models import Outcome
+from streamer.definition.nocode import NoCode
 from streamer.models.commands import Command, Commands
 from streamer.models.endpoints import Endpoints, LoadedModel
 from streamer.models.parameters import Parameters
@@ -144,6 +147,10 @@ def test_loads_and_unloads_of_tritons_grpc_client_do_the_same(repository: ModelR
             client.load_model("plain")
         client.unload_model("plain", headers=dict(TOKEN))
         client.load_model("plain", headers=dict(TOKEN))
+    with insecure_channel(str(repository._loader.address.grpc)) as channel:
+        call = channel.unary_unary("/inference.GRPCInferenceService/RepositoryModelLoad")
+        _, done = call.with_call(b"\x12\x05plain", metadata=[("authorization", TOKEN["authorization"])])
+        assert ("streamer-endpoint", "plain") in [tuple(item) for item in done.trailing_metadata()]
 
 
 def test_a_model_with_other_parameters_gets_an_endpoint_of_its_own(triton: Triton) -> None:
@@ -266,6 +273,47 @@ def test_a_service_with_variants_takes_new_files_over_itself_and_keeps_their_wei
         with pytest.raises(InferenceServerException, match="version 4 cannot be used"):
             triton.load("adds")
         assert (triton.infer("adds"), repository._endpoints["adds"].agent) == (([4, 5], "3"), agent)
+
+
+def test_an_unload_answers_what_was_accepted_and_refuses_what_comes_then(tmp_path: Path) -> None:
+    (tmp_path / "waits").mkdir()
+    (tmp_path / "waits" / "service.yaml").write_text(
+        "{source: {type: http, codec: json}, pipeline: [{'@type': FUNCTION, function: 'repositoryserving:wait'}],"
+        " sink: {type: http}}"
+    )
+    with served(tmp_path) as repository, ThreadPoolExecutor(1) as pool:
+        triton = Triton(repository)
+        url = f"http://{triton.url}/v1/waits"
+        asked = pool.submit(httpx2.post, url, content=b'{"a": 1}', headers=dict(TOKEN), timeout=20)
+        assert BEGAN.wait(20)
+        unloaded = repository.command("unload", "waits", {})
+        assert until(lambda: triton.index()["waits"][0] == "UNLOADING")
+        assert triton.status("models/waits/ready") == 503
+        refused = httpx2.post(url, content=b"{}", headers=dict(TOKEN))
+        assert (refused.status_code, refused.headers["retry-after"], unloaded.done()) == (503, "1", False)
+        ENDS.set()
+        assert asked.result().json() == {"a": 1}
+        assert unloaded.result(20) == Outcome("waits")
+        assert triton.status("models/waits/ready") == 404
+
+
+def test_files_that_make_no_model_are_told_and_code_is_refused_without_it(tmp_path: Path) -> None:
+    model(tmp_path / "plain.onnx")
+    files = {
+        "named": "{name: other, source: {type: http}, pipeline: [], sink: {type: http}}",
+        "several": "{source: {type: http}, pipeline: [], sink: {type: http}}\n---\n"
+        "{source: {type: http}, pipeline: [], sink: {type: http}}",
+        "coded": "{source: {type: http}, pipeline: [{'@type': FUNCTION, function: 'os:getcwd'}], sink: {type: http}}",
+    }
+    for name, text in files.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "service.yaml").write_text(text)
+    with served(tmp_path, no_code=NoCode.of()) as repository:
+        entries = {entry.name: entry for entry in repository.entries()}
+    assert 'its name is "other", and requests name its folder, "named"' in entries["named"].reason
+    assert "it defines 2 services; a model is one" in entries["several"].reason
+    assert "--no-code (STREAMER_NO_CODE) refuses code" in entries["coded"].reason
+    assert entries["plain"].state == "READY"
 
 
 def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
