@@ -86,11 +86,11 @@ class Commands:
         with self._changed:
             return next((each for each in self._waiting if each.model == command.model), None)
 
-    def awaits(self, name: str) -> bool:
-        """Whether a load of this model waits, or is carried out."""
+    def loads(self) -> set[str]:
+        """The names of the models of which a load waits, or is carried out."""
         with self._changed:
             waiting = [*self._waiting] if self._running is None else [*self._waiting, self._running]
-            return any(each.verb == "load" and each.name == name for each in waiting)
+            return {each.name for each in waiting if each.verb == "load"}
 
     def close(self) -> list[Command]:
         """Accept no more; the commands that are left."""

@@ -99,10 +99,12 @@ class Loader:
     def stays(self, service: Service) -> bool:
         """Whether new files of its models are for the agent that runs it, and not for another in its place.
 
-        It may have what another has not: weights of variants that were changed, older versions that are kept, and
-        sources of which there cannot be two.
+        It may have what another has not: weights of variants that were changed, older versions that are kept, newer
+        ones that it took over itself, and sources of which there cannot be two.
         """
-        return bool(service.variants or service.models.keep) or not all(map(self._is_here, service.sources))
+        models = service.models
+        several = service.variants or models.keep or models.follow is not None
+        return bool(several) or not all(map(self._is_here, service.sources))
 
     def _is_here(self, source: SourceConfig) -> bool:
         return isinstance(source, HttpSourceConfig) and source.listen == self.address.listen

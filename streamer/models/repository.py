@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -112,15 +112,8 @@ class ModelRepository:
 
     def entries(self) -> list[Entry]:
         """See `Repository.entries`."""
-        places = self._look()
-        with self._guard:
-            endpoints = [*self._endpoints.values()]
-            failed = dict(self._failed)
-        entries = {each.name: each.entry for each in endpoints}
-        for name in dict.fromkeys([*places, *failed]):
-            if name not in entries and (entry := self.entry(name)) is not None:
-                entries[name] = entry
-        return [*entries.values()]
+        self._look()
+        return self._known()
 
     def entry(self, name: str) -> Entry | None:
         """See `Repository.entry`."""
@@ -129,24 +122,28 @@ class ModelRepository:
             failed = self._failed.get(name)
         if endpoint is not None:
             return endpoint.entry
-        if self._commands.awaits(name):
-            return Entry(name, "", "LOADING", "it waits to be loaded")
-        if failed is not None:
-            return Entry(name, "", "UNAVAILABLE", failed)
-        return Entry(name, "", "UNAVAILABLE", UNLOADED) if name in self._places else None
+        if name not in self._places and failed is None:
+            return None
+        return _absent(name, self._commands.loads(), failed)
 
     def trouble(self) -> str | None:
         """See `Repository.trouble`."""
         if self._commands.closed:
             return "stopping"
+        wanted = (entry for entry in self._known() if entry.state != "READY" and entry.reason != UNLOADED)
+        return next((f"{entry.name}: {entry.reason}" for entry in wanted), None)
+
+    def _known(self) -> list[Entry]:
+        """All models, as far as the folder was looked at."""
         with self._guard:
-            entries = [each.entry for each in self._endpoints.values()]
-            failed = [Entry(name, "", "UNAVAILABLE", reason) for name, reason in self._failed.items()]
-        entries += [entry for name in [*self._places] if (entry := self.entry(name)) is not None]
-        for entry in (*failed, *entries):
-            if entry.state != "READY" and entry.reason != UNLOADED:
-                return f"{entry.name}: {entry.reason}"
-        return None
+            endpoints = [*self._endpoints.values()]
+            failed = dict(self._failed)
+        entries = {each.name: each.entry for each in endpoints}
+        loads = self._commands.loads()
+        for name in (*self._places, *failed):
+            if name not in entries:
+                entries[name] = _absent(name, loads, failed.get(name))
+        return [*entries.values()]
 
     def command(self, verb: Verb, name: str, parameters: Mapping[str, Any]) -> Future[Outcome]:
         """See `Repository.command`."""
@@ -409,3 +406,10 @@ class ModelRepository:
 def _unknown(name: str, known: Sequence[str]) -> str:
     there = ", ".join(known) or "none"
     return f'there is no model "{name}" in the repository{nearest(name, known)}; there is {there}'
+
+
+def _absent(name: str, loads: Collection[str], failed: str | None) -> Entry:
+    """A model that is not loaded."""
+    if name in loads:
+        return Entry(name, "", "LOADING", "it waits to be loaded")
+    return Entry(name, "", "UNAVAILABLE", UNLOADED if failed is None else failed)

@@ -14,6 +14,8 @@ from pipelines.runners.models.model import Port
 
 PLATFORM: Final = "streamer"
 EXTENSIONS: Final = ("binary_tensor_data",)
+REPOSITORY: Final = "model_repository"
+"""The extension by which models are loaded and unloaded."""
 _NAMES: Final = {"b1": "BOOL", "f2": "FP16", "f4": "FP32", "f8": "FP64", "O": "BYTES"}
 
 
@@ -33,9 +35,13 @@ def shape_of(port: Port) -> list[int]:
     return [length if isinstance(length, int) else -1 for length in port.shape or (None,)]
 
 
-def server() -> dict[str, Any]:
-    """The name of this server, its version, and the extensions of the protocol that it offers."""
-    return {"name": PLATFORM, "version": importlib.metadata.version(DISTRIBUTION), "extensions": list(EXTENSIONS)}
+def server(*, controlled: bool = False) -> dict[str, Any]:
+    """The name of this server, its version, and the extensions of the protocol that it offers.
+
+    `controlled`: requests may load and unload models.
+    """
+    extensions = [*EXTENSIONS, REPOSITORY] if controlled else [*EXTENSIONS]
+    return {"name": PLATFORM, "version": importlib.metadata.version(DISTRIBUTION), "extensions": extensions}
 
 
 def model(served: ServedModel) -> dict[str, Any]:

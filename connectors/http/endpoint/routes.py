@@ -32,7 +32,7 @@ class Routes:
     def __init__(self, models: Models) -> None:
         self._models = models
         self._fixed: dict[str, Callable[[], Answer]] = {
-            "/v2": lambda: _json(metadata.server()),
+            "/v2": lambda: _json(metadata.server(controlled=models.controlled)),
             LIVE: self._live,
             READY: self._ready,
             "/v2/models": lambda: _json({"models": [{"name": name, "version": "1"} for name in self._models]}),

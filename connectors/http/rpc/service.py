@@ -281,7 +281,7 @@ class GrpcService:
         return _SERVING if named.model.served.trouble() is None else _NOT_SERVING
 
     async def _server_metadata(self, _: bytes, context: Any) -> bytes:
-        return _message(pb.ServerMetadataResponse(), metadata.server())
+        return _message(pb.ServerMetadataResponse(), metadata.server(controlled=self._models.controlled))
 
     async def _model_metadata(self, message: bytes, context: Any) -> bytes:
         model = self._named(message)

@@ -68,6 +68,10 @@ def serve(
     control: Annotated[
         str | None, typer.Option("--control", help="The address of metrics, host:port; by default there is none.")
     ] = None,
+    follow: Annotated[
+        str | None,
+        typer.Option("--follow", help="How often to look for new versions of the models, 5s; by default not."),
+    ] = None,
     codec: Annotated[
         str | None,
         typer.Option(
@@ -131,6 +135,7 @@ def serve(
     service = {
         "limits": None if parallel is None else {"parallel": parallel},
         "control": None if control is None else {"listen": control},
+        "models": None if follow is None else {"follow": follow},
     }
     alone = len(targets) == 1 and targets[0].is_dir() and name is None
     if model_control and not alone:

@@ -106,6 +106,7 @@ def test_all_models_that_can_be_opened_are_and_the_index_says_why_another_is_not
     assert "not an ONNX model" in index["broken"][1]
     ready = triton.post("index", {"ready": True}).json()
     assert [entry["name"] for entry in ready] == ["adds", "own", "plain"]
+    assert "model_repository" in triton.client.get_server_metadata(headers=dict(TOKEN))["extensions"]
     assert triton.infer("plain")[0] == [1, 2]
     assert httpx2.post(f"http://{triton.url}/v1/own", content=b'{"a": 1}', headers=dict(TOKEN)).json() == {"a": 1}
 

@@ -63,6 +63,11 @@ class Models(dict[str, ServedModel]):
     repository: Repository | None = None
     """Where they come from, if they may come and go."""
 
+    @property
+    def controlled(self) -> bool:
+        """Whether requests may load and unload models."""
+        return self.repository is not None and self.repository.controlled
+
     def absent(self, name: str) -> Answer:
         """The answer to a request for a model that is not there: 503 if it may come by itself, else 404."""
         entry = None if self.repository is None else self.repository.entry(name)

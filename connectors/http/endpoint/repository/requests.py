@@ -68,7 +68,7 @@ async def indexed(models: Models, *, only_ready: bool) -> list[dict[str, str]]:
 async def commanded(models: Models, verb: Verb, name: str, parameters: Mapping[str, Any]) -> Outcome:
     """What became of a command, once it was carried out."""
     repository = models.repository
-    if repository is None or not repository.controlled:
+    if repository is None or not models.controlled:
         return Outcome(name, 403, OFF)
     # Also if its client goes away: others may wait for the same.
     return await asyncio.shield(asyncio.wrap_future(repository.command(verb, name, parameters)))
