@@ -259,6 +259,8 @@ class Agent:
         }
         if len(self.service.variant_names) > 1:
             models["variants"] = self.variants
+        if (shadow := self._loop.shadow) is not None:
+            models["shadow"] = shadow.document
         return {"models": models, **self._assembly.pages()}
 
     def _versions(self) -> list[Mapping[str, object]]:

@@ -35,6 +35,7 @@ from streamer.models.files import State
 from streamer.models.following import Following
 from streamer.models.lineup import Lineup
 from streamer.models.opening import Openings
+from streamer.models.settings import SHADOW
 from streamer.models.version import Version
 from streamer.observe.memorylimit import MemoryLimit
 from streamer.observe.metrics import Measured
@@ -146,6 +147,11 @@ class Assembly:
         interval = self.service.models.follow
         return Following(self._openings.look, self.lineup, self._openings.opened, interval, wake, log)
 
+    def shadow(self) -> Version:
+        """The version that is the shadow at present."""
+        assert self.lineup is not None
+        return self.lineup.variants[SHADOW]
+
     def replace(self, lineup: Lineup) -> Lineup:
         """Use these versions from now on; those that were used before, still open."""
         assert self.lineup is not None
@@ -156,7 +162,8 @@ class Assembly:
         """As many pipelines of a variant as may run at the same time, with these files."""
         executors: list[Executor] = []
         try:
-            for number in range(self.service.limits.parallel):
+            # A shadow runs in one thread.
+            for number in range(1 if variant == SHADOW else self.service.limits.parallel):
                 executors.append(self._open_pipeline(variant, files, opening))
                 if not number:
                     check_parallel(self.service.limits.parallel, executors[0].sequential_steps)

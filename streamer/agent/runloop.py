@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from connectors.records import Lane
@@ -16,6 +17,7 @@ from connectors.source import Replays
 from pipelines.data.result import Result
 from pipelines.errors import ConnectorError, StreamerError
 from pipelines.executors.accounting import NO_ROWS
+from pipelines.observe.meters import Reading
 from pipelines.observe.metrics import Metrics, summed
 from streamer.agent.assembly import Assembly
 from streamer.agent.batchqueue import BatchQueue, ByteBudget, RunInbox
@@ -35,6 +37,8 @@ from streamer.delivery.guarantee import guarantee
 from streamer.models.following import Following
 from streamer.models.lineup import inside
 from streamer.models.opening import says_versions
+from streamer.models.settings import SHADOW
+from streamer.models.shadow import Shadow
 from streamer.observe.metrics import ServiceMeters
 from streamer.routing.keep import kept
 
@@ -104,6 +108,8 @@ class RunLoop:
         """Whether a source cannot deliver records again, so that waiting for sinks would lose records."""
         self._stateful = False
         self._following: Following | None = None
+        self._shadow: Shadow | None = None
+        """Runs batches once more, on the variant that is a shadow; `None`: there is none."""
         self._notes: list[SlotNotes | None] = []
         """Where the calls of each open pipeline are noted."""
         self._metrics_before: list[Metrics] = []
@@ -141,8 +147,10 @@ class RunLoop:
         self._tracing = self._meters.run.timeline = self._assembly.tracing(self._log)
         self._open_pipelines()
         self._following = self._assembly.following(self._inbox.batches.wake, self._log)
+        if SHADOW in self._service.variants:
+            self._shadow = Shadow(self._assembly.shadow, self._log)
         if self._following is not None:
-            self._meters.models = self._following.readings
+            self._meters.models = self._model_readings
             self._say_version()
             self._following.start()
         self._assembly.serve(*self._health)
@@ -181,6 +189,11 @@ class RunLoop:
             executors[0].observer = self._meters.run
 
     @property
+    def shadow(self) -> Shadow | None:
+        """The variant that is a shadow, at work; `None` without one. From any thread."""
+        return self._shadow
+
+    @property
     def following(self) -> Following | None:
         """Follows the files of the models; `None` if the service does not. From any thread."""
         return self._following
@@ -189,6 +202,11 @@ class RunLoop:
     def _gives_way(self) -> bool:
         """Whether a new version waits to take over, so that no batch is begun before that."""
         return self._following is not None and self._following.offered is not None
+
+    def _model_readings(self) -> Iterator[Reading]:
+        for each in (self._following, self._shadow):
+            if each is not None:
+                yield from each.readings()
 
     def _say_version(self) -> None:
         version = self._assembly.version
@@ -272,6 +290,7 @@ class RunLoop:
         """Acknowledge complete records, and close everything, also after a failure."""
         if self._following is not None:
             self._following.end()
+        hung = None if self._shadow is None else self._shadow.end()
         try:
             self._intakes.discard()
             if failed and self.intakes:
@@ -285,7 +304,8 @@ class RunLoop:
             if self._delivery is not None:
                 self._delivery.close()
             # A pipeline that still runs cannot be closed: it ends with the process.
-            self._assembly.close(busy=() if self._slots is None else self._slots.end())
+            busy = [] if self._slots is None else self._slots.end()
+            self._assembly.close(busy=busy if hung is None else [*busy, *hung.executors])
 
     @property
     def running(self) -> Running | None:
@@ -453,6 +473,8 @@ class RunLoop:
         delivery, keep = self._open_delivery, self._service.keep
         self._meters.run.stage("run", run.began, run.seconds, run.batch.size)
         self._assembly.made_by.chosen(run.chosen)
+        # Before anything is added to it.
+        made = run.result if self._shadow is None else replace(run.result)
         parts, shared = run.split()
         for part, result in parts:
             if keep:
@@ -466,6 +488,8 @@ class RunLoop:
             self._residence.handed_over(part.arrivals, part.rows, run.since)
         if shared.size:
             delivery.emit(Result(kept(shared, run.batch, keep) if keep else shared))
+        if self._shadow is not None:
+            self._shadow.offer(run.batch, made)
         if self._dangerous is not None and (self._alone or self._dangerous.has_convicted(run.batches)):
             # What was sent would be sent again if the next part or batch killed the process.
             self._is_settled = self._guarantee.transactional

@@ -55,7 +55,7 @@ from streamer.definition.settings import (
 )
 from streamer.definition.stepsettings import StepSettings, check_steps
 from streamer.delivery.guarantee import guarantee
-from streamer.models.settings import CURRENT, Variant, check_variants
+from streamer.models.settings import CURRENT, SHADOW, Variant, check_variants
 from streamer.routing.sinkroute import check_topics
 from streamer.routing.when import check_condition
 
@@ -506,7 +506,7 @@ class Service(Settings):
     def _possible_variants(cls, variants: dict[str, Variant], info: ValidationInfo) -> dict[str, Variant]:
         check_variants(variants)
         batch, pipeline = info.data.get("batch"), info.data.get("pipeline")
-        if batch is not None and batch.type == "hard" and any(name != CURRENT for name in variants):
+        if batch is not None and batch.type == "hard" and any(name not in (CURRENT, SHADOW) for name in variants):
             raise ValueError("a batch of type hard is never divided, and each variant gets a part; use soft")
         for name, variant in variants.items():
             if pipeline is None or not variant.set:

@@ -22,6 +22,8 @@ from streamer.models.version import Version
 
 LEAVE: Final = 1.0
 """Seconds that a version that is being opened is waited for when the service ends."""
+LONGEST_SHADOW: Final = 30.0
+"""Seconds that closing an old version waits for a batch that a shadow runs on it."""
 _OUTCOMES: Final = ("opened", "failed")
 
 Opener = Callable[[str, State, int], list[Executor]]
@@ -241,12 +243,18 @@ class Following:
 
     def _close(self, versions: Iterable[Version]) -> None:
         closed = 0
-        for executor in [executor for version in versions for executor in version.executors]:
-            closed += 1
-            try:
-                executor.close()
-            except Exception as error:  # noqa: BLE001 - the service does not use it any more
-                self._log.warning("an old version could not be closed properly", error=str(error))
+        for version in versions:
+            if not version.turn.acquire(timeout=LONGEST_SHADOW):
+                self._log.warning("an old version stays open, as the shadow still runs it", version=version.label)
+                continue
+            executors, version.executors = version.executors, ()
+            version.turn.release()
+            for executor in executors:
+                closed += 1
+                try:
+                    executor.close()
+                except Exception as error:  # noqa: BLE001 - the service does not use it any more
+                    self._log.warning("an old version could not be closed properly", error=str(error))
         if closed:
             trim()
 

@@ -45,9 +45,11 @@ class Lineup:
     @property
     def names(self) -> list[str]:
         """The names by which requests may ask for one of several versions, and their labels."""
-        if len(self.variants) == 1 and not (self._sharing.asks and self.kept):
+        shared = self._sharing.choice.names
+        if len(shared) == 1 and not (self._sharing.asks and self.kept):
             return []
-        return list(dict.fromkeys([*self.variants, *(version.label for version in self.versions)]))
+        versions = [*(self.variants[name] for name in shared), *self.kept]
+        return list(dict.fromkeys([*shared, *(version.label for version in versions)]))
 
     def weigh(self, name: str, weight: float) -> None:
         """Give a variant another weight from the next batch on. Raises as `Choice.weigh` does."""

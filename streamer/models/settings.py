@@ -10,6 +10,8 @@ from pydantic import Field
 
 from streamer.definition.settings import Settings
 
+SHADOW: Final = "shadow"
+"""The variant that gets a copy of the records, and whose results are compared and thrown away."""
 CURRENT: Final = "current"
 """The variant that every service has: the newest version that is no other variant's."""
 WHOLE: Final = 100.0
@@ -29,8 +31,8 @@ class Variant(Settings):
 
 
 def weights(variants: Mapping[str, Variant]) -> dict[str, float]:
-    """What each variant weighs, `current` first, whether it is named or not."""
-    others = {name: variant.weight or 0.0 for name, variant in variants.items() if name != CURRENT}
+    """What each variant weighs, `current` first, whether it is named or not. A shadow weighs nothing."""
+    others = {name: variant.weight or 0.0 for name, variant in variants.items() if name not in (CURRENT, SHADOW)}
     given = variants[CURRENT].weight if CURRENT in variants else None
     return {CURRENT: max(0.0, WHOLE - sum(others.values())) if given is None else given, **others}
 
@@ -42,5 +44,7 @@ def check_variants(variants: Mapping[str, Variant]) -> None:
             raise ValueError(f'"{name}": a name begins with a letter, and has letters, digits, - and _ (64 at most)')
     if CURRENT in variants and variants[CURRENT].version is not None:
         raise ValueError(f"{CURRENT}.version: {CURRENT} is the newest version that is no other variant's; remove it")
+    if SHADOW in variants and variants[SHADOW].weight is not None:
+        raise ValueError(f"{SHADOW}.weight: a shadow gets a copy of all records, and no share; remove it")
     if not any(weights(variants).values()):
         raise ValueError("all weights are 0, so that no variant gets any records; give one a weight above 0")

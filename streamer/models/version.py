@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ class Version:
     """Why it is not to be had."""
     seconds: float = 0.0
     """How long it took to open."""
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    """Held by a shadow that runs it, and while it is closed."""
     since: float = field(default_factory=time.time)
     """When it was opened, or could not be, in seconds since 1970."""
 

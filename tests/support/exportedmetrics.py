@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,15 @@ from connectors.outbox.sink import OutboxSink
 from connectors.view.config import ClipSinkConfig, VideoSinkConfig, ViewSinkConfig
 from pipelines.data.batch import Batch
 from pipelines.hotpath import HotPathReport
+from pipelines.observe.meters import Reading
 from pipelines.observe.observing import StepRun
 from streamer.definition.hotpaths import PartHotPath
 from streamer.models.choice import Choice
+from streamer.models.comparing import Compared
 from streamer.models.files import ModelFiles
 from streamer.models.following import Following
 from streamer.models.lineup import Lineup
+from streamer.models.shadow import Shadow
 from streamer.models.sharing import Sharing
 from streamer.models.tally import Tally
 from streamer.models.version import Version
@@ -62,7 +65,7 @@ def exported_families() -> Sequence[Metric]:
     meters.step_metrics.of("0:CLASSIFIER_OUTPUT").labels("streamer_labels").add("3")
     meters.lag = lambda: {("topic", 0): 1}
     meters.hot_paths = lambda: [PartHotPath("source codec", HotPathReport("native"))]
-    meters.models = _following().readings
+    meters.models = _models
     meters.connectors = lambda: [
         Measured("source bus", "memory", MemorySessionSource().metrics),
         Measured("sink view", "view", ViewSinkConfig().build().metrics),
@@ -77,6 +80,14 @@ def exported_families() -> Sequence[Metric]:
     ]
     parent = text_string_to_metric_families(of_parent({(0, "hung"): 1}, {"docs": 1}, ["docs"]))
     return [*ScrapeCollector({"docs": _Healthy(meters)}).collect(), *parent]
+
+
+def _models() -> Iterator[Reading]:
+    yield from _following().readings()
+    shadow = Shadow(lambda: Version("1", ModelFiles(pipelines.Sequence([])).look()), None)
+    shadow.comparison.outputs["y"] = Compared()
+    yield from shadow.readings()
+    shadow.end()
 
 
 def _following() -> Following:

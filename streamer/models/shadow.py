@@ -1,0 +1,127 @@
+"""`Shadow`: a version of the models that runs the same records beside the service, and whose results only count."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from typing import Any, Final, NamedTuple
+
+from pipelines.data.batch import Batch
+from pipelines.data.result import Result
+from pipelines.observe.meters import Reading
+from streamer.models.comparing import Comparison
+from streamer.models.version import Version
+
+END_WAIT: Final = 1.0
+"""Seconds that a batch which the shadow runs is waited for when the service ends."""
+_OUTCOMES: Final = ("ok", "failed", "skipped")
+
+
+class _Work(NamedTuple):
+    version: Version
+    batch: Batch
+    result: Result
+
+
+class Shadow:
+    """Runs batches once more, in a thread of its own, after their results were sent, and compares the results.
+
+    While it is busy, batches are skipped and counted. Nothing that goes wrong in it harms the service.
+    """
+
+    def __init__(self, version: Callable[[], Version], log: Any) -> None:
+        """`version` gives the one that is in use as the shadow."""
+        self.counts = dict.fromkeys(_OUTCOMES, 0)
+        """Records by outcome."""
+        self.seconds = 0.0
+        """What its calls took."""
+        self.comparison = Comparison()
+        self._version = version
+        self._log = log
+        self._busy = False
+        self._logged = False
+        self._queue: SimpleQueue[_Work | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="shadow", daemon=True)
+        self._thread.start()
+
+    def offer(self, batch: Batch, result: Result) -> None:
+        """Run this batch, whose result was sent, if nothing else is being run. For the run thread."""
+        if not batch.size:
+            return
+        if self._busy:
+            self.counts["skipped"] += batch.size
+            return
+        self._busy = True
+        self._queue.put(_Work(self._version(), batch, result))
+
+    def end(self) -> Version | None:
+        """Run no more. Returns the version that it still runs after `END_WAIT` seconds: it cannot be closed."""
+        self._queue.put(None)
+        self._thread.join(END_WAIT)
+        return self._version() if self._thread.is_alive() else None
+
+    def readings(self) -> Iterator[Reading]:
+        """Its metrics."""
+        text = "Records that the shadow has run, or skipped while it was busy."
+        counts = [((outcome,), count) for outcome, count in self.counts.items()]
+        yield Reading("streamer_shadow_records_total", text, "counter", ("outcome",), counts)
+        outputs = list(self.comparison.outputs.items())
+        pairs = [
+            ((output, outcome), getattr(compared, outcome))
+            for output, compared in outputs
+            for outcome in ("equal", "different", "missing")
+        ]
+        text = "Values of the shadow's results, as compared with those of the service."
+        yield Reading("streamer_shadow_values_total", text, "counter", ("output", "outcome"), pairs)
+        largest = [((output,), compared.largest) for output, compared in outputs]
+        text = "The largest difference between two numbers of an output."
+        yield Reading("streamer_shadow_difference", text, "gauge", ("output",), largest)
+
+    def document(self) -> dict[str, object]:
+        """The same for people and programs, as JSON."""
+        outputs = {
+            output: {
+                "equal": compared.equal,
+                "different": compared.different,
+                "missing": compared.missing,
+                "largest_difference": compared.largest,
+            }
+            for output, compared in list(self.comparison.outputs.items())
+        }
+        alone, beside = self.comparison.failed
+        counts = {**self.counts, "failed_only_here": beside, "failed_only_in_service": alone}
+        return {**counts, "seconds": round(self.seconds, 3), "outputs": outputs}
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            try:
+                self._ran(work)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the service goes on
+                self.counts["failed"] += work.batch.size
+                if not self._logged:
+                    self._logged = True
+                    self._log.error(
+                        "the shadow cannot run a batch, and this is not told again",
+                        version=work.version.label,
+                        error=f"{type(error).__name__}: {error}",
+                    )
+            finally:
+                self._busy = False
+            # The values are not held until the next batch comes.
+            del work
+
+    def _ran(self, work: _Work) -> None:
+        began = time.perf_counter()
+        with work.version.turn:
+            executors = work.version.executors
+            if not executors:
+                # It was replaced and closed before its turn.
+                self.counts["skipped"] += work.batch.size
+                return
+            result = executors[0].run_batch(work.batch)
+        self.seconds += time.perf_counter() - began
+        self.counts["failed"] += len(result.failed)
+        self.counts["ok"] += work.batch.size - len(result.failed)
+        self.comparison.add(work.result, result)
