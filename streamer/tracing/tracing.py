@@ -8,21 +8,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
-
-from opentelemetry.context import Context
-from opentelemetry.trace import (
-    Link,
-    NonRecordingSpan,
-    SpanContext,
-    SpanKind,
-    Status,
-    StatusCode,
-    TraceFlags,
-    set_span_in_context,
-)
 
 from connectors.codec import RecordsOrigin
 from connectors.records import Header
@@ -31,22 +19,14 @@ from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.runs.batchrun import BatchRun
 from streamer.definition.service import Service
 from streamer.tracing.exporting import Export
+from streamer.tracing.finished import Finished, Period, RecordSpan, new_span, new_trace
 from streamer.tracing.sampling import Draw, Sampled, sampled
 from streamer.tracing.traceparent import SAMPLED, TraceContext, replaced
 
-_ROOT: Final = Context()
-"""Spans in it begin a trace."""
 _STEPS: Final = 512
 """Steps of one run that have spans at most, the last ones."""
 _NO_MESSAGES: Final = frozenset({"http"})
 """Types of sources whose records are requests."""
-
-
-@dataclass(slots=True)
-class _RecordSpan:
-    sampled: Sampled
-    span: Any
-    header: TraceContext
 
 
 class Tracing:
@@ -55,7 +35,6 @@ class Tracing:
     def __init__(self, service: Service, export: Export) -> None:
         assert service.tracing is not None
         self._export = export
-        self._tracer = export.tracer
         self._draw = Draw(service.tracing.sample)
         self._types = {config.label: config.type for config in service.sources}
         self._service = service.name
@@ -94,13 +73,14 @@ class Tracing:
             deliver(part, result)
             return
         clock = _Clock()
-        batch, spans = self._begun(run, part, chosen, clock)
+        began = _began(run, part)
+        spans = [self._record(part, each, began, clock) for each in chosen]
         _pass_on(result, spans, first)
         failed = {**part.failed, **result.failed}
         try:
             deliver(part, result)
         finally:
-            self._end(run, part, batch, spans, failed, first, clock)
+            self._end(run, part, began, spans, failed, clock)
 
     def close(self) -> None:
         """Send the spans that wait to the collector."""
@@ -114,43 +94,22 @@ class Tracing:
     ) -> None:
         self.close()
 
-    def _begun(
-        self, run: BatchRun, part: DecodedBatch, chosen: Sequence[Sampled], clock: _Clock
-    ) -> tuple[Any, list[_RecordSpan]]:
-        began = _began(run, part)
-        links = [Link(_remote(each.context)) for each in chosen if each.context is not None]
-        batch = self._tracer.start_span(
-            "streamer batch",
-            _ROOT,
-            attributes={"streamer.source": part.source, "streamer.batch.records": len(part.rows)},
-            links=links,
-            start_time=clock.nanoseconds(began),
-        )
-        to_batch = [Link(batch.get_span_context())]
-        spans: list[_RecordSpan] = []
-        for each in chosen:
-            name, kind, attributes = self._described(part, each.place)
-            span = self._tracer.start_span(
-                name,
-                _ROOT if each.context is None else set_span_in_context(NonRecordingSpan(_remote(each.context)), _ROOT),
-                kind=kind,
-                attributes=attributes,
-                links=to_batch,
-                start_time=clock.arrival(part, part.first + each.place, began),
-            )
-            made = span.get_span_context()
-            flags = SAMPLED if each.context is None else each.context.flags
-            spans.append(_RecordSpan(each, span, TraceContext(made.trace_id, made.span_id, flags)))
-            if each.context is None:
-                batch.add_link(made)
-        return batch, spans
+    def _record(self, part: DecodedBatch, each: Sampled, began: float, clock: _Clock) -> RecordSpan:
+        parent = each.context
+        if parent is None:
+            context = TraceContext(new_trace(), new_span(), SAMPLED)
+        else:
+            context = TraceContext(parent.trace, new_span(), parent.flags)
+        name, is_request, attributes = self._described(part, each.place)
+        arrived = clock.arrival(part, part.first + each.place, began)
+        return RecordSpan(each.place, parent, context, name, is_request, attributes, arrived)
 
-    def _described(self, part: DecodedBatch, place: int) -> tuple[str, Any, dict[str, Any]]:
-        """Name, kind and attributes of a record's span, by OpenTelemetry's conventions for messages."""
+    def _described(self, part: DecodedBatch, place: int) -> tuple[str, bool, dict[str, Any]]:
+        """A span's name, whether it is of a request, and its attributes: OpenTelemetry's conventions for messages."""
         kind = self._types.get(part.source, "")
         records = part.records
         if kind in _NO_MESSAGES:
-            return f"infer {self._service}", SpanKind.SERVER, {}
+            return f"infer {self._service}", True, {}
         topic = records.topic_of(place)
         partition = records.partitions[records.span_of(place)]
         attributes: dict[str, Any] = {
@@ -162,44 +121,33 @@ class Tracing:
         }
         if kind == "kafka":
             attributes["messaging.kafka.offset"] = int(records.positions[place])
-        return f"process {topic}", SpanKind.CONSUMER, attributes
+        return f"process {topic}", False, attributes
 
     def _end(
         self,
         run: BatchRun,
         part: DecodedBatch,
-        batch: Any,
-        spans: Sequence[_RecordSpan],
+        began: float,
+        spans: Sequence[RecordSpan],
         failed: dict[int, Exception],
-        first: int,
         clock: _Clock,
     ) -> None:
         ended = time.time_ns()
-        within = set_span_in_context(batch, _ROOT)
+        stages = [clock.period(*stage) for stage in self._stages]
         arrivals = part.arrivals
         if arrivals is not None and arrivals.decoding_began:
             polled = arrivals.decoding_began - arrivals.gathering
-            self._child("poll", within, polled, arrivals.gathering, clock)
-            self._child("decode", within, arrivals.decoding_began, arrivals.decoding, clock)
-        if run.began:
-            of_run = self._child("run", within, run.began, run.seconds, clock)
-            inside = set_span_in_context(of_run, _ROOT)
-            for step, began, seconds in self._steps:
-                self._child(step, inside, began, seconds, clock)
-        for stage, began, seconds in self._stages:
-            self._child(stage, within, began, seconds, clock)
-        for each in spans:
-            error = failed.get(first + each.sampled.place)
-            if error is not None:
-                each.span.set_status(Status(StatusCode.ERROR, str(error)))
-                each.span.set_attribute("error.type", type(error.__cause__ or error).__name__)
-            each.span.end(ended)
-        batch.end(ended)
-
-    def _child(self, name: str, parent: Any, began: float, seconds: float, clock: _Clock) -> Any:
-        span = self._tracer.start_span(name, parent, start_time=clock.nanoseconds(began))
-        span.end(clock.nanoseconds(began + seconds))
-        return span
+            stages.append(clock.period("poll", polled, arrivals.gathering))
+            stages.append(clock.period("decode", arrivals.decoding_began, arrivals.decoding))
+        of_run = clock.period("run", run.began, run.seconds) if run.began else None
+        steps = [clock.period(*step) for step in self._steps] if run.began else []
+        if failed:
+            for each in spans:
+                error = failed.get(part.first + each.place)
+                if error is not None:
+                    each.error = type(error.__cause__ or error).__name__, str(error)
+        began_at = clock.nanoseconds(began)
+        self._export.put(Finished(part.source, len(part.rows), began_at, ended, spans, stages, of_run, steps))
 
 
 class _Clock:
@@ -215,6 +163,11 @@ class _Clock:
     def nanoseconds(self, at: float) -> int:
         """`at` on `time.perf_counter`, in nanoseconds since 1970."""
         return self._counter + int(at * 1e9)
+
+    def period(self, name: str, began: float, seconds: float) -> Period:
+        """A stage or step that began at `began` on `time.perf_counter`."""
+        at = self._counter + int(began * 1e9)
+        return Period(name, at, at + int(seconds * 1e9))
 
     def arrival(self, part: DecodedBatch, row: int, began: float) -> int:
         """When the record of a row came into the process; `began` (`time.perf_counter`) if that is not known."""
@@ -237,11 +190,7 @@ def _numbers(rows: Any) -> Sequence[int]:
     return rows if isinstance(rows, range) else [int(row) for row in rows]
 
 
-def _remote(context: TraceContext) -> Any:
-    return SpanContext(context.trace, context.span, is_remote=True, trace_flags=TraceFlags(context.flags & 0xFF))
-
-
-def _pass_on(result: Result, spans: Sequence[_RecordSpan], first: int) -> None:
+def _pass_on(result: Result, spans: Sequence[RecordSpan], first: int) -> None:
     """Have the results of sampled records name the records' spans in their headers."""
     origin = result.batch.origin
     if not isinstance(origin, RecordsOrigin):
@@ -250,7 +199,7 @@ def _pass_on(result: Result, spans: Sequence[_RecordSpan], first: int) -> None:
     headers = origin.records.header_column()
     changed: list[Sequence[Header] | None] = [None] * len(origin.records) if headers is None else list(headers)
     for each in spans:
-        place = each.sampled.place + shift
+        place = each.place + shift
         if 0 <= place < len(changed):
-            changed[place] = replaced(changed[place], each.header)
+            changed[place] = replaced(changed[place], each.context)
     result.batch = result.batch.with_origin(replace(origin, records=origin.records.with_headers(changed)))
