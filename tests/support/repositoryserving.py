@@ -15,8 +15,8 @@ from pipelines import Data
 from streamer.cli.commands.serve import _with_port
 from streamer.definition.nocode import NoCode
 from streamer.definition.serving import Serving
-from streamer.models.loading import Loader
-from streamer.models.repository import ModelRepository
+from streamer.models.repository.loading import Loader
+from streamer.models.repository.repository import ModelRepository
 
 BEGAN, ENDS = threading.Event(), threading.Event()
 

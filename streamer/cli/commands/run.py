@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streamer.agent.summary import Summary
     from streamer.definition.nocode import NoCode
     from streamer.definition.service import Service
-    from streamer.models.repository import ModelRepository
+    from streamer.models.repository.repository import ModelRepository
     from streamer.workers.plan import Asked
 
 _MOST_WORKERS: Final = 256

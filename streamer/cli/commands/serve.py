@@ -149,8 +149,8 @@ def serve(
     show = partial(_show, token=token, as_json=as_json)
     stopping = "" if in_json else "stopping: answering the requests that were accepted (once more to end at once)"
     if alone:
-        from streamer.models.loading import Loader
-        from streamer.models.repository import ModelRepository
+        from streamer.models.repository.loading import Loader
+        from streamer.models.repository.repository import ModelRepository
 
         loader = Loader(targets[0], serving, no_code=listed, runners=runners_given(runner))
         for note in loader.address.notes:

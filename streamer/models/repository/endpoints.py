@@ -10,7 +10,7 @@ from typing import Final
 from connectors.http.endpoint.repository.models import Entry, State
 from streamer.agent.agent import Agent
 from streamer.definition.service import Service
-from streamer.models.parameters import Parameters
+from streamer.models.repository.parameters import Parameters
 
 _NUMBERED: Final = re.compile(r"(?P<model>.+)-[0-9]+")
 

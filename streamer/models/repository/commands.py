@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from connectors.http.endpoint.repository.models import Outcome, Verb
-from streamer.models.parameters import Parameters
+from streamer.models.repository.parameters import Parameters
 
 
 @dataclass(slots=True, eq=False)

@@ -24,10 +24,10 @@ from tritonclient.utils import InferenceServerException
 
 from connectors.http.endpoint.repository.models import Outcome
 from streamer.definition.nocode import NoCode
-from streamer.models.commands import Command, Commands
-from streamer.models.endpoints import Endpoints, LoadedModel
-from streamer.models.parameters import Parameters
-from streamer.models.repository import ModelRepository
+from streamer.models.repository.commands import Command, Commands
+from streamer.models.repository.endpoints import Endpoints, LoadedModel
+from streamer.models.repository.parameters import Parameters
+from streamer.models.repository.repository import ModelRepository
 
 TOKEN = MappingProxyType({"authorization": "Bearer sesame"})
 

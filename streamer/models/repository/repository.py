@@ -17,11 +17,11 @@ from streamer.agent.agent import Agent
 from streamer.agent.summary import Summary
 from streamer.definition.service import Service
 from streamer.definition.serving import Place, nothing_in, places_of
-from streamer.models.commands import Command, Commands
-from streamer.models.endpoints import Endpoints, LoadedModel
 from streamer.models.giveback import give_back
-from streamer.models.loading import Loader
-from streamer.models.parameters import Parameters
+from streamer.models.repository.commands import Command, Commands
+from streamer.models.repository.endpoints import Endpoints, LoadedModel
+from streamer.models.repository.loading import Loader
+from streamer.models.repository.parameters import Parameters
 from streamer.observe.logs import logger
 from streamer.observe.shown import masked
 

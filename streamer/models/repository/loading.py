@@ -16,7 +16,7 @@ from streamer.definition.service import Service
 from streamer.definition.serving import Place, Serving, services_at
 from streamer.definition.settings import Control
 from streamer.models.files import ModelFiles
-from streamer.models.parameters import Parameters, adapted
+from streamer.models.repository.parameters import Parameters, adapted
 from streamer.observe.endpoint import Endpoint, Observed
 
 SHARED: Final = ("listen", "grpc", "token", "tls", "hosts", "origins", "connections")
