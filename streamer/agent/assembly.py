@@ -145,7 +145,9 @@ class Assembly:
         if self._openings is None or self.lineup is None or self.executor.stateful:
             return None
         interval = self.service.models.follow
-        return Following(self._openings.look, self.lineup, self._openings.opened, interval, wake, log)
+        following = Following(self._openings.look, self.lineup, self._openings.beside, interval, wake, log)
+        following.refuse(self._openings.refused)
+        return following
 
     def shadow(self) -> Version:
         """The version that is the shadow at present."""
@@ -279,6 +281,8 @@ class Assembly:
     def close(self, busy: Collection[Executor] = ()) -> None:
         """Close everything that is open, but for the pipelines that are `busy`; idempotent."""
         self._busy = busy
+        if self._openings is not None:
+            self._openings.end()
         self._stack.close()
 
     def _close_pipelines(self) -> None:

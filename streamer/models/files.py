@@ -39,18 +39,27 @@ class ModelFiles:
         self.paths = list(dict.fromkeys(_paths(pipeline)))
         """The files and folders that the steps name, without those behind URLs."""
 
-    def look(self, version: int | None = None, without: Collection[int] = ()) -> State:
+    def look(
+        self,
+        version: int | None = None,
+        without: Collection[int] = (),
+        refused: Collection[tuple[Path, int]] = (),
+    ) -> State:
         """What there is now; of a file or folder that is not there, that it is not.
 
         Of a model in version folders it is the version of this number, if there is one, else the highest that is not in
-        `without`.
+        `without`, nor in `refused` with its folder.
         """
         versions: dict[Path, int] = {}
         marks: list[Hashable] = []
         for path in self.paths:
             whole = [number for number in versions_in(path) if model_in(path / str(number), folder=True)]
             # One of several models may have no version of the number.
-            others = whole if version is not None else [number for number in whole if number not in without]
+            others = (
+                whole
+                if version is not None
+                else [number for number in whole if number not in without and (path, number) not in refused]
+            )
             current = version if version in whole else next(iter(others), None)
             if current is not None:
                 versions[path] = current

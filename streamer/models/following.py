@@ -84,6 +84,12 @@ class Following:
         """Whether it looks for new files, or was asked to."""
         return self._thread.is_alive()
 
+    def refuse(self, versions: Mapping[str, Version]) -> None:
+        """Do not try these versions, by variant, before their files change. Before `start`."""
+        self.failed.update(versions)
+        for version in versions.values():
+            self._tell(version, self.current)
+
     def start(self) -> None:
         """Begin to look, if looks have an interval."""
         if self._interval is not None:
@@ -219,16 +225,19 @@ class Following:
             version.since = time.time()
             self.failed[name] = version
             self.outcomes["failed"] += 1
-            self._log.error(
-                "a new version cannot be used, the current one goes on until its files change",
-                version=version.label,
-                current=before.label,
-                error=version.reason,
-            )
+            self._tell(version, before)
             return None
         version.seconds, version.since = time.monotonic() - began, time.time()
         self.outcomes["opened"] += 1
         return version
+
+    def _tell(self, version: Version, before: Version) -> None:
+        self._log.error(
+            "a new version cannot be used, the current one goes on until its files change",
+            version=version.label,
+            current=before.label,
+            error=version.reason,
+        )
 
     def _label(self, state: State, before: Version) -> str:
         if not state.label:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from pathlib import Path
 
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.executors.executor import Executor
@@ -12,6 +13,7 @@ from streamer.models.choice import Choice
 from streamer.models.files import ModelFiles, State
 from streamer.models.following import check_ports
 from streamer.models.lineup import Lineup
+from streamer.models.marks import Marks
 from streamer.models.settings import CURRENT, weights
 from streamer.models.sharing import Sharing
 from streamer.models.tally import Tally
@@ -27,6 +29,10 @@ class Openings:
     def __init__(self, service: Service, opened: Opened) -> None:
         self._service = service
         self._opened = opened
+        self._marks = Marks(service.name)
+        self._in_use: dict[str, State] = {}
+        self.refused: dict[str, Version] = {}
+        """The versions, by variant, that are not used because they ended the process when they were opened before."""
         variants = service.variants
         self._versions = {name: variants[name].version for name in service.variant_names if name in variants}
         # Variants without fields of their own have the files of all.
@@ -38,18 +44,32 @@ class Openings:
 
     def look(self) -> dict[str, State]:
         """The files that there are now for each variant."""
+        return {name: self._looked(name) for name in self._files}
+
+    def _looked(self, name: str, refused: Collection[tuple[Path, int]] = ()) -> State:
+        version = self._versions.get(name)
+        if version is not None:
+            return self._files[name].look(version)
         named = {version for version in self._versions.values() if version is not None}
-        return {
-            name: files.look(version) if (version := self._versions.get(name)) is not None else files.look(None, named)
-            for name, files in self._files.items()
-        }
+        return self._files[name].look(None, named, refused)
 
     def opened(self, name: str, state: State, opening: int) -> list[Executor]:
         """The pipelines of a variant. Raises `StreamerError` if its version is not there, and as opening does."""
         version = self._versions.get(name)
         if version is not None:
             self._files[name].check(version)
-        return self._opened(name, state, opening)
+        executors = self._opened(name, state, opening)
+        self._in_use[name] = state
+        return executors
+
+    def beside(self, name: str, state: State, opening: int) -> list[Executor]:
+        """The same while another version is in use: if it ends the process, the next start does without it."""
+        with self._marks.opening(name, state, self._in_use.get(name)):
+            return self.opened(name, state, opening)
+
+    def end(self) -> None:
+        """The process may end now, also while a version is being opened. From any thread."""
+        self._marks.end()
 
     def first(self) -> Lineup:
         """The versions that the service begins with.
@@ -61,7 +81,9 @@ class Openings:
         try:
             for opening, (name, state) in enumerate(self.look().items()):
                 try:
+                    state = self._usable(name, state)
                     executors = self.opened(name, state, opening)
+                    self._marks.clear(name, state)
                     version = versions[name] = Version(state.label or "1", state, executors)
                     if name != CURRENT:
                         check_ports(version, versions[CURRENT])
@@ -75,6 +97,26 @@ class Openings:
                 executor.close()
             raise
         return Lineup(versions, self._sharing())
+
+    def _usable(self, name: str, newest: State) -> State:
+        """The files to begin with: the newest that did not end a process, if there are such, else the newest.
+
+        Raises `StreamerError` if a version that a variant names did.
+        """
+        state, refused = newest, set[tuple[Path, int]]()
+        while (mark := self._marks.left(name, state)) is not None:
+            if self._versions.get(name) is not None:
+                raise StreamerError(mark.reason)
+            if name not in self.refused:
+                self.refused[name] = Version(state.label or "1", state, state="UNAVAILABLE", reason=mark.reason)
+            numbers = {*state.versions.items()}
+            refused |= {(path, number) for path, number in numbers if mark.before.get(str(path)) != number} or numbers
+            before, state = state, self._looked(name, refused)
+            if state == before or state.versions.keys() != newest.versions.keys():
+                # There is nothing else. It may have been the memory, which two versions needed then.
+                del self.refused[name]
+                return newest
+        return state
 
     def _sharing(self) -> Sharing:
         service = self._service
