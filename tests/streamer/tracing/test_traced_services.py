@@ -129,6 +129,16 @@ def test_a_share_of_the_records_without_a_trace_begin_one(collector: Collector) 
     assert [in_hex(link) for link in batch.links] == [in_hex(span)]
 
 
+def test_every_sampled_record_of_many_batches_has_its_span_within_a_batch_that_was_sent(collector: Collector) -> None:
+    count = 3000
+    summary, results = run({"endpoint": collector.endpoint, "sample": 1}, [message(x) for x in range(count)])
+    assert (summary.ok, len(results)) == (count, count)
+    spans = {in_hex(span): span for span in collector.named("process numbers")}
+    assert {context_of(result) for result in results} == {TraceContext(*each) for each in spans}
+    batches = {batch.span_id for batch in collector.named("streamer batch")}
+    assert {link.span_id for span in spans.values() for link in span.links} == batches
+
+
 def test_batches_without_sampled_records_have_no_spans_and_bad_headers_pass(collector: Collector) -> None:
     bad = message(1, ("traceparent", b"00-nonsense"), ("tracestate", b"a=1"))
     _, results = run({"endpoint": collector.endpoint}, [bad, carrying(2, UNSAMPLED)])
