@@ -258,8 +258,15 @@ class ModelSettings(Settings):
     """How often to look whether there are new files: a higher version folder (`modelUri: models/digits` with `1/`, `2/`, ...), or a file that was replaced. Files count once they are the same for two looks. Then the pipeline is opened with them, and takes over between two batches; if that fails, the current one goes on. By default the service keeps what it began with."""  # noqa: E501
     keep: Annotated[int, Field(ge=0, le=100)] = 0
     """How many older versions stay open when a new one takes over: removing the new one's folder brings the latest of them back at once, and requests may name them."""  # noqa: E501
-    sticky: Annotated[str, Field(pattern=r"^(key|values\..+)$")] | None = None
+    sticky: str | None = None
     """What decides which of the `variants` a record gets: `key`, its key, or `values.NAME`, one of its values, so that all records of a device get the same; by default its position on the bus. A record without that is divided by its position."""  # noqa: E501
+
+    @field_validator("sticky")
+    @classmethod
+    def _sticky(cls, sticky: str | None) -> str | None:
+        if sticky in (None, "key") or (sticky or "").removeprefix("values.") not in ("", sticky):
+            return sticky
+        raise ValueError(f'must be key, or values.NAME for the value NAME, not "{sticky}"')
 
 
 class Profile(Settings):
