@@ -54,10 +54,12 @@ class Choosing:
         self._names = [name for name, _, _ in open_]
         self._made_by = [(version.label, name) for name, version, _ in open_]
         self._sharing = sharing
-        # A variant's name counts before the label of another, and a label before that of an older version.
+        # A variant's name counts before the label of another, a label before a number that has been opened again, and
+        # both before those of an older version.
+        numbers = [(version.number, number) for number, (_, version, _) in enumerate(open_)]
         labels = [(label, number) for number, (label, _) in enumerate(self._made_by)]
         names = [(name, number) for number, name in enumerate(self._names)]
-        self._by_name = dict(reversed([*names, *labels]))
+        self._by_name = dict(reversed([*names, *labels, *numbers]))
         self._chosen: list[Chosen] = []
         self._observer: Observer | None = None
 

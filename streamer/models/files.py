@@ -47,20 +47,25 @@ class ModelFiles:
     ) -> State:
         """What there is now; of a file or folder that is not there, that it is not.
 
-        Of a model in version folders it is the version of this number, if there is one, else the highest that is not in
-        `without`, nor in `refused` with its folder.
+        Of a model in version folders it is the version of this number, if any model has that, else the highest that is
+        not in `without`, nor in `refused` with its folder. A number that no model has is the current one all the same:
+        opening it says that it is not there.
         """
         versions: dict[Path, int] = {}
         marks: list[Hashable] = []
-        for path in self.paths:
-            whole = [number for number in versions_in(path) if model_in(path / str(number), folder=True)]
+        there = {
+            path: [number for number in versions_in(path) if model_in(path / str(number), folder=True)]
+            for path in self.paths
+        }
+        nowhere = version is not None and not any(version in whole for whole in there.values())
+        for path, whole in there.items():
             # One of several models may have no version of the number.
             others = (
                 whole
                 if version is not None
                 else [number for number in whole if number not in without and (path, number) not in refused]
             )
-            current = version if version in whole else next(iter(others), None)
+            current = version if version in whole or (nowhere and whole) else next(iter(others), None)
             if current is not None:
                 versions[path] = current
             marks.append((current, *_mark(path if current is None else path / str(current))))

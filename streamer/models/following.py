@@ -242,13 +242,16 @@ class Following:
     def _label(self, state: State, before: Version) -> str:
         if not state.label:
             return str(self._openings + 1)
-        again = state.label in {before.label, before.label.partition(".")[0]}
+        again = state.label == before.number
         return f"{state.label}.{self._openings}" if again else state.label
 
     def _check(self, version: Version, current: Version) -> None:
         if version.executors[0].stateful:
             raise StreamerError("its steps hold records or state, which would be lost; restart the service")
-        check_ports(version, current)
+        try:
+            check_ports(version, current)
+        except StreamerError as error:
+            raise StreamerError(f"{error}; restart the service with what reads and writes them") from error
 
     def _close(self, versions: Iterable[Version]) -> None:
         closed = 0
@@ -274,8 +277,7 @@ def check_ports(version: Version, current: Version) -> None:
     if differ(before, after):
         raise StreamerError(
             f"it takes {_said(after.inputs)} and gives {_said(after.outputs)}, but version {current.label} "
-            f"takes {_said(before.inputs)} and gives {_said(before.outputs)}; restart the service with what reads "
-            "and writes them"
+            f"takes {_said(before.inputs)} and gives {_said(before.outputs)}"
         )
 
 

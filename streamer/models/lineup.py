@@ -44,12 +44,13 @@ class Lineup:
 
     @property
     def names(self) -> list[str]:
-        """The names by which requests may ask for one of several versions, and their labels."""
+        """The names by which requests may ask for one of several versions, their labels and their numbers."""
         shared = self._sharing.choice.names
         if len(shared) == 1 and not (self._sharing.asks and self.kept):
             return []
         versions = [*(self.variants[name] for name in shared), *self.kept]
-        return list(dict.fromkeys([*shared, *(version.label for version in versions)]))
+        labels = [label for version in versions for label in (version.number, version.label)]
+        return list(dict.fromkeys([*shared, *labels]))
 
     def weigh(self, name: str, weight: float) -> None:
         """Give a variant another weight from the next batch on. Raises as `Choice.weigh` does."""

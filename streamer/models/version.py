@@ -17,7 +17,8 @@ class Version:
     """A pipeline that is open, or could not be opened."""
 
     label: str
-    """The number of its version folder; of models without such folders 1, 2, ... as they are opened."""
+    """The number of its version folder, and how often models were opened before if that folder was opened before, as
+    in `4.6`; of models without such folders 1, 2, ... as they are opened."""
     files: State
     """The files that it was opened with."""
     executors: Sequence[Executor] = ()
@@ -31,6 +32,11 @@ class Version:
     """Held by a shadow that runs it, and while it is closed."""
     since: float = field(default_factory=time.time)
     """When it was opened, or could not be, in seconds since 1970."""
+
+    @property
+    def number(self) -> str:
+        """The label without what tells apart the contents that a version folder has had: `4` of `4.6`."""
+        return self.label.partition(".")[0]
 
     def document(self) -> dict[str, object]:
         """The same for people and programs, as JSON."""

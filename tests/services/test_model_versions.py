@@ -179,6 +179,9 @@ def test_requests_may_name_a_version_or_a_variant_and_others_are_divided(tmp_pat
             "next": [2007],
         }
         assert results["next"].get_response().model_version == "2"
+        adding(tmp_path / "2" / "model.onnx", 2500)
+        until(lambda: ask("/versions/2")[2] == 2507)
+        assert ask("/versions/2")[:2] == ask("/versions/next")[:2] != ("2", "next"), "it is another version 2"
     finally:
         agent.stop()
         agent.join(30)

@@ -38,7 +38,8 @@ def of_version(models: Models, name: str, version: str) -> Named | Answer:
     names = model.served.names()
     if version and version in names:
         return Named(model, version)
-    if version not in ("", model.version):
+    # A version folder that has had other contents before has the label NUMBER.OPENING, and its number still names it.
+    if version not in ("", model.version, model.version.partition(".")[0]):
         there = ", ".join(names) or model.version
         return Answer.refusal(404, f'the model "{name}" has no version "{version}"; there is {there}')
     return Named(model)

@@ -123,6 +123,18 @@ def test_removing_the_newest_version_brings_a_kept_one_back_without_loading_it(
     assert len(serving.agent._assembly._shared) == 0
 
 
+def test_the_version_of_a_variant_that_is_gone_is_said_to_be_and_goes_on(
+    define: Any, serve: Any, eventually: Any, models: Path
+) -> None:
+    serving = serve(define(Onnx(model_uri=models), variants=NEXT, models={"follow": 0.02}))
+    (models / "2").rename(models / "away")
+    eventually(lambda: serving.agent.following.failed)
+    (gone,) = serving.agent.following.failed.values()
+    assert gone.number == "2"
+    assert gone.reason == f"there is no version 2; {models} has 1, 3"
+    assert [variant["version"] for variant in serving.agent.variants()] == ["3", "2"]
+
+
 def test_reloading_looks_for_new_files_of_a_service_that_does_not_follow_them(
     define: Any, serve: Any, eventually: Any, models: Path
 ) -> None:
@@ -142,6 +154,7 @@ def test_reloading_looks_for_new_files_of_a_service_that_does_not_follow_them(
         ({"next": {"version": 2, "weight": "many"}}, {}, "valid number"),
         ({"current": {"weight": 0}, "next": {"version": 2}}, {}, "all weights are 0"),
         ({"current": {"version": 2}}, {}, "newest version"),
+        ({"next": {"weight": 1}}, {"models": {"sticky": "device"}}, "must be key, or values.NAME"),
         ({"2": {"version": 2}}, {}, "begins with a letter"),
         ({"next": {"set": {"ONNX.modelUrl": "a"}}}, {}, "modelUrl"),
         ({"next": {"version": 2, "weight": 1}}, {"batch": {"type": "hard", "max_records": 4}}, "type hard"),
@@ -156,7 +169,10 @@ def test_variants_that_cannot_be_are_refused_when_the_service_is_defined(
 
 @pytest.mark.parametrize(
     ("version", "error"),
-    [(7, r"variants\.next: there is no version 7; .* has 1, 2, 3"), (4, r"variants\.next: it takes")],
+    [
+        (7, r"variants\.next: there is no version 7; .* has 1, 2, 3"),
+        (4, r"variants\.next: it takes x .* gives y int64 \[N\]$"),
+    ],
 )
 def test_a_variant_that_cannot_run_beside_the_others_is_refused_at_the_start(
     define: Any, serve: Any, models: Path, version: int, error: str
