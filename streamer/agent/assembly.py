@@ -108,9 +108,14 @@ class Assembly:
     @property
     def executors(self) -> Sequence[Executor]:
         """The open pipelines: as many as `limits.parallel`."""
+        return self.open_lineup.executors
+
+    @property
+    def open_lineup(self) -> Lineup:
+        """The versions of the models that are open. Raises `StreamerError` if the pipeline is not."""
         if self.lineup is None:
             raise StreamerError("the pipeline is not open")
-        return self.lineup.executors
+        return self.lineup
 
     @property
     def version(self) -> Version | None:
@@ -151,8 +156,7 @@ class Assembly:
 
     def shadow(self) -> Version:
         """The version that is the shadow at present."""
-        assert self.lineup is not None
-        return self.lineup.variants[SHADOW]
+        return self.open_lineup.variants[SHADOW]
 
     def replace(self, lineup: Lineup) -> Lineup:
         """Use these versions from now on; those that were used before, still open."""

@@ -34,6 +34,7 @@ from streamer.batching.residence import Residence
 from streamer.delivery.delivery import Delivery
 from streamer.delivery.failures import ServiceStopped
 from streamer.delivery.guarantee import guarantee
+from streamer.models.canary import Canary
 from streamer.models.following import Following
 from streamer.models.lineup import inside
 from streamer.models.opening import says_versions
@@ -108,6 +109,8 @@ class RunLoop:
         """Whether a source cannot deliver records again, so that waiting for sinks would lose records."""
         self._stateful = False
         self._following: Following | None = None
+        self._canary: Canary | None = None
+        """Changes the weight of a variant; `None`: none."""
         self._shadow: Shadow | None = None
         """Runs batches once more, on the variant that is a shadow; `None`: there is none."""
         self._notes: list[SlotNotes | None] = []
@@ -149,6 +152,8 @@ class RunLoop:
         self._following = self._assembly.following(self._inbox.batches.wake, self._log)
         if SHADOW in self._service.variants:
             self._shadow = Shadow(self._assembly.shadow, self._log)
+        self._canary = self._assembly.open_lineup.canary(self._service.variants, self._log)
+        self._look_at_canary()
         if self._following is not None:
             self._meters.models = self._model_readings
             self._say_version()
@@ -204,9 +209,13 @@ class RunLoop:
         return self._following is not None and self._following.offered is not None
 
     def _model_readings(self) -> Iterator[Reading]:
-        for each in (self._following, self._shadow):
+        for each in (self._following, self._canary, self._shadow):
             if each is not None:
                 yield from each.readings()
+
+    def _look_at_canary(self) -> None:
+        if self._canary is not None:
+            self._canary.look(self._assembly.open_lineup.variants[self._canary.name], time.monotonic())
 
     def _say_version(self) -> None:
         version = self._assembly.version
@@ -268,6 +277,7 @@ class RunLoop:
             now = time.monotonic()
             if now >= next_commit or self._inbox.budget.is_short:
                 self._commit()
+                self._look_at_canary()
                 next_commit = time.monotonic() + COMMIT_INTERVAL
             elif waiting_intakes := self._held_up():
                 self._commit_for(waiting_intakes)

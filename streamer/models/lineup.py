@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from pipelines.executors.executor import Executor
 from pipelines.observe.meters import Reading
+from streamer.models.canary import Canary
 from streamer.models.choosing import Choosing
-from streamer.models.settings import CURRENT
+from streamer.models.settings import CURRENT, Variant
 from streamer.models.sharing import ALONE, Sharing
 from streamer.models.tally import Counted
 from streamer.models.version import Version
@@ -56,6 +58,13 @@ class Lineup:
         """Give a variant another weight from the next batch on. Raises as `Choice.weigh` does."""
         self._sharing.choice.weigh(name, weight)
 
+    def canary(self, service_variants: Mapping[str, Variant], log: Any) -> Canary | None:
+        """What changes the weight of a variant that has a `canary`; `None`: there is none."""
+        for name, variant in service_variants.items():
+            if variant.canary is not None:
+                return Canary(name, variant.canary, self._sharing.choice, self._sharing.tally, log)
+        return None
+
     def documents(self) -> list[dict[str, object]]:
         """Each variant with its version, its weight and what it has done, for people and programs."""
         weights, tally = self._sharing.choice.weights, self._sharing.tally
@@ -70,8 +79,12 @@ class Lineup:
             "version": version.label,
             "state": version.state,
             "weight": weight,
-            "records": counted.ok + counted.failed + counted.dropped,
-            **counted._asdict(),
+            **({"reason": version.reason} if version.reason else {}),
+            "records": counted.records,
+            "ok": counted.ok,
+            "failed": counted.failed,
+            "dropped": counted.dropped,
+            "seconds": round(counted.seconds, 6),
         }
 
     def readings(self) -> Iterator[Reading]:

@@ -122,7 +122,10 @@ class Openings:
         service = self._service
         choice = Choice(weights(service.variants), service.models.sticky)
         asks = any(sink.awaited for sink in service.sinks)
-        return Sharing(choice, Tally(choice.names), service.models.keep, asks)
+        labels = any(
+            each.canary is not None and each.canary.max_labels is not None for each in service.variants.values()
+        )
+        return Sharing(choice, Tally(choice.names, labels=labels), service.models.keep, asks)
 
     def _check_state(self, version: Version) -> None:
         follow, several = self._service.models.follow is not None, len(self._service.variant_names) > 1

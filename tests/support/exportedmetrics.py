@@ -31,6 +31,7 @@ from streamer.models.comparing import Compared
 from streamer.models.files import ModelFiles
 from streamer.models.following import Following
 from streamer.models.lineup import Lineup
+from streamer.models.settings import CanarySettings, Variant
 from streamer.models.shadow import Shadow
 from streamer.models.sharing import Sharing
 from streamer.models.tally import Tally
@@ -83,7 +84,12 @@ def exported_families() -> Sequence[Metric]:
 
 
 def _models() -> Iterator[Reading]:
-    yield from _following().readings()
+    following = _following()
+    yield from following.readings()
+    variants = {"next": Variant(canary=CanarySettings())}
+    canary = following.lineup.canary(variants, None)
+    assert canary is not None
+    yield from canary.readings()
     shadow = Shadow(lambda: Version("1", ModelFiles(pipelines.Sequence([])).look()), None)
     shadow.comparison.outputs["y"] = Compared()
     yield from shadow.readings()

@@ -189,3 +189,42 @@ def test_steps_that_hold_records_cannot_be_divided(define: Any, serve: Any) -> N
     )
     with pytest.raises(DefinitionError, match="variants: a step of the pipeline holds records"):
         serve(service)
+
+
+def test_a_canary_that_fails_more_often_than_the_current_version_gets_no_records_any_more(
+    define: Any, serve: Any, eventually: Any, models: Path
+) -> None:
+    def odd(data: Data) -> Data:
+        if data["y"] // 1000 == 2 and data["y"] % 4 == 0:
+            raise ValueError("four")
+        return data
+
+    canary = {"weights": [40, 80], "each": 60, "records": 50}
+    variants = {"next": {"version": 2, "weight": 10, "canary": canary}}
+    serving = serve(define(Sequence([Onnx(model_uri=models), odd]), variants=variants, errors={"stop_ratio": 1}))
+    assert [each["weight"] for each in serving.agent.variants()] == [60, 40]
+    serving.feed(*range(500))
+    eventually(lambda: [each["weight"] for each in serving.agent.variants()] == [100, 0])
+    (_, other) = serving.agent.variants()
+    assert other["state"] == "UNAVAILABLE"
+    assert "records failed" in other["reason"]
+    before = len(serving.buried())
+    eventually(lambda: len(serving.results()) + len(serving.buried()) == 500)
+    before = len(serving.buried())
+    serving.feed(*range(100))
+    eventually(lambda: len(serving.results()) + len(serving.buried()) == 600)
+    assert len(serving.buried()) == before
+    assert serving.agent.ready() is None
+
+
+@pytest.mark.parametrize(
+    ("variants", "error"),
+    [
+        ({"current": {"canary": {}}}, r"current\.canary"),
+        ({"shadow": {"version": 2, "canary": {}}}, r"shadow\.canary"),
+        ({"a": {"version": 1, "canary": {}}, "b": {"version": 2, "canary": {}}}, r"b\.canary: a has one"),
+    ],
+)
+def test_a_canary_is_one_variant_beside_the_current(define: Any, models: Path, variants: Any, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        define(Onnx(model_uri=models), variants=variants)
