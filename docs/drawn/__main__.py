@@ -12,6 +12,7 @@ from drawn import (
     batchtimeline,
     boardpicture,
     camerapage,
+    dashboardpage,
     deadletter,
     demoscreen,
     fansrun,
@@ -37,9 +38,16 @@ def batch_timeline(folder: Path) -> list[Path]:
         return batchtimeline.write(folder, broker.bootstrap)
 
 
+def dashboard(folder: Path) -> list[Path]:
+    """Run the digits service, and photograph its dashboard."""
+    with open_broker("the pictures") as broker:
+        return dashboardpage.write(folder, broker.bootstrap)
+
+
 PICTURES: Final[Mapping[str, Callable[[Path], list[Path]]]] = {
     "camera-page": camerapage.write,
     "objects-page": objectspage.write,
+    "dashboard": dashboard,
     "demo": demoscreen.write,
     "fans": fans,
     "batch-timeline": batch_timeline,

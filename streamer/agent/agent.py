@@ -196,6 +196,7 @@ class Agent:
             "live": self.live(),
             "note": self.note(),
             **state(self._assembly, self.meters, self._loop.intakes),
+            "last_letters": [letter._asdict() for letter in self._loop.last_letters],
             "version": None if self.version is None else self.version.label,
             "versions": self._versions(),
             "variants": self.variants(),

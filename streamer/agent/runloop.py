@@ -34,6 +34,7 @@ from streamer.batching.residence import Residence
 from streamer.delivery.delivery import Delivery
 from streamer.delivery.failures import ServiceStopped
 from streamer.delivery.guarantee import guarantee
+from streamer.delivery.letterlog import Logged
 from streamer.models.canary import Canary
 from streamer.models.following import Following
 from streamer.models.lineup import inside
@@ -290,6 +291,11 @@ class RunLoop:
                 break
         if intakes.error is not None:
             raise intakes.error
+
+    @property
+    def last_letters(self) -> list[Logged]:
+        """The last dead letters. From any thread."""
+        return [] if self._delivery is None else self._delivery.last_letters
 
     @property
     def waiting(self) -> tuple[float, str] | None:

@@ -27,6 +27,7 @@ from streamer.delivery.erroranswers import ErrorAnswers
 from streamer.delivery.failures import Failures, let_go
 from streamer.delivery.guarantee import guarantee
 from streamer.delivery.ledger import Confirmed, Ledger, LedgerEntry
+from streamer.delivery.letterlog import Logged
 from streamer.delivery.letters import DeadLetters, in_order
 from streamer.delivery.parts import part_of
 from streamer.delivery.sending import Sender
@@ -126,6 +127,11 @@ class Delivery:
             return
         failed: Failed = dict(result.failed)
         self._publish(self._encode(result, failed), result, failed)
+
+    @property
+    def last_letters(self) -> list[Logged]:
+        """The last dead letters, as `DeadLetters.last` gives them. From any thread."""
+        return self._letters.last
 
     def collect(self) -> None:
         """Enter the confirmations of the sinks since the last call into the ledger."""

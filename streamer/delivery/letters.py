@@ -16,7 +16,7 @@ from streamer.delivery.confirming import Confirming
 from streamer.delivery.deadletter import Letter, dead_letters
 from streamer.delivery.failures import Failures, ServiceStopped
 from streamer.delivery.ledger import Ledger
-from streamer.delivery.letterlog import LetterLog
+from streamer.delivery.letterlog import LetterLog, Logged
 from streamer.delivery.sending import Sender
 from streamer.routing.sinkroute import Failed, Sinks
 
@@ -55,6 +55,12 @@ class DeadLetters:
         self._answered = LetterLog(log, "error answer")
         self._shortened = LetterLog(log, "shortened dead letter")
         self._logs = self._sent, self._answered, self._shortened
+
+    @property
+    def last(self) -> list[Logged]:
+        """The last letters; of those that many fail together some. From any thread."""
+        # A deque cannot be iterated while it changes, but it can be copied.
+        return list(self._sent.last.copy())
 
     def expect(self, failed: Failed) -> None:
         """Note in the ledger that these rows wait for their letters, if they get any."""

@@ -144,6 +144,9 @@ def test_the_page_shows_what_the_service_does_on_a_telephone_and_on_a_screen(
     assert dark == (scheme == "dark")
     assert page.inner_text("#errors tbody tr").startswith("0:FUNCTION\tValueError")
     assert "failed records go to: dead_letter" in page.inner_text("#letters")
+    last = page.locator("#last tbody tr").first.inner_text()
+    assert "fans.in[0]@" in last
+    assert "0:FUNCTION: ValueError: nine <b>" in last
     assert page.inner_text("#sources tbody tr td").startswith("line <1> (memory)")
     assert {"stage run", "step 0:FUNCTION"} <= set(page.locator("#times tbody td:first-child").all_inner_texts())
     assert pages.complaints == []
