@@ -77,7 +77,14 @@ class ModelServer:
     def weigh(self, name: str, variant: str, weight: float) -> None:
         """Give a variant of a service another weight, at a control port."""
         path = f"/variants/{quote(variant, safe='')}?service={quote(name, safe='')}"
-        self._content(self._asked("POST", path, {"weight": weight}))
+        answer = self._asked("POST", path, {"weight": weight})
+        if answer.status_code == 404 and "/v2/" in answer.text:
+            # The address of requests answers with the paths that it has.
+            raise StreamerError(
+                f"{self._url} answers requests; weights are changed at the service's control port (control.listen, "
+                "with a control.token): give the URL of that"
+            )
+        self._content(answer)
 
     def _asked(self, method: str, path: str, body: object = None) -> httpx2.Response:
         try:

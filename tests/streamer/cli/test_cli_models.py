@@ -71,7 +71,7 @@ def test_a_control_port_lists_reloads_and_weighs(cli: Any) -> None:
         (["unload", "adds", "--set", "a.b=1"], 2, "are for load"),
         (["load", "adds", "--set", "a=1"], 2, "takes STEP.FIELD=VALUE"),
         (["load", "ads"], 1, 'did you mean "adds"'),
-        (["weight", "adds", "next", "25"], 1, "answers 404"),
+        (["weight", "adds", "next", "25"], 1, "control port (control.listen, with a control.token)"),
     ],
 )
 def test_what_cannot_be_done_is_told(
