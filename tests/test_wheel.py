@@ -92,6 +92,7 @@ def test_the_wheel_holds_every_package_and_nothing_else(wheel: Path) -> None:
     assert {f"streamer/demo/cameras/scenes/{name}" for name in scenes} <= set(names)
     page = {path.relative_to(ROOT).as_posix() for path in (ROOT / "connectors/view/page").iterdir()}
     assert page <= set(names)
+    assert "streamer/observe/page.html" in names
 
 
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="no Rust toolchain (cargo) on the PATH")
