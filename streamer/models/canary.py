@@ -15,7 +15,7 @@ from streamer.models.version import Version
 LEAST_CALLS: Final = 10
 """Calls of both variants before their times are compared."""
 _ERRORS: Final = 2.0
-"""Standard deviations by which a share has to lie beyond its limit: few records prove little."""
+"""Standard errors by which a share or a time has to lie beyond its limit: few records prove little."""
 
 
 class Canary:
@@ -132,7 +132,9 @@ class Canary:
             return None
         rows, seconds = canary.records / canary.calls, canary.seconds / canary.calls
         expected = current.seconds_for(rows)
-        if seconds <= longest * expected:
+        # A single call that something else held up proves nothing.
+        margin = _ERRORS * math.hypot(canary.seconds_error, longest * current.seconds_error)
+        if seconds <= longest * expected + margin:
             return None
         return (
             f"a call with {rows:.0f} records takes {1e3 * seconds:.2f} ms, "

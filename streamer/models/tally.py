@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +37,8 @@ class Counted:
     """The sum of the squares of the calls' records."""
     products: float = 0.0
     """The sum of each call's records times its seconds."""
+    square_seconds: float = 0.0
+    """The sum of the squares of the calls' seconds."""
     labels: Mapping[str, int] = field(default_factory=dict)
     """Results by their label, if labels are counted."""
 
@@ -54,8 +57,17 @@ class Counted:
             self.seconds - before.seconds,
             self.squares - before.squares,
             self.products - before.products,
+            self.square_seconds - before.square_seconds,
             {label: count - before.labels.get(label, 0) for label, count in self.labels.items()},
         )
+
+    @property
+    def seconds_error(self) -> float:
+        """The standard error of the mean seconds of a call; infinite for fewer than two."""
+        if self.calls < 2:
+            return math.inf
+        mean = self.seconds / self.calls
+        return math.sqrt(max(0.0, self.square_seconds / self.calls - mean * mean) / (self.calls - 1))
 
     def seconds_for(self, rows: float) -> float:
         """What a call with so many records takes: by the line through the calls so far (least squares).
@@ -98,6 +110,7 @@ class Tally:
             counted.seconds += seconds
             counted.squares += rows * rows
             counted.products += rows * seconds
+            counted.square_seconds += seconds * seconds
             self._calls[name].add_one(seconds)
             if self._labels is not None:
                 known = self._labels[name]

@@ -136,6 +136,17 @@ def test_smaller_parts_of_a_batch_are_not_slower_and_calls_of_one_size_do_not_de
         assert traffic.version.state == "READY", traffic.version.reason
 
 
+def test_a_call_that_something_else_held_up_proves_nothing() -> None:
+    traffic = Traffic(records=20, weights=(50,))
+    for _ in range(30):
+        traffic.run("current", 1, 0.0, 1.0, "cat")
+        traffic.run("next", 1, 0.0, 1.0, "cat")
+    traffic.run("next", 1, 0.0, 40.0, "cat")
+    traffic.now += 1
+    traffic.canary.look(traffic.version, traffic.now)
+    assert traffic.version.state == "READY", traffic.version.reason
+
+
 @pytest.mark.parametrize("wrong", [(), (10, 10), (50, 10), (0, 10), (10, 200)])
 def test_weights_rise(wrong: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="weights"):
