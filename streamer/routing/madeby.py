@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -36,19 +36,22 @@ class MadeBy:
         """The headers of each result; `None` where they do not say it."""
         if not self._chosen:
             return None if self.label is None else [((VERSION, self.label.encode()),)] * batch.size
+        made_by = self._of_rows(batch)
         # The same objects for the same version: rows that are alike are merged once.
-        made: dict[tuple[str, str], Sequence[Header]] = {}
-        return [made.setdefault(by, _headers(*by)) for by in self._of_rows(batch)]
+        headers = {by: _headers(*by) for by in set(made_by)}
+        return [headers[by] for by in made_by]
 
     def labels(self, batch: Batch) -> Sequence[str] | None:
         """The label of the version that made each result; `None`: one made all."""
         return [label for label, _ in self._of_rows(batch)] if self._chosen else None
 
-    def _of_rows(self, batch: Batch) -> Iterable[tuple[str, str]]:
+    def _of_rows(self, batch: Batch) -> Sequence[tuple[str, str]]:
         rows = batch.rows if batch.splits is None else batch.rows[batch.splits[:-1]]
         result: list[tuple[str, str]] = [("", "")] * len(rows)
         for call in self._chosen:
             numbers = as_array(call.rows)
+            if not len(numbers):
+                continue
             order = None if (np.diff(numbers) >= 0).all() else np.argsort(numbers, kind="stable")
             places = np.minimum(np.searchsorted(numbers, rows, sorter=order), len(numbers) - 1)
             places = places if order is None else order[places]

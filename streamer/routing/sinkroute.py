@@ -336,15 +336,15 @@ def _merged(
     if headers is None:
         return further
     made: list[Sequence[Header] | None] = []
-    before: tuple[object, object] = (None, None)
+    # Most rows have the same objects as one before. They are kept, as the number of an object is used again after it.
+    known: dict[tuple[int, int], tuple[Sequence[Header] | None, object, object]] = {}
     for row, added in zip(headers, further, strict=True):
-        if made and row is before[0] and added is before[1]:
-            # Most rows have the same objects as the one before.
-            made.append(made[-1])
-            continue
-        names = {name.lower() for name, _ in added}
-        made.append((*(header for header in row or () if header[0].lower() not in names), *added) or None)
-        before = row, added
+        merged = known.get((id(row), id(added)))
+        if merged is None:
+            names = {name.lower() for name, _ in added}
+            whole = (*(header for header in row or () if header[0].lower() not in names), *added) or None
+            merged = known[id(row), id(added)] = whole, row, added
+        made.append(merged[0])
     return made
 
 

@@ -9,6 +9,7 @@ import pytest
 from addingmodels import adding
 from countwindows import WindowStep, WithWindows
 
+from connectors.message import Message
 from pipelines import Data, Onnx, Sequence
 from pipelines.errors import DefinitionError, StreamerError
 
@@ -228,3 +229,15 @@ def test_a_canary_that_fails_more_often_than_the_current_version_gets_no_records
 def test_a_canary_is_one_variant_beside_the_current(define: Any, models: Path, variants: Any, error: str) -> None:
     with pytest.raises(ValueError, match=error):
         define(Onnx(model_uri=models), variants=variants)
+
+
+def test_a_batch_of_records_that_cannot_be_read_harms_no_variant(
+    define: Any, serve: Any, eventually: Any, models: Path
+) -> None:
+    serving = serve(define(Onnx(model_uri=models), variants=NEXT, errors={"stop_ratio": 1, "first": 0}))
+    for number in range(20):
+        serving.source.feed(Message(b"\xff\xff"))
+        serving.feed(number)
+    eventually(lambda: len(serving.results()) == 20)
+    eventually(lambda: len(serving.dead.messages) == 20)
+    assert [result % 1000 for result in serving.results()] == list(range(20))
