@@ -60,9 +60,14 @@ class Variant(Settings):
 
 def weights(variants: Mapping[str, Variant]) -> dict[str, float]:
     """What each variant weighs, `current` first, whether it is named or not. A shadow weighs nothing."""
-    others = {name: variant.weight or 0.0 for name, variant in variants.items() if name not in (CURRENT, SHADOW)}
+    others = {name: _first(variant) for name, variant in variants.items() if name not in (CURRENT, SHADOW)}
     given = variants[CURRENT].weight if CURRENT in variants else None
     return {CURRENT: max(0.0, WHOLE - sum(others.values())) if given is None else given, **others}
+
+
+def _first(variant: Variant) -> float:
+    """What it weighs when the service starts."""
+    return (variant.weight or 0.0) if variant.canary is None else variant.canary.weights[0]
 
 
 def check_variants(variants: Mapping[str, Variant]) -> None:

@@ -114,7 +114,10 @@ def _weight_in(body: bytes) -> float:
     weight = data["weight"]
     if isinstance(weight, bool) or not isinstance(weight, (int, float)):
         raise StreamerError(f"{wrong}: a number is needed")
-    return weight
+    try:
+        return float(weight)
+    except OverflowError:
+        raise StreamerError(f"{wrong}: the number is too large") from None
 
 
 def _is_own(origin: str, host: str, hosts: Collection[str]) -> bool:

@@ -54,7 +54,16 @@ def test_a_variant_gets_another_weight_and_new_files_are_looked_for(served: Any)
 
 
 @pytest.mark.parametrize(
-    "body", ["", "5", '{"weight": true}', '{"weight": "5"}', '{"weight": 5, "service": "x"}', "{}"]
+    "body",
+    [
+        "",
+        "5",
+        '{"weight": 1' + "0" * 400 + "}",
+        '{"weight": true}',
+        '{"weight": "5"}',
+        '{"weight": 5, "service": "x"}',
+        "{}",
+    ],
 )
 def test_a_weight_that_is_none_says_how_it_is_sent(served: Any, body: str) -> None:
     service = Service()
