@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import numpy as np
@@ -78,11 +79,17 @@ def test_no_request_fails_while_versions_take_over_and_each_answer_names_its_own
     assert set(seen) == {"1", "2", "3", "4"}
 
 
-@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+@pytest.mark.parametrize(
+    ("delivery", "variants"),
+    [("at_least_once", {}), ("exactly_once", {}), ("exactly_once", {"steady": {"version": 9, "weight": 30}})],
+    ids=["at least once", "exactly once", "exactly once beside a variant"],
+)
 def test_no_record_of_kafka_is_lost_or_doubled_while_versions_take_over(
-    kafka: Broker, topics: Callable[..., str], tmp_path: Path, delivery: str
+    kafka: Broker, topics: Callable[..., str], tmp_path: Path, delivery: str, variants: dict[str, Any]
 ) -> None:
     adding(tmp_path / "1" / "model.onnx", 1_000_000)
+    if variants:
+        adding(tmp_path / "9" / "model.onnx", 9_000_000)
     topic, results = topics(2), topics(1)
     bus = {"type": "kafka", "bootstrap": kafka.bootstrap, "codec": "json"}
     agent = Agent(
@@ -92,6 +99,7 @@ def test_no_record_of_kafka_is_lost_or_doubled_while_versions_take_over(
             sink={**bus, "topic": results},
             pipeline=Sequence([Onnx(model_uri=tmp_path)]),
             models={"follow": 0.02},
+            variants=variants,
             delivery=delivery,
             on_error="drop",
             batch={"max_records": 32},
@@ -120,7 +128,9 @@ def test_no_record_of_kafka_is_lost_or_doubled_while_versions_take_over(
         agent.join(60)
     came = [json.loads(message.value or b"")["y"] for message in read(kafka.bootstrap, results, sent)]
     assert sorted(y % 1_000_000 for y in came) == list(range(sent))
-    made_by = [y // 1_000_000 for y in came]
+    steady = sum(y // 1_000_000 == 9 for y in came)
+    assert 0.2 * sent < steady < 0.4 * sent if variants else steady == 0
+    made_by = [y // 1_000_000 for y in came if y // 1_000_000 != 9]
     assert made_by == sorted(made_by)
     assert made_by[-1] == 4
 
