@@ -98,13 +98,17 @@ class Following:
     def reload(self) -> threading.Event:
         """Look at once, and open what has changed without looking twice. Returns at once; from any thread.
 
-        The event is set when what has changed is open, or could not be opened.
+        The event is set when what has changed is open, or could not be opened, and at once after `end`.
         """
         looked = threading.Event()
         with self._guard:
-            if self._thread.ident is None and not self._ended:
+            if self._ended:
+                looked.set()
+                return looked
+            if self._thread.ident is None:
                 self._thread.start()
-        self._queue.put(looked)
+            # Within the guard, so that it is in front of what `end` puts there.
+            self._queue.put(looked)
         return looked
 
     def take(self) -> Lineup:
@@ -164,8 +168,8 @@ class Following:
     def _looked(self, *, now: bool = False) -> Sequence[Version]:
         try:
             self._look(now=now)
-        except OSError as error:
-            self._log.warning("the files of the models cannot be looked at", error=str(error))
+        except Exception as error:  # noqa: BLE001 - the next look may succeed, and others wait for this thread
+            self._log.warning("the files of the models cannot be looked at", error=f"{type(error).__name__}: {error}")
         return []
 
     def _look(self, *, now: bool = False) -> None:

@@ -105,8 +105,12 @@ class Export:
                 self._exporter.lose(len(finished))
             else:
                 spans += finished.spans(self._resource, self._scope)
-        for at in range(0, len(spans), BATCH):
-            self._exporter.export(spans[at : at + BATCH])
+        try:
+            for at in range(0, len(spans), BATCH):
+                self._exporter.export(spans[at : at + BATCH])
+        except Exception as error:  # noqa: BLE001 - of the library; later spans are sent all the same
+            self._exporter.lose(len(spans))
+            self._log.warning("spans are lost", error=f"{type(error).__name__}: {error}")
         self._sent += count
 
 

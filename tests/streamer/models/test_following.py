@@ -94,3 +94,31 @@ def test_models_whose_files_have_not_changed_are_not_loaded_again(
     old, new = each.lineup, each.take()
     each.retire(old)
     assert new.executors[0].run({"x": 1})["z"] == 121
+
+
+def test_a_look_that_fails_is_followed_by_others(
+    following: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adding(tmp_path / "1" / "model.onnx", 10)
+    failures = [RuntimeError("a plug-in's fault"), OSError("no file server")]
+    look = ModelFiles.look
+
+    def failing(self: ModelFiles, *arguments: Any) -> State:
+        if each is not None and failures:
+            raise failures.pop()
+        return look(self, *arguments)
+
+    each = None
+    monkeypatch.setattr(ModelFiles, "look", failing)
+    each = following(Sequence([Onnx(model_uri=tmp_path)]))
+    adding(tmp_path / "2" / "model.onnx", 20)
+    until(lambda: each.offered is not None)
+    assert not failures
+
+
+def test_who_asks_for_a_look_after_the_end_does_not_wait(following: Any, tmp_path: Path) -> None:
+    each = following(Sequence([Onnx(model_uri=adding(tmp_path / "model.onnx", 10))]))
+    asked = each.reload()
+    each.end()
+    assert asked.wait(10)
+    assert each.reload().wait(10)

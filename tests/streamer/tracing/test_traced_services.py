@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from collector import Collector, attributes, collecting
+from waiting import until
 
 import pipelines
 from connectors.memory import MemorySink, MemorySource, MemoryTopic
@@ -20,6 +21,7 @@ from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
 from streamer.agent.summary import Summary
 from streamer.definition.service import Service
+from streamer.observe.logs import logger
 from streamer.tracing.traceparent import TraceContext, read
 
 ERROR = 2
@@ -169,6 +171,32 @@ def test_a_dead_collector_holds_nothing_up_and_is_told_of_once(
     summary, results = run({"endpoint": "http://127.0.0.1:9", "sample": 1}, [message(x) for x in range(1000)])
     assert (summary.ok, len(results)) == (1000, 1000)
     assert len([line for line in caplog.messages if "does not take spans" in line]) == 1
+
+
+def test_an_error_of_the_library_costs_the_spans_that_it_was_about(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    from streamer.tracing.exporting import Export
+    from streamer.tracing.finished import Finished
+
+    errors = [ValueError("a span that cannot be written")]
+    send = OTLPSpanExporter.export
+
+    def failing(self: Any, spans: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return send(self, spans)
+
+    monkeypatch.setattr(OTLPSpanExporter, "export", failing)
+    export = Export("doubles", collector.endpoint, logger())
+    export.put(Finished("lost", 1, 1, 2, [], [], None, []))
+    until(lambda: not errors)
+    export.put(Finished("sent", 1, 1, 2, [], [], None, []))
+    export.close()
+    (span,) = collector.spans
+    assert span.name == "streamer batch"
 
 
 def test_opentelemetry_is_not_imported_without_tracing() -> None:
