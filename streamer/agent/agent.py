@@ -215,7 +215,8 @@ class Agent:
     @property
     def following(self) -> Following | None:
         """Follows the files of the models; `None` if the service does not."""
-        return self._loop.following
+        models = self._loop.models
+        return None if models is None else models.following
 
     def weigh(self, variant: str, weight: float) -> None:
         """Give a variant of the models another weight, from the next batch on. From any thread.
@@ -260,8 +261,8 @@ class Agent:
         }
         if len(self.service.variant_names) > 1:
             models["variants"] = self.variants
-        if (shadow := self._loop.shadow) is not None:
-            models["shadow"] = shadow.document
+        if self._loop.models is not None and self._loop.models.shadow is not None:
+            models["shadow"] = self._loop.models.shadow.document
         return {"models": models, **self._assembly.pages()}
 
     def _versions(self) -> list[Mapping[str, object]]:

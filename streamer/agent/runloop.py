@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from connectors.records import Lane
@@ -17,12 +16,12 @@ from connectors.source import Replays
 from pipelines.data.result import Result
 from pipelines.errors import ConnectorError, StreamerError
 from pipelines.executors.accounting import NO_ROWS
-from pipelines.observe.meters import Reading
 from pipelines.observe.metrics import Metrics, summed
 from streamer.agent.assembly import Assembly
 from streamer.agent.batchqueue import BatchQueue, ByteBudget, RunInbox
 from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.intakes import Intake, Intakes
+from streamer.agent.livemodels import LiveModels
 from streamer.agent.messages import Ended
 from streamer.agent.opening import built_intakes, opened_delivery
 from streamer.agent.runs.batchrun import BatchRun
@@ -35,12 +34,7 @@ from streamer.delivery.delivery import Delivery
 from streamer.delivery.failures import ServiceStopped
 from streamer.delivery.guarantee import guarantee
 from streamer.delivery.letterlog import Logged
-from streamer.models.canary import Canary
-from streamer.models.following import Following
 from streamer.models.lineup import inside
-from streamer.models.opening import says_versions
-from streamer.models.settings import SHADOW
-from streamer.models.shadow import Shadow
 from streamer.observe.metrics import ServiceMeters
 from streamer.routing.keep import kept
 
@@ -109,11 +103,7 @@ class RunLoop:
         self._never_waits = any(source.replays is Replays.NONE for _, _, source in assembly.sources)
         """Whether a source cannot deliver records again, so that waiting for sinks would lose records."""
         self._stateful = False
-        self._following: Following | None = None
-        self._canary: Canary | None = None
-        """Changes the weight of a variant; `None`: none."""
-        self._shadow: Shadow | None = None
-        """Runs batches once more, on the variant that is a shadow; `None`: there is none."""
+        self._models: LiveModels | None = None
         self._notes: list[SlotNotes | None] = []
         """Where the calls of each open pipeline are noted."""
         self._metrics_before: list[Metrics] = []
@@ -150,15 +140,9 @@ class RunLoop:
         self._joins = self._may_join()
         self._tracing = self._meters.run.timeline = self._assembly.tracing(self._log)
         self._open_pipelines()
-        self._following = self._assembly.following(self._inbox.batches.wake, self._log)
-        if SHADOW in self._service.variants:
-            self._shadow = Shadow(self._assembly.shadow, self._log)
-        self._canary = self._assembly.open_lineup.canary(self._service.variants, self._log)
-        self._look_at_canary()
-        if self._following is not None:
-            self._meters.models = self._model_readings
-            self._say_version()
-            self._following.start()
+        self._models = LiveModels(self._assembly, self._inbox.batches.wake, self._log)
+        self._meters.models = self._models.readings
+        self._models.start()
         self._assembly.serve(*self._health)
         if not self._drain.begun:
             intakes = built_intakes(
@@ -195,50 +179,19 @@ class RunLoop:
             executors[0].observer = self._meters.run
 
     @property
-    def shadow(self) -> Shadow | None:
-        """The variant that is a shadow, at work; `None` without one. From any thread."""
-        return self._shadow
+    def models(self) -> LiveModels | None:
+        """The versions of the models at work, once they are open. From any thread."""
+        return self._models
 
-    @property
-    def following(self) -> Following | None:
-        """Follows the files of the models; `None` if the service does not. From any thread."""
-        return self._following
-
-    @property
-    def _gives_way(self) -> bool:
-        """Whether a new version waits to take over, so that no batch is begun before that."""
-        return self._following is not None and self._following.offered is not None
-
-    def _model_readings(self) -> Iterator[Reading]:
-        for each in (self._following, self._canary, self._shadow):
-            if each is not None:
-                yield from each.readings()
-
-    def _look_at_canary(self) -> None:
-        if self._canary is not None:
-            self._canary.look(self._assembly.open_lineup.variants[self._canary.name], time.monotonic())
-
-    def _say_version(self) -> None:
-        version = self._assembly.version
-        if version is not None and says_versions(self._service):
-            self._assembly.made_by.label = version.label
-
-    def _take_over(self, following: Following) -> None:
+    def _take_over(self) -> None:
         """Run the next batch, and all after it, with the versions that are offered: no batch is half run now."""
-        lineup = following.take()
         if self._slots is not None:
             self._slots.end()
         self._metrics_before = [summed(self._meters.of_executors)]
-        before = self._assembly.replace(lineup)
+        self._open_models.take_over()
         # What was learned of the time that batches take was about the other models.
         self._runs.forget_times()
         self._open_pipelines()
-        self._say_version()
-        following.retire(before)
-        for version in lineup.versions:
-            if version not in before.versions:
-                seconds = round(version.seconds, 3)
-                self._log.info("a new version has taken over", version=version.label, opened_in=seconds)
 
     def _dangerous_records(self) -> Dangerous | None:
         page = worker_page()
@@ -278,7 +231,7 @@ class RunLoop:
             now = time.monotonic()
             if now >= next_commit or self._inbox.budget.is_short:
                 self._commit()
-                self._look_at_canary()
+                self._open_models.look()
                 next_commit = time.monotonic() + COMMIT_INTERVAL
             elif waiting_intakes := self._held_up():
                 self._commit_for(waiting_intakes)
@@ -304,9 +257,7 @@ class RunLoop:
 
     def end(self, failed: bool) -> None:
         """Acknowledge complete records, and close everything, also after a failure."""
-        if self._following is not None:
-            self._following.end()
-        hung = None if self._shadow is None else self._shadow.end()
+        hung = () if self._models is None else self._models.end()
         try:
             self._intakes.discard()
             if failed and self.intakes:
@@ -320,8 +271,7 @@ class RunLoop:
             if self._delivery is not None:
                 self._delivery.close()
             # A pipeline that still runs cannot be closed: it ends with the process.
-            busy = [] if self._slots is None else self._slots.end()
-            self._assembly.close(busy=busy if hung is None else [*busy, *hung.executors])
+            self._assembly.close(busy=[*hung, *(() if self._slots is None else self._slots.end())])
 
     @property
     def running(self) -> Running | None:
@@ -340,8 +290,8 @@ class RunLoop:
         Returns whether anything was done, and whether there was time for it.
         """
         idle = self._runs.rest is None and (self._slots is None or not self._slots.runs)
-        if self._following is not None and self._gives_way and idle:
-            self._take_over(self._following)
+        if idle and self._open_models.offered:
+            self._take_over()
         if self._slots is not None:
             return self._round_of_slots(self._slots)
         run = self._next(self._wait)
@@ -369,7 +319,7 @@ class RunLoop:
         return run is not None, run is None or self._start(slots, run)
 
     def _has_room(self, slots: Slots) -> bool:
-        if self._gives_way and self._runs.rest is None:
+        if self._open_models.offered and self._runs.rest is None:
             return False
         return slots.has_room if self._is_settled and not self._alone else not slots.runs
 
@@ -488,9 +438,7 @@ class RunLoop:
         """Send the results of batches that were run, batch by batch."""
         delivery, keep = self._open_delivery, self._service.keep
         self._meters.run.stage("run", run.began, run.seconds, run.batch.size)
-        self._assembly.made_by.chosen(run.chosen)
-        # Before anything is added to it.
-        made = run.result if self._shadow is None else replace(run.result)
+        made = self._open_models.made(run)
         parts, shared = run.split()
         for part, result in parts:
             if keep:
@@ -504,8 +452,7 @@ class RunLoop:
             self._residence.handed_over(part.arrivals, part.rows, run.since)
         if shared.size:
             delivery.emit(Result(kept(shared, run.batch, keep) if keep else shared))
-        if self._shadow is not None:
-            self._shadow.offer(run.batch, made)
+        self._open_models.delivered(run, made)
         if self._dangerous is not None and (self._alone or self._dangerous.has_convicted(run.batches)):
             # What was sent would be sent again if the next part or batch killed the process.
             self._is_settled = self._guarantee.transactional
@@ -720,6 +667,12 @@ class RunLoop:
                     tell = self._log.info if is_idle else self._log.error
                     tell("a source does not close, and is left as it is", source=intake.source.name)
                     break
+
+    @property
+    def _open_models(self) -> LiveModels:
+        if self._models is None:
+            raise StreamerError("the service is not open")
+        return self._models
 
     @property
     def _open_delivery(self) -> Delivery:

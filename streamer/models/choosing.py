@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 
 from pipelines.data.batch import Batch
+from pipelines.data.columns import MISSING
 from pipelines.data.result import Result
 from pipelines.data.rowrange import RowNumbers
 from pipelines.errors import StepError
@@ -181,13 +182,13 @@ class Choosing:
         codes = self._sharing.choice.codes(batch)
         if not (self._sharing.asks and batch.size):
             return codes
-        asked = record_column(batch, ASKED)
-        naming = [row for row in np.flatnonzero(asked.present).tolist() if asked[row]]
-        if not naming:
+        asked = [None if name is MISSING else name for name in record_column(batch, ASKED).values()]
+        if not any(asked):
             return codes
         each = np.full(batch.size, codes, np.int64) if isinstance(codes, int) else codes
-        for row in naming:
-            each[row] = self._by_name.get(str(asked[row]), _NONE)
+        for row, name in enumerate(asked):
+            if name:
+                each[row] = self._by_name.get(str(name), _NONE)
         first = int(each[0])
         return first if first != _NONE and (each == first).all() else each
 

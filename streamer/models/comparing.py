@@ -49,11 +49,7 @@ class Comparison:
         """Compare what two versions made of the same records. Records with several results are left out."""
         self.failed[0] += len(first.failed.keys() - second.failed.keys())
         self.failed[1] += len(second.failed.keys() - first.failed.keys())
-        pairs = list(_pairs(first.batch, second.batch))
-        if not pairs:
-            return
-        here, there = np.array(pairs, np.int64).T
-        a, b = _rows_of(first.batch, here), _rows_of(second.batch, there)
+        a, b = _side_by_side(first.batch, second.batch)
         for key in sorted({*a.columns, *b.columns}):
             if key not in self.outputs and len(self.outputs) >= MOST_KEYS:
                 continue
@@ -66,8 +62,12 @@ class Comparison:
                 _compare(compared, value, other)
 
 
-def _rows_of(batch: Batch, rows: npt.NDArray[np.int64]) -> Batch:
-    return batch if len(rows) == batch.size and (rows == np.arange(batch.size)).all() else batch.take(rows)
+def _side_by_side(first: Batch, second: Batch) -> tuple[Batch, Batch]:
+    """The records that have one result in each, in the same order."""
+    if first.row_range is not None and first.same_rows(second):
+        return first, second
+    pairs = list(_pairs(first, second))
+    return first.take([at for at, _ in pairs]), second.take([at for _, at in pairs])
 
 
 def _pairs(first: Batch, second: Batch) -> Iterator[tuple[int, int]]:

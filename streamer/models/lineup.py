@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 from pipelines.executors.executor import Executor
 from pipelines.observe.meters import Reading
-from streamer.models.canary import Canary
 from streamer.models.choosing import Choosing
-from streamer.models.settings import CURRENT, Variant
+from streamer.models.settings import CURRENT
 from streamer.models.sharing import ALONE, Sharing
 from streamer.models.tally import Counted
 from streamer.models.version import Version
@@ -23,7 +21,8 @@ class Lineup:
         """By name; `current` is the first."""
         self.kept = tuple(kept)
         """Older versions of `current`, the latest first."""
-        self._sharing = sharing
+        self.sharing = sharing
+        """How records are shared among them; the same for all lineups of a service."""
         self.executors: Sequence[Executor] = self.current.executors
         """As many as `limits.parallel`: each runs batches through all versions."""
         names = sharing.choice.names
@@ -47,8 +46,8 @@ class Lineup:
     @property
     def names(self) -> list[str]:
         """The names by which requests may ask for one of several versions, their labels and their numbers."""
-        shared = self._sharing.choice.names
-        if len(shared) == 1 and not (self._sharing.asks and self.kept):
+        shared = self.sharing.choice.names
+        if len(shared) == 1 and not (self.sharing.asks and self.kept):
             return []
         versions = [*(self.variants[name] for name in shared), *self.kept]
         labels = [label for version in versions for label in (version.number, version.label)]
@@ -56,18 +55,11 @@ class Lineup:
 
     def weigh(self, name: str, weight: float) -> None:
         """Give a variant another weight from the next batch on. Raises as `Choice.weigh` does."""
-        self._sharing.choice.weigh(name, weight)
-
-    def canary(self, service_variants: Mapping[str, Variant], log: Any) -> Canary | None:
-        """What changes the weight of a variant that has a `canary`; `None`: there is none."""
-        for name, variant in service_variants.items():
-            if variant.canary is not None:
-                return Canary(name, variant.canary, self._sharing.choice, self._sharing.tally, log)
-        return None
+        self.sharing.choice.weigh(name, weight)
 
     def documents(self) -> list[dict[str, object]]:
         """Each variant with its version, its weight and what it has done, for people and programs."""
-        weights, tally = self._sharing.choice.weights, self._sharing.tally
+        weights, tally = self.sharing.choice.weights, self.sharing.tally
         if len(weights) == 1:
             return []
         return [self._document(name, weight, tally.of(name)) for name, weight in weights.items()]
@@ -89,20 +81,20 @@ class Lineup:
 
     def readings(self) -> Iterator[Reading]:
         """The metrics of variants; none of a service without them."""
-        weights = self._sharing.choice.weights
+        weights = self.sharing.choice.weights
         if len(weights) == 1:
             return
         samples = [((name, self.variants[name].label), weight) for name, weight in weights.items()]
         text = "What a variant of the models weighs, and its version."
         yield Reading("streamer_variant_weight", text, "gauge", ("variant", "version"), samples)
-        yield from self._sharing.tally.readings()
+        yield from self.sharing.tally.readings()
 
     def replacing(self, opened: Mapping[str, Version]) -> Lineup:
         """The lineup with these versions in place of those of the same variants."""
         kept = [version for version in self.kept if version not in opened.values()]
         if CURRENT in opened:
-            kept = [self.current, *kept][: self._sharing.keep]
-        return Lineup({**self.variants, **opened}, self._sharing, kept)
+            kept = [self.current, *kept][: self.sharing.keep]
+        return Lineup({**self.variants, **opened}, self.sharing, kept)
 
     def close(self, busy: Collection[Executor] = ()) -> None:
         """Close all versions but those of the executors that are `busy`."""

@@ -26,12 +26,13 @@ from pipelines.hotpath import HotPathReport
 from pipelines.observe.meters import Reading
 from pipelines.observe.observing import StepRun
 from streamer.definition.hotpaths import PartHotPath
+from streamer.models.canary import Canary
 from streamer.models.choice import Choice
 from streamer.models.comparing import Compared
 from streamer.models.files import ModelFiles
 from streamer.models.following import Following
 from streamer.models.lineup import Lineup
-from streamer.models.settings import CanarySettings, Variant
+from streamer.models.settings import CanarySettings
 from streamer.models.shadow import Shadow
 from streamer.models.sharing import Sharing
 from streamer.models.tally import Tally
@@ -86,10 +87,8 @@ def exported_families() -> Sequence[Metric]:
 def _models() -> Iterator[Reading]:
     following = _following()
     yield from following.readings()
-    variants = {"next": Variant(canary=CanarySettings())}
-    canary = following.lineup.canary(variants, None)
-    assert canary is not None
-    yield from canary.readings()
+    sharing = following.lineup.sharing
+    yield from Canary("next", CanarySettings(), sharing.choice, sharing.tally, None).readings()
     shadow = Shadow(lambda: Version("1", ModelFiles(pipelines.Sequence([])).look()), None)
     shadow.comparison.outputs["y"] = Compared()
     yield from shadow.readings()

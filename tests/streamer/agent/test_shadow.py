@@ -42,7 +42,7 @@ def models(tmp_path: Path) -> Path:
 
 
 def counts(serving: Any) -> dict[str, int]:
-    return dict(serving.agent._loop.shadow.counts)
+    return dict(serving.agent._loop.models.shadow.counts)
 
 
 @pytest.mark.parametrize("parallel", [1, 2], ids="parallel {}".format)
@@ -57,7 +57,7 @@ def test_a_shadow_runs_the_same_records_and_says_how_its_results_differ(
     assert serving.results() == [3010, 3011, 3012, 3013, 3014]
     assert not serving.buried()
     assert counts(serving) == {"ok": 4, "failed": 1, "skipped": 0}
-    document = serving.agent._loop.shadow.document()
+    document = serving.agent._loop.models.shadow.document()
     assert document["outputs"] == {"y": {"equal": 0, "different": 4, "missing": 0, "largest_difference": 1000.0}}
     assert (document["failed_only_here"], document["failed_only_in_service"]) == (1, 0)
     serving.stop()
@@ -91,7 +91,7 @@ def test_a_version_takes_the_place_of_the_shadow_while_it_runs(
     eventually(lambda: counts(serving)["ok"] == 1)
     serving.feed(1)
     eventually(lambda: counts(serving)["ok"] == 2)
-    assert serving.agent._loop.shadow.comparison.outputs["y"].largest == 1999.0 + 1
+    assert serving.agent._loop.models.shadow.comparison.outputs["y"].largest == 1999.0 + 1
     assert serving.results() == [3099, 3001]
     serving.stop()
     assert len(serving.agent._assembly._shared) == 0, "all sessions are closed"
