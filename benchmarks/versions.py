@@ -166,14 +166,15 @@ def _started(service: Service, sources: dict[str, Source] | None, sinks: dict[st
 
 @contextmanager
 def _running(models: Path) -> Iterator[tuple[list[Agent], MemorySource, _Timed, int]]:
-    pipeline, memory = Sequence([Onnx(model_uri=models)]), {"type": "memory", "topic": "adding"}
-    common: dict[str, Any] = {"pipeline": pipeline, "models": {"follow": 0.1}, "on_error": "drop"}
     source, sink = MemorySource(name="in"), _Timed()
-    records = Service(
-        name="records", source={**memory, "name": "in"}, sink={**memory, "topic": "added", "name": "out"}, **common
-    )
+    follow: dict[str, Any] = {"models": {"follow": 0.1}, "on_error": "drop"}
+    records = _of_records(models, **follow)
     requests = Service(
-        name="requests", source={"type": "http", "listen": "127.0.0.1:0"}, sink={"type": "http"}, **common
+        name="requests",
+        source={"type": "http", "listen": "127.0.0.1:0"},
+        sink={"type": "http"},
+        pipeline=Sequence([Onnx(model_uri=models)]),
+        **follow,
     )
     with (
         _started(records, {"in": source}, {"out": sink}) as first,
@@ -182,6 +183,13 @@ def _running(models: Path) -> Iterator[tuple[list[Agent], MemorySource, _Timed, 
         _until(lambda: second.ready() is None)
         endpoint: Any = second.sources[0]
         yield [first, second], source, sink, endpoint.address[1]
+
+
+def _of_records(folder: Path, **settings: Any) -> Service:
+    """A service from memory to memory."""
+    memory = {"type": "memory", "topic": "adding"}
+    source, sink = {**memory, "name": "in"}, {**memory, "topic": "added", "name": "out"}
+    return Service(name="records", source=source, sink=sink, pipeline=Sequence([Onnx(model_uri=folder)]), **settings)
 
 
 def _until(reached: Callable[[], bool]) -> None:
@@ -256,16 +264,8 @@ def _reload(models: Path, reloads: int) -> None:
     """Memory, and the CPU time of a request, over many versions."""
     _write(models, 1, 8_000_000)
     _show(models, 1)
-    memory = {"type": "memory", "topic": "adding"}
     source, sink = MemorySource(name="in"), _Timed()
-    service = Service(
-        name="records",
-        source={**memory, "name": "in"},
-        sink={**memory, "topic": "added", "name": "out"},
-        pipeline=Sequence([Onnx(model_uri=models)]),
-        models={"follow": 0.02},
-        on_error="drop",
-    )
+    service = _of_records(models, models={"follow": 0.02}, on_error="drop")
     with _started(service, {"in": source}, {"out": sink}) as agent:
         sizes, times, peak = [], [], 0
         for number in range(2, reloads + 2):
@@ -308,20 +308,12 @@ def _divide(models: Path, records: int = 30_000, rounds: int = 5) -> None:
     for number in (1, 2):
         _write_slow(models, number)
         _show(models, number)
-    memory = {"type": "memory", "topic": "adding"}
     speeds: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(rounds):
         for several in (False, True):
             source, sink = MemorySource(name="in"), _Timed()
-            service = Service(
-                name="records",
-                source={**memory, "name": "in"},
-                sink={**memory, "topic": "added", "name": "out"},
-                pipeline=Sequence([Onnx(model_uri=models)]),
-                on_error="drop",
-                batch={"max_records": 64},
-                variants={"next": {"version": 1, "weight": 10}} if several else {},
-            )
+            variants = {"next": {"version": 1, "weight": 10}} if several else {}
+            service = _of_records(models, on_error="drop", batch={"max_records": 64}, variants=variants)
             with _started(service, {"in": source}, {"out": sink}) as agent:
                 messages = [Message(Data({"x": number}).to_bytes()) for number in range(records)]
                 begun = time.process_time()
