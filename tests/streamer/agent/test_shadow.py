@@ -84,11 +84,16 @@ def test_a_version_takes_the_place_of_the_shadow_while_it_runs(
     serving = serve(service)
     serving.feed(99)
     eventually(lambda: serving.results() == [3099])
-    adding(models / "2" / "model.onnx", 5000)
     shadow = serving.agent._assembly.shadow
+    before = shadow()
+    adding(models / "2" / "model.onnx", 5000)
     eventually(lambda: shadow().label != "2")
+    asked = serving.agent.following.reload()
+    assert not asked.wait(0.3), "the version before is closed first, and that waits"
+    assert before.executors
     free.set()
     eventually(lambda: counts(serving)["ok"] == 1)
+    eventually(lambda: not before.executors)
     serving.feed(1)
     eventually(lambda: counts(serving)["ok"] == 2)
     assert serving.agent._loop.models.shadow.comparison.outputs["y"].largest == 1999.0 + 1

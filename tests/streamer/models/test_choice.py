@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,6 +16,8 @@ from pipelines.data.columns import ObjectColumn
 from pipelines.errors import RowsFailed, StreamerError
 from streamer.models.choice import Choice
 
+ROWS = itertools.count(1000, 1_000_003)
+
 
 def batch_of(count: int, first: int = 0, keys: list[bytes | None] | None = None, **values: object) -> Batch:
     """Records that follow each other on their bus."""
@@ -21,7 +25,9 @@ def batch_of(count: int, first: int = 0, keys: list[bytes | None] | None = None,
     lane = Lane("kafka", "t", 0)
     records = Records("kafka", [b""] * count, keys, places, [Span(lane, 0, count)], ["t"], [0], 0)
     datas = [Data({name: each[at] for name, each in values.items() if each[at] is not None}) for at in range(count)]  # type: ignore[index]
-    return Batch.of(datas, first).with_origin(RecordsOrigin(records, first))
+    # Row numbers go on while positions come again.
+    row = next(ROWS)
+    return Batch.of(datas, row).with_origin(RecordsOrigin(records, row))
 
 
 def codes(choice: Choice, batch: Batch) -> list[int]:

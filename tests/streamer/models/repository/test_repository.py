@@ -276,6 +276,22 @@ def test_a_service_with_variants_takes_new_files_over_itself_and_keeps_their_wei
         assert (triton.infer("adds"), repository._endpoints["adds"].agent) == (([4, 5], "3"), agent)
 
 
+def test_parameters_choose_no_code(tmp_path: Path) -> None:
+    (tmp_path / "waits").mkdir()
+    (tmp_path / "waits" / "service.yaml").write_text(
+        "{source: {type: http, codec: json}, pipeline: [{'@type': FUNCTION, function: 'repositoryserving:wait'}],"
+        " sink: {type: http}}"
+    )
+    with served(tmp_path) as repository:
+        triton = Triton(repository)
+        for field in ("FUNCTION.function", "FUNCTION.args"):
+            value = "os:getcwd" if field.endswith("function") else {"limit": 3}
+            answer = triton.post("models/waits/load", {"parameters": {"config": json.dumps({"set": {field: value}})}})
+            assert answer.status_code == 400
+            assert "runs code" in answer.json()["error"]
+        assert triton.index()["waits"][0] == "READY"
+
+
 def test_an_unload_answers_what_was_accepted_and_refuses_what_comes_then(tmp_path: Path) -> None:
     (tmp_path / "waits").mkdir()
     (tmp_path / "waits" / "service.yaml").write_text(
