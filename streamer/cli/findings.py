@@ -203,8 +203,13 @@ def _variants(service: Service) -> str:
 
     lineup = Openings(service, opened).first()
     lineup.close()
-    weights = ((each["name"], each["version"], each["weight"]) for each in lineup.documents())
-    return ", ".join(f"{name} (version {version}) weighs {weight:g}" for name, version, weight in weights)
+    weights = lineup.sharing.choice.weights
+    return ", ".join(
+        f"{name} (version {version.label}) "
+        + (f"weighs {weights[name]:g}" if name in weights else "gets a copy, and its results are compared")
+        + (" at first, as a canary" if name in service.variants and service.variants[name].canary else "")
+        for name, version in lineup.variants.items()
+    )
 
 
 def _tracing(tracing: Tracing) -> str:

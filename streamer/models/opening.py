@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -81,10 +82,11 @@ class Openings:
         try:
             for opening, (name, state) in enumerate(self.look().items()):
                 try:
-                    state = self._usable(name, state)
+                    state, began = self._usable(name, state), time.monotonic()
                     executors = self.opened(name, state, opening)
                     self._marks.clear(name, state)
-                    version = versions[name] = Version(state.label or "1", state, executors)
+                    seconds = time.monotonic() - began
+                    version = versions[name] = Version(state.label or "1", state, executors, seconds=seconds)
                     if name != CURRENT:
                         check_ports(version, versions[CURRENT])
                 except StreamerError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from addingmodels import adding
 from detectors import save_detector
 from onnx import TensorProto, helper, save
 
@@ -225,3 +226,36 @@ def test_a_detector_that_is_not_recognised_is_wrong_and_says_what_would_help(che
     assert not ok
     assert "yolox.onnx: " in text
     assert "labels would say it" in text
+
+
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [
+        (
+            1,
+            "current (version 3) weighs 80, next (version 1) weighs 20 at first, as a canary, "
+            "shadow (version 2) gets a copy, and its results are compared",
+        ),
+        (7, "variants.next: there is no version 7"),
+    ],
+)
+def test_versions_that_variants_name_are_opened(cli: Any, tmp_path: Path, version: int, says: str) -> None:
+    for number in (1, 2, 3):
+        adding(tmp_path / "models" / str(number) / "model.onnx", number)
+    file = tmp_path / "service.yaml"
+    file.write_text(
+        f"""
+source: {{type: memory, topic: in}}
+pipeline: [{{"@type": ONNX, modelUri: models}}]
+sink: {{type: memory, topic: out}}
+on_error: drop
+variants:
+  next: {{version: {version}, canary: {{weights: [20, 50]}}}}
+  shadow: {{version: 2}}
+"""
+    )
+    ended = cli("check", file, "--json")
+    (report,) = json.loads(ended.out)["services"]
+    (found,) = [each for each in report["findings"] if each["part"] == "variants"]
+    assert says in found["text"]
+    assert (found["ok"], ended.code) == ((True, 0) if version == 1 else (False, 2))
