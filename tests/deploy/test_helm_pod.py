@@ -159,6 +159,8 @@ def test_a_pod_that_cannot_reach_its_broker_is_live_and_not_ready(pod: Pod) -> N
         until(lambda: away.probe("startup"), "the startup probe")
         assert away.probe("liveness")
         assert not away.probe("readiness")
+        # Otherwise another program has answered at its port.
+        assert away.process.poll() is None
         code, seconds, log = away.stop()
         assert code == 0, log
         assert seconds < pod.objects.pod["terminationGracePeriodSeconds"]

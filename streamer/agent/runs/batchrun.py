@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -84,9 +84,13 @@ class BatchRun:
 
     def split(self) -> Split:
         """Each batch with its part of the result."""
-        if len(self.batches) == 1:
-            return Split([(self.batches[0], self.result)], NO_ROWS)
         result = self.result
+        if len(self.batches) == 1:
+            (decoded,) = self.batches
+            if self.batch.origin is not decoded.batch.origin:
+                # It was joined with batches that were cut off: what its records ask is known to its own origin alone.
+                result = replace(result, batch=result.batch.with_origin(decoded.batch.origin))
+            return Split([(decoded, result)], NO_ROWS)
         if not (result.failed or result.dropped) and result.batch.splits is None and result.batch.same_rows(self.batch):
             return Split(list(self._in_order()), NO_ROWS)
         shared = np.zeros(result.batch.size, np.bool_)

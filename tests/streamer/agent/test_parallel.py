@@ -214,3 +214,29 @@ def test_a_joined_result_goes_back_to_the_batches_of_its_records() -> None:
     assert [each.source for each in first.ended] == ["a", "b"]
     assert rest.batch["x"].values() == [5]
     assert [each.source for each in rest.ended] == ["c"]
+
+
+@pytest.mark.parametrize("at", range(1, 8))
+def test_what_records_ask_for_stays_with_them_wherever_batches_that_run_together_are_cut(at: int) -> None:
+    """A request that was joined with others, and cut off again, is answered in the form that it asked for."""
+    from connectors.codec import RecordsOrigin
+    from connectors.message import records_of
+    from pipelines.data.result import Result
+    from streamer.agent.decodedbatch import DecodedBatch
+
+    def decoded(source: str, first: int, *numbers: int) -> DecodedBatch:
+        records = records_of(messages(*numbers), source)
+        origin = RecordsOrigin(records, first, [f"ask {number}" for number in numbers])
+        batch = Batch.of([Data({"x": number}) for number in numbers], first).with_origin(origin)
+        return DecodedBatch(source, records, first, batch, {})
+
+    run = BatchRun.of([decoded("a", 0, 1, 2, 3), decoded("b", 1 << 48, 4, 5), decoded("c", 2 << 48, 6, 7, 8)])
+    asked: list[str] = []
+    for part in run.cut(at):
+        part.result = Result(part.batch)
+        for _, result in part.split().parts:
+            origin = result.batch.origin
+            assert isinstance(origin, RecordsOrigin)
+            assert origin.asks is not None
+            asked += [origin.asks[row - origin.first] for row in result.batch.rows.tolist()]
+    assert asked == [f"ask {number}" for number in range(1, 9)]
