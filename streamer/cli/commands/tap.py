@@ -159,7 +159,7 @@ def _show(seen: TappedRecord, as_json: bool, full: bool) -> None:
 
 
 def _for_people(seen: TappedRecord) -> Iterator[tuple[str, str]]:
-    from streamer.cli.values import line, values_of
+    from streamer.observe.values import line, values_of
 
     record = seen.record
     parts = [f"{record.topic}[{record.partition}]@{record.offset}", _time(record.timestamp) or "no time"]
@@ -195,7 +195,7 @@ def _for_people(seen: TappedRecord) -> Iterator[tuple[str, str]]:
 def _metadata(data: Data) -> Iterator[tuple[str, str]]:
     from pipelines.data.data import Data as Value
     from streamer.agent.runs.debugging import TRACE
-    from streamer.cli.values import line
+    from streamer.observe.values import line
 
     for key, value in (data.metadata or {}).items():
         text = value.get("text") if key == TRACE and isinstance(value, Value) else None
@@ -210,7 +210,7 @@ def _metadata(data: Data) -> Iterator[tuple[str, str]]:
 def _for_machines(seen: TappedRecord, full: bool) -> dict[str, Any]:
     import json
 
-    from streamer.cli.values import summary, values_of
+    from streamer.observe.values import summary, values_of
 
     record = seen.record
     document: dict[str, Any] = {

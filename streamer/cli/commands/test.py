@@ -60,7 +60,7 @@ def _show(outcome: Tried) -> None:
     from rich.text import Text
 
     from streamer.cli.terminal import cell, output, plain
-    from streamer.cli.values import line
+    from streamer.observe.values import line
 
     mark = cell("ok   ", "green") if outcome.ok else cell("wrong", "bold red")
     output().print(Text.assemble(mark, cell(f"  {outcome.case.name}  "), cell(f"{outcome.seconds:.2f} s", "dim")))
@@ -72,7 +72,7 @@ def _show(outcome: Tried) -> None:
 
 
 def _for_machines(outcome: Tried) -> dict[str, Any]:
-    from streamer.cli.values import summary
+    from streamer.observe.values import summary
 
     return {
         "name": outcome.case.name,

@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from kafkatopics import IN_ORDER, read
 
 from connectors.message import Message
-from streamer.cli.replayed import MAX_METADATA, Replayed
 from streamer.devbroker import Broker
+from streamer.letters.replayed import MAX_METADATA, Replayed
 
 
 class Letters:

@@ -7,7 +7,7 @@ import pytest
 from connectors.codecs.registry import codec_of
 from connectors.message import Message, records_of
 from streamer.cli.commands.tap import _for_machines, _for_people, _seen
-from streamer.cli.values import line
+from streamer.observe.values import line
 
 RECORD = b'{"tags": [1, "a", null], "big": 1180591620717411303424, "at": {"spans": [1, "a"]}, "n": 1}'
 

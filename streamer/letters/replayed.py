@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+GROUP = "streamer-replay"
+"""The group whose commits say which letters were replayed, unless another one is named."""
 MAX_METADATA = 4000
 """Characters of a commit's metadata that are used; brokers take 4096 bytes by default."""
 
