@@ -284,6 +284,12 @@ class Source(ABC):
         """
         return False
 
+    def traced(self, spans: Iterable[tuple[int, bytes]]) -> None:
+        """The records at these positions have these spans, given as headers `traceparent`.
+
+        For sources whose clients get answers. Called by the run thread of a service, before an answer is sent.
+        """
+
     def metrics(self) -> Sequence[Measure]:
         """Its own counters and gauges, for `/metrics`; the same ones at each call.
 

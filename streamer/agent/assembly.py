@@ -246,7 +246,7 @@ class Assembly:
 
     def tracing(self, log: Any) -> Tracing | None:
         """Opens what makes the spans of the service, until `close`; `None` unless it has `tracing`."""
-        tracing = opened_tracing(self.service, log)
+        tracing = opened_tracing(self.service, {name: source for name, _, source in self.sources}, log)
         return None if tracing is None else self._stack.enter_context(tracing)
 
     def hot_paths(self) -> list[PartHotPath]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from connectors.source import Source
 from pipelines.plugins.requirements import Package, Requirement, all_of
 from streamer.definition.service import Service
 
@@ -21,7 +23,7 @@ def check_packages() -> None:
     REQUIRES.check("tracing")
 
 
-def opened_tracing(service: Service, log: Any) -> Tracing | None:
+def opened_tracing(service: Service, sources: Mapping[str, Source], log: Any) -> Tracing | None:
     """The tracing of a service, to be closed; `None` if it has none."""
     if service.tracing is None:
         return None
@@ -29,4 +31,4 @@ def opened_tracing(service: Service, log: Any) -> Tracing | None:
     from streamer.tracing.exporting import Export
     from streamer.tracing.tracing import Tracing
 
-    return Tracing(service, Export(service.name, service.tracing.endpoint, log))
+    return Tracing(service, sources, Export(service.name, service.tracing.endpoint, log))

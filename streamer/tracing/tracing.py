@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
 
 from connectors.codec import RecordsOrigin
 from connectors.records import Header
+from connectors.source import Source
 from pipelines.data.result import Result
 from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.runs.batchrun import BatchRun
@@ -32,11 +33,13 @@ _NO_MESSAGES: Final = frozenset({"http"})
 class Tracing:
     """Makes the spans of one service. A timeline of `RunMeters`, which tells it of steps and stages."""
 
-    def __init__(self, service: Service, export: Export) -> None:
+    def __init__(self, service: Service, sources: Mapping[str, Source], export: Export) -> None:
+        """`sources` are those of the service, by name: they name the spans of requests in their answers."""
         assert service.tracing is not None
         self._export = export
         self._draw = Draw(service.tracing.sample)
         self._types = {config.label: config.type for config in service.sources}
+        self._sources = sources
         self._service = service.name
         self._noted: deque[tuple[str, float, float]] = deque(maxlen=_STEPS)
         """Steps since the last run was delivered."""
@@ -76,6 +79,10 @@ class Tracing:
         began = _began(run, part)
         spans = [self._record(part, each, began, clock) for each in chosen]
         _pass_on(result, spans, first)
+        if spans[0].is_request:
+            self._sources[part.source].traced(
+                [(int(records.positions[each.place]), each.context.header()) for each in spans]
+            )
         failed = {**part.failed, **result.failed}
         try:
             deliver(part, result)

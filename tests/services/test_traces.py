@@ -1,4 +1,4 @@
-"""One trace from sender over a service to the reader, over Kafka, MQTT 5 and HTTP, as a collector gets it."""
+"""One trace from sender over a service to the reader, over Kafka, MQTT 5, HTTP and gRPC, as a collector gets it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import httpx2
 import pytest
 from collector import Collector, attributes, collecting
@@ -18,6 +19,8 @@ import pipelines
 import streamer
 from connectors.http.endpoint.source import HttpSource
 from pipelines import Data
+from protos import open_inference_pb2 as pb
+from streamer.agent.agent import Agent
 from streamer.agent.running import agent_of
 from streamer.devbroker import Broker
 from streamer.devbroker.mqtt import MqttBroker
@@ -27,6 +30,7 @@ from streamer.tracing.traceparent import read as context_of
 pytestmark = pytest.mark.slow
 
 SENDER = TraceContext(0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7)
+FAILING = TraceContext(0x4BF92F3577B34DA6A3CE929D0E0E4738, 0x00F067AA0BA902B7)
 UNSAMPLED = TraceContext(0x4BF92F3577B34DA6A3CE929D0E0E4737, 0x00F067AA0BA902B7, 0)
 
 
@@ -51,9 +55,8 @@ def of_record(collector: Collector) -> Any:
     (span,) = [each for each in collector.spans if int.from_bytes(each.trace_id, "big") == SENDER.trace]
     assert int.from_bytes(span.parent_span_id, "big") == SENDER.span
     links = [link for batch in collector.named("streamer batch") for link in batch.links]
-    assert [(int.from_bytes(link.trace_id, "big"), int.from_bytes(link.span_id, "big")) for link in links] == [
-        (SENDER.trace, SENDER.span)
-    ]
+    linked = [(int.from_bytes(link.trace_id, "big"), int.from_bytes(link.span_id, "big")) for link in links]
+    assert [each for each in linked if each[0] != FAILING.trace] == [(SENDER.trace, SENDER.span)]
     return span
 
 
@@ -99,16 +102,61 @@ def test_over_mqtt(mqtt_broker: MqttBroker, tmp_path: Path, collector: Collector
     assert context_of(contexts[0]) is not None
 
 
+def asked(agent: Agent | None) -> HttpSource:
+    assert agent is not None
+    (source,) = agent.sources
+    assert isinstance(source, HttpSource)
+    return source
+
+
 def test_over_http(collector: Collector) -> None:
     end = {"type": "http", "codec": "json"}
     with service(collector, {**end, "listen": "127.0.0.1:0"}, end, "doubles") as running:
-        agent = agent_of(running)
-        assert agent is not None
-        (source,) = agent.sources
-        assert isinstance(source, HttpSource)
-        host, port = source.address
-        for context in (SENDER, UNSAMPLED):
-            headers = {"traceparent": context.header().decode()}
-            answer = httpx2.post(f"http://{host}:{port}/v1/doubles", content=json.dumps({"x": 1}), headers=headers)
-            assert answer.json() == {"y": 2}
-    assert of_record(collector).name == "infer doubles"
+        host, port = asked(agent_of(running)).address
+
+        def ask(context: TraceContext, x: int | None, encoding: str = "identity") -> httpx2.Response:
+            sent = {"traceparent": context.header().decode(), "accept-encoding": encoding}
+            return httpx2.post(f"http://{host}:{port}/v1/doubles", content=json.dumps({"x": x}), headers=sent)
+
+        answers = [ask(context, 1) for context in (SENDER, UNSAMPLED)]
+        # The first goes the short way from the connection, the second by ASGI.
+        failed = [ask(FAILING, None, encoding) for encoding in ("identity", "gzip")]
+    span = of_record(collector)
+    assert span.name == "infer doubles"
+    assert [answer.json() for answer in answers] == [{"y": 2}] * 2
+    assert answers[0].headers["traceparent"].encode() == named_by(span).header()
+    assert "traceparent" not in answers[1].headers
+    assert [answer.status_code for answer in failed] == [400] * 2
+    assert [answer.headers["traceparent"] for answer in failed] == failed_spans(collector)
+
+
+def test_over_grpc(collector: Collector) -> None:
+    ends = {"type": "http", "listen": "127.0.0.1:0", "grpc": "127.0.0.1:0"}
+    with service(collector, ends, {"type": "http"}, "doubles") as running:
+        address = asked(agent_of(running)).grpc_address
+        assert address is not None
+        with grpc.insecure_channel("{}:{}".format(*address)) as channel:
+            infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+
+            def ask(context: TraceContext, name: str = "x") -> Any:
+                request = pb.ModelInferRequest(model_name="doubles")
+                tensor = request.inputs.add(name=name, datatype="INT64", shape=[1])
+                tensor.contents.int64_contents.append(1)
+                call = infer.future(request.SerializeToString(), metadata=(("traceparent", context.header().decode()),))
+                return call, dict(call.trailing_metadata())
+
+            (done, named), (_, unnamed), (refused, failed) = ask(SENDER), ask(UNSAMPLED), ask(FAILING, "z")
+    span = of_record(collector)
+    assert span.name == "infer doubles"
+    assert list(pb.ModelInferResponse.FromString(done.result()).raw_output_contents) == [b"\x02" + bytes(7)]
+    assert named["traceparent"].encode() == named_by(span).header()
+    assert "traceparent" not in unnamed
+    assert refused.code() is not grpc.StatusCode.OK
+    assert [failed["traceparent"]] == failed_spans(collector)
+
+
+def failed_spans(collector: Collector) -> list[str]:
+    """The headers that name the spans of requests that failed."""
+    spans = [each for each in collector.spans if int.from_bytes(each.trace_id, "big") == FAILING.trace]
+    assert all(each.status.code == 2 for each in spans)
+    return [FAILING._replace(span=int.from_bytes(each.span_id, "big")).header().decode() for each in spans]

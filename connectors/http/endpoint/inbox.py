@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from connectors.http.endpoint.request import Answer, Request
+from connectors.http.endpoint.request import TRACEPARENT, Answer, Request
 
 NOT_RUN: Final = Answer.refusal(504, "the request waited too long and was not run; send fewer at a time")
 STILL_RUNS: Final = Answer.refusal(504, "there is no answer yet; the request runs on, and its result has no receiver")
@@ -152,6 +152,12 @@ class Inbox:
                 request.is_answered = True
             self._settle(pairs)
 
+    def traced(self, spans: Iterable[tuple[int, bytes]]) -> None:
+        """Polled requests have these spans, by number; their answers name them."""
+        for number, trace in spans:
+            if (request := self._polled.get(number)) is not None:
+                request.trace = trace
+
     def awaits(self, below: int) -> bool:
         """Whether nobody has answered one of the requests below this number. From any thread."""
         with self._guard:
@@ -230,4 +236,6 @@ class Inbox:
 def _resolve(pairs: Sequence[tuple[Request, Answer]]) -> None:
     for request, answer in pairs:
         if not request.reply.done():
+            if request.trace is not None:
+                answer = answer._replace(headers=(*answer.headers, (TRACEPARENT, request.trace)))
             request.reply.set_result(answer)

@@ -28,6 +28,7 @@ class Answer(NamedTuple):
         return cls(status, (JSON, *headers), json.dumps({"error": error}, ensure_ascii=False).encode(), error)
 
 
+TRACEPARENT: Final = b"traceparent"
 _NO_NAME: Final = re.compile(rb"[^!#$%&'*+.^_`|~0-9A-Za-z-]|^$")
 _NO_VALUE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 """What no value of a header holds (RFC 9110, 5.5): a line break would begin another header."""
@@ -75,6 +76,8 @@ class Request:
     """Whether its answer was handed over."""
     version: str = ""
     """The version of the model that it names, where there are several; empty: any."""
+    trace: bytes | None = None
+    """The header `traceparent` of its answer, which names the span that it has here."""
     number: int = field(default=-1)
     """Its number among the requests of its model, from 0, as soon as it is in the inbox."""
 

@@ -133,6 +133,10 @@ class HttpSource(Source):
         """Answer requests, by number. From any thread."""
         self._open[2].answer(answers)
 
+    def traced(self, spans: Iterable[tuple[int, bytes]]) -> None:
+        """See `Source.traced`. Their answers have the header, over gRPC behind the answer."""
+        self._open[2].traced(spans)
+
     def close(self) -> None:
         """Answer the requests that are left, and stop listening. Idempotent."""
         if self._opened is None:

@@ -19,7 +19,7 @@ from connectors.http.endpoint.model import ServedModel
 from connectors.http.endpoint.names import Named, of_version
 from connectors.http.endpoint.repository.models import Models, Verb
 from connectors.http.endpoint.repository.requests import commanded, indexed
-from connectors.http.endpoint.request import Answer, Request
+from connectors.http.endpoint.request import TRACEPARENT, Answer, Request
 from connectors.http.rpc.messages import Asked, asked, streamed, streamed_error
 from pipelines.errors import WireError
 from protos import open_inference_pb2 as pb
@@ -27,6 +27,8 @@ from protos import open_inference_pb2 as pb
 INFERENCE: Final = "/inference.GRPCInferenceService/"
 ENDPOINT: Final = "streamer-endpoint"
 """The metadata behind the answer to a load: the name by which requests reach the model."""
+TRACE: Final = TRACEPARENT.decode()
+"""The metadata behind an answer that name its span. Those of a stream are for the whole call, and say nothing."""
 PREDICT: Final = "/ai.konduit.serving.Inference/predict"
 HEALTH: Final = "/grpc.health.v1.Health/Check"
 CODES: Final[Mapping[int, grpc.StatusCode]] = {
@@ -146,6 +148,8 @@ class GrpcService:
             self._gone(pending, late=left is not None and pending.request.deadline <= time.monotonic())
             raise
         _count(named.model, answer)
+        if (trace := pending.request.trace) is not None:
+            context.set_trailing_metadata(((TRACE, trace.decode()),))
         return answer.body if answer.error is None else await _abort(context, answer)
 
     async def _stream(self, _: Any, context: Any) -> None:
