@@ -17,6 +17,7 @@ from pipelines.batching import BATCH_KEY, checked_batch
 from pipelines.definitions.document import Document
 from pipelines.definitions.yamlwriter import write_yaml
 from pipelines.executors.executor import Executor
+from pipelines.executors.lastshapes import LastShapes
 from pipelines.executors.policy import StepPolicy
 from pipelines.executors.shared import Shared
 from pipelines.late import late
@@ -93,6 +94,7 @@ class Pipeline(ABC):
         shared: Shared | None = None,
         versions: Mapping[Path, int] | None = None,
         opening: int = 0,
+        ran: LastShapes | None = None,
     ) -> Executor:
         """An executor with every model loaded; close it, or use it in a `with`.
 
@@ -105,7 +107,8 @@ class Pipeline(ABC):
         before rows are run again end when `stopping` is set. Executors of this pipeline that are opened with the same
         `shared`, one for each thread that runs batches, load each model once. `versions` names the version to open of a
         model in version folders, by the folder that holds these, if not the highest. Executors of different `opening`,
-        with one `shared`, have only files in common that have not changed.
+        with one `shared`, have only files in common that have not changed. Models are run on zeros of the shapes
+        that those opened before with the same `ran` ran on last, and refused (`StepError`) if they cannot be.
 
         Raises `StepError` naming the step that cannot be opened; its `__cause__` says why: `MissingPackageError`,
         `RegistryError`, `DefinitionError`, ...
@@ -125,6 +128,7 @@ class Pipeline(ABC):
             shared=Shared() if shared is None else shared,
             versions=versions or {},
             opening=opening,
+            ran=LastShapes() if ran is None else ran,
         )
         return self.open_in(context) if profile is None else self._profiled(context, profile)
 

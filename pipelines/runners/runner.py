@@ -21,6 +21,7 @@ from pipelines.data.result import Result
 from pipelines.data.sparsecolumn import columns_of
 from pipelines.errors import RAISED, StreamerError, WrongTypeError, blamed
 from pipelines.executors.executor import Executor
+from pipelines.executors.lastshapes import LastShapes
 from pipelines.executors.policy import NO_POLICY, StepPolicy
 from pipelines.executors.ports import Ports
 from pipelines.executors.shared import Shared
@@ -81,6 +82,8 @@ class OpenContext:
     the highest."""
     opening: int = 0
     """Which opening of the definition it is, where it is opened again because files of its models have changed."""
+    ran: LastShapes = field(default_factory=LastShapes)
+    """What models of earlier openings of the definition ran on last: those of the same steps are warmed up on it."""
 
     @property
     def policy(self) -> StepPolicy:

@@ -19,6 +19,7 @@ from connectors.sink import Sink, TransactionalSink
 from connectors.source import Served, Source
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.executors.executor import Executor
+from pipelines.executors.lastshapes import LastShapes
 from pipelines.executors.policy import StepPolicy
 from pipelines.executors.ports import Ports
 from pipelines.executors.shared import Shared
@@ -68,6 +69,8 @@ class Assembly:
     _openings: Openings | None = None
     _progress: Callable[[str], None] | None = None
     _shared: Shared = field(default_factory=Shared)
+    _ran: dict[str, LastShapes] = field(default_factory=dict)
+    """What the models of each variant ran on last."""
     _pool: DaemonPool | None = None
     _policies: dict[str, StepPolicy] | None = None
     made_by: MadeBy = field(default_factory=MadeBy)
@@ -232,6 +235,7 @@ class Assembly:
             shared=self._shared,
             versions=files.versions,
             opening=opening,
+            ran=self._ran.setdefault(variant, LastShapes()),
         )
 
     def _memory_limit(self) -> MemoryLimit:

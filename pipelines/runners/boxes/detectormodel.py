@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from pipelines.errors import RowsFailed, StreamerError
+from pipelines.executors.lastshapes import Call
 from pipelines.runners.boxes.detectors.given import SIZES_INPUT
 from pipelines.runners.boxes.detectors.layouts.yolo import is_raw
 from pipelines.runners.boxes.detectors.preparing import config_of, in_words, picture_input
@@ -68,6 +69,7 @@ class DetectorModel:
         self.size = (self.config.height or 1, self.config.width or 1)
         self._step = step
         self._metrics = context.metrics
+        self._shapes = context.ran.of(context.step)
         self._called: Model = self.model
         self.most: int | None = None
         """How many pictures a call has at most; `None`: any number."""
@@ -107,8 +109,8 @@ class DetectorModel:
             raw = is_raw([outputs[place] for place in detector.outputs])
             self.detector = replace(detector, raw=raw)
             self._read = ObjectReader(self._step, self.detector, self._metrics.counter(LEFT_OUT))
-        warm = int(self._step.warm_up)
-        if warm and outputs is None:
+        warm = max(int(self._step.warm_up), self._before())
+        if warm and (outputs is None or warm > 2):
             self._tried(min(warm, self.most or warm) if self.count is None else self.count)
 
     def objects(self, array: Array) -> Objects:
@@ -120,12 +122,18 @@ class DetectorModel:
         lacking = (self.count or 0) - total if self._called is self.model else 0
         if lacking > 0:
             array = np.concatenate([array, np.repeat(array[-1:], lacking, axis=0)])
+        self._shapes.last = Call((), [array.shape], True)
         try:
             return self._read.read(self._run(array), self.size, total)
         except RowsFailed as error:
             # The last picture answers for those that the call was filled up with, which are the same.
             failures = {min(row, total - 1): error.failures[row] for row in sorted(error.failures, reverse=True)}
             raise RowsFailed(failures) from None
+
+    def _before(self) -> int:
+        """How many pictures the call before had, of another model of the step; 0 without one."""
+        call = self._shapes.last
+        return 0 if call is None or call.names else call.shapes[0][0]
 
     def in_words(self) -> str:
         """The model in one line: inputs and outputs, what it was recognised by, labels, the picture that it gets."""

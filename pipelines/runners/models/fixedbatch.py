@@ -103,13 +103,18 @@ def _no_batch(model: Model, count: int, *, trusted: bool) -> str | None:
     return None
 
 
+def made_up(port: Port, shape: Sequence[int], random: np.random.Generator) -> Array:
+    """Random values of the shape, for an input of a model."""
+    if port.dtype.kind == "f":
+        return random.random(shape).astype(port.dtype)
+    # Nothing above 1, as integers are often positions in a table.
+    bits = random.integers(0, 2, shape)
+    return bits.astype(str).astype(object) if port.dtype == object else bits.astype(port.dtype)
+
+
 def _made_up(port: Port, count: int, random: np.random.Generator) -> Array:
     inner = [length if isinstance(length, int) else 1 for length in (port.shape or ())[1:]]
-    if port.dtype.kind == "f":
-        return random.random((count, *inner)).astype(port.dtype)
-    # Nothing above 1, as integers are often positions in a table.
-    bits = random.integers(0, 2, (count, *inner))
-    return bits.astype(str).astype(object) if port.dtype == object else bits.astype(port.dtype)
+    return made_up(port, (count, *inner), random)
 
 
 def _equal(first: Array, second: Array) -> bool:

@@ -42,6 +42,7 @@ class KerasRunner(ModelRunner):
             max_batch=step.max_batch,
             cast_inputs=step.cast_inputs,
             metrics=context.metrics,
+            shapes=context.ran.of(context.step),
         )
 
 

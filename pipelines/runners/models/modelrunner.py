@@ -6,7 +6,7 @@ import itertools
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -14,15 +14,19 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, DenseColumn, ObjectColumn, RaggedColumn
 from pipelines.data.data import check_key
 from pipelines.data.result import Result
-from pipelines.errors import DataError, ReservedKeyError, blamed
+from pipelines.errors import DataError, ReservedKeyError, StreamerError, blamed
+from pipelines.executors.lastshapes import Call, StepShapes
 from pipelines.executors.ports import Ports
 from pipelines.observe.metrics import StepMetrics
 from pipelines.runners.forms import ArrayForm, Forms
-from pipelines.runners.models.fixedbatch import FixedBatch, of_any_count
+from pipelines.runners.models.fixedbatch import FixedBatch, made_up, of_any_count
 from pipelines.runners.models.model import Array, Model, Port
 from pipelines.runners.models.modelinput import ModelInput
 from pipelines.runners.models.modelinputs import Feed, ModelInputs
 from pipelines.runners.runner import Runner
+
+_SHOWN: Final = 300
+"""Characters of a library's error."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +52,9 @@ class ModelRunner(Runner):
     effect. A record without a sample axis still gets its outputs without one where the model states a length of 1 or
     the inputs' own symbol there.
 
+    *Warming up.* If `shapes` know what another model of the step ran on last, the model is run on zeros of these shapes
+    when it opens. `StreamerError` if it takes neither these nor random values, and the other one did.
+
     Strings come out as STRING, or as lists of them. `close` frees the model, which is the runner's own.
     """
 
@@ -63,6 +70,7 @@ class ModelRunner(Runner):
         max_batch: int | None = None,
         cast_inputs: bool = False,
         metrics: StepMetrics | None = None,
+        shapes: StepShapes | None = None,
     ) -> None:
         self.model = model
         self._called = of_any_count(model)
@@ -75,11 +83,22 @@ class ModelRunner(Runner):
         self._inputs = ModelInputs([ModelInput(port, key, cast_freely=cast_inputs) for port, key in named])
         self._batched = _states_batch_axis(self._called)
         self._tried = False
+        self._names = tuple(port.name for port in model.inputs)
+        self._shapes = StepShapes() if shapes is None else shapes
+        self._noted: list[tuple[int, ...]] = []
+        """The shapes of the last batch, as making a `Call` costs more than a look at them."""
+        before, take_zeros = self._shapes.last, self._shapes.take_zeros
+        if before is not None and before.names != self._names:
+            before = None
         inner = [shape for model_input in self._inputs.inputs if (shape := model_input.inner) is not None]
+        if len(inner) < len(model.inputs) and before is not None and before.whole:
+            inner = [shape[1:] for shape in before.shapes]
         if len(inner) == len(model.inputs):
             if self._batched:
                 self._try_batch(inner)
             self._warm_up(warm_up, inner)
+        if before is not None:
+            self._warm_up_on(before, required=take_zeros)
         # Now, so that trials do not count.
         if metrics is not None and isinstance(self._called, FixedBatch):
             self._called.count_in(metrics)
@@ -161,6 +180,10 @@ class ModelRunner(Runner):
             if not self._as_long(len(arrays[0]), outputs):
                 return None
             parts.append(outputs)
+            shapes = [array.shape for array in arrays]
+            if shapes != self._noted:
+                self._noted = shapes
+                self._shapes.last = Call(self._names, shapes, True)
         return parts[0] if len(parts) == 1 else [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
 
     def _most(self, feed: Feed) -> int:
@@ -189,6 +212,8 @@ class ModelRunner(Runner):
             except Exception as error:  # noqa: BLE001 - one record runs, so it is that record's failure
                 failed.update(dict.fromkeys(batch.parents(row).tolist(), blamed(error)))
                 continue
+            if not done:
+                self._shapes.last = Call(self._names, [part.array.shape for part in parts], False)
             done.append(row)
             lead = self._inputs.lead(parts)
             for listed, port, output in zip(values, self._called.outputs, outputs, strict=True):
@@ -218,6 +243,7 @@ class ModelRunner(Runner):
         try:
             self._called.run(self._zeros(1, inner))
         except Exception:  # noqa: BLE001 - then zeros tell nothing about two samples
+            self._shapes.take_zeros = False
             return False
         return True
 
@@ -236,11 +262,46 @@ class ModelRunner(Runner):
         except Exception as error:  # noqa: BLE001 - zeros may be no input for this model
             _log.info("%s: warming up with zeros failed: %s", self.model.path, error)
 
+    def _warm_up_on(self, call: Call, *, required: bool) -> None:
+        """Run it on what another model ran on. `required`: it is refused if it cannot be."""
+        ports, shapes = self._called.inputs, call.shapes
+        if any(port.dtype.kind == "O" or (port.shape is None and call.whole) for port in ports):
+            return
+        if call.whole and not self._batched:
+            shapes = [(1, *shape[1:]) for shape in shapes]
+        random = np.random.default_rng(0)
+        sized = [*zip(ports, shapes, strict=True)]
+        try:
+            arrays = [np.zeros(shape, port.dtype) for port, shape in sized]
+            try:
+                self._called.run(arrays)
+            except Exception:  # noqa: BLE001 - zeros may be no input for this model
+                arrays = [made_up(port, shape, random) for port, shape in sized]
+                self._called.run(arrays)
+            # onnxruntime plans its memory in the first call of a shape, and takes it in the second.
+            outputs = self._called.run(arrays)
+        except Exception as error:
+            if not required:
+                _log.info("%s: warming up failed: %s", self.model.path, error)
+                return
+            self.model.close()
+            said = ", ".join(f'"{port.name}" {list(shape)}' for port, shape in sized)
+            raise StreamerError(
+                f"{self.model.path} cannot be run on arrays as the version in use gets, {said}: {_in_short(error)}; "
+                "restart with it if records change, too"
+            ) from error
+        if self._batched:
+            self._as_long(shapes[0][0], outputs)
+
 
 def output_forms(model: Model, keys: Sequence[str]) -> Forms:
     """The forms of a model's outputs under these keys: shapes that models state are not always those they give."""
     named = zip(keys, model.outputs, strict=True)
     return {key: ArrayForm(port.dtype) for key, port in named if port.dtype.kind != "O"}
+
+
+def _in_short(error: Exception) -> str:
+    return " ".join(str(error).split())[:_SHOWN].rstrip(".")
 
 
 def _check_output(key: str) -> None:

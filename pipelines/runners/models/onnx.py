@@ -54,7 +54,8 @@ class OnnxRunner(ModelRunner):
             "cast_inputs": step.cast_inputs,
             "metrics": context.metrics,
         }
-        super().__init__(model, inputs, outputs, warm_up=int(step.warm_up), **options)
+        shapes = context.ran.of(context.step)
+        super().__init__(model, inputs, outputs, warm_up=int(step.warm_up), shapes=shapes, **options)
         self._optional = model.further
         self._further = frozenset(model.further)
         self._runners: dict[tuple[str, ...], ModelRunner] = {}

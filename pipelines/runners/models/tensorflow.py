@@ -35,6 +35,7 @@ class TensorFlowRunner(ModelRunner):
             max_batch=step.max_batch,
             cast_inputs=step.cast_inputs,
             metrics=context.metrics,
+            shapes=context.ran.of(context.step),
         )
 
 
