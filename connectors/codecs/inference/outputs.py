@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
@@ -31,6 +31,7 @@ _COMPILED: Final = {
 """The dtypes of arrays that the compiled extension writes, and its names for them: to ask numpy takes 10 us."""
 
 _encode: Final = msgspec.json.Encoder().encode
+_MOST_KNOWN: Final = 256
 
 
 class Output:
@@ -42,7 +43,6 @@ class Output:
         self._native = native
         self.name = name
         self._named = f'output "{name}"'
-        self._quoted = _encode(name)
         self._column = column
         self._whole = _whole_array(column)
         self._cells: dict[int, Any] = {} if self._whole is not None else dict(column.cells(failed))
@@ -78,7 +78,7 @@ class Output:
         if self._whole is not None:
             return self._whole_entry
         array, datatype = self._array(row)
-        return self._entry(datatype, array.shape)
+        return _entry_of(self.name, datatype, array.shape)
 
     def listed(self, row: int) -> bytes:
         """The entry in the JSON of an answer, with its data."""
@@ -109,12 +109,12 @@ class Output:
     @cached_property
     def _whole_head(self) -> bytes:
         assert self._whole is not None
-        return head(self.name, self._datatype, self._whole.shape[1:])
+        return _head_of(self.name, self._datatype, self._whole.shape[1:])
 
     @cached_property
     def _whole_entry(self) -> bytes:
         assert self._whole is not None
-        return self._entry(self._datatype, self._whole.shape[1:])
+        return _entry_of(self.name, self._datatype, self._whole.shape[1:])
 
     @cached_property
     def _entries(self) -> Sequence[bytes | None]:
@@ -144,9 +144,6 @@ class Output:
         size = array[0].size if len(array) else 0
         return array.reshape(len(array), size)
 
-    def _entry(self, datatype: str, shape: Sequence[int]) -> bytes:
-        return b'{"name":%b,"shape":%b,"datatype":"%b",' % (self._quoted, _encode(list(shape)), datatype.encode())
-
     def _array(self, row: int) -> tuple[Array, str]:
         try:
             array = _as_array(self._cells[row])
@@ -159,6 +156,19 @@ class Output:
                 "make an array of it in a step"
             )
         return array, datatype_of(array.dtype)
+
+
+# Batch after batch has the same outputs.
+@lru_cache(_MOST_KNOWN)
+def _head_of(name: str, datatype: str, shape: tuple[int, ...]) -> bytes:
+    """The message of gRPC that describes an output."""
+    return head(name, datatype, shape)
+
+
+@lru_cache(_MOST_KNOWN)
+def _entry_of(name: str, datatype: str, shape: tuple[int, ...]) -> bytes:
+    """The entry of an output in JSON up to where its data or their size follow."""
+    return b'{"name":%b,"shape":%b,"datatype":"%b",' % (_encode(name), _encode(shape), datatype.encode())
 
 
 def _whole_array(column: Column) -> Array | None:
