@@ -17,7 +17,7 @@ from connectors.blockcolumns import joined, take_rows
 from connectors.coded import Coded
 from pipelines.data.columns import MISSING, Column
 from pipelines.data.data import RecordContext
-from pipelines.data.rowrange import RowRange
+from pipelines.data.rowrange import RowNumbers, RowRange
 from pipelines.data.spans import Spans
 from pipelines.errors import WireError
 
@@ -274,11 +274,30 @@ class Records:
                 return None
             return [[header for header in row or () if header[0].lower() not in names] or None for row in column]
 
-        return replace(self, headers=headers, _cache={})
+        return self._reading(headers)
 
     def with_headers(self, headers: Sequence[Sequence[Header] | None]) -> Records:
         """The same records with these headers, N of them."""
-        return replace(self, headers=lambda: headers, _cache={})
+        return self._reading(lambda: headers)
+
+    def _reading(self, headers: Callable[[], Sequence[Sequence[Header] | None] | None]) -> Records:
+        # Written out: `dataclasses.replace` takes several times as long, and requests come one by one.
+        return Records(
+            self.source,
+            self.values,
+            self.keys,
+            self.positions,
+            self.spans,
+            self.topics,
+            self.partitions,
+            self.byte_count,
+            headers=headers,
+            timestamps=self.timestamps,
+            extras=self.extras,
+            faults=self.faults,
+            keys_are_names=self.keys_are_names,
+            received=self.received,
+        )
 
     @staticmethod
     def concat(blocks: Sequence[Records]) -> Records:
@@ -335,6 +354,11 @@ class Messages:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @property
+    def row_numbers(self) -> RowNumbers:
+        """`rows`, as a range if they are known to be one."""
+        return self.rows if self.row_range is None else self.row_range
 
     def parents(self, index: int) -> Ints:
         """Row numbers that the message at this index answers."""

@@ -32,6 +32,8 @@ def as_range(rows: RowNumbers) -> RowRange | None:
         return range(0)
     first = int(rows[0])
     numbers = range(first, first + count)
+    if count == 1:
+        return numbers
     if int(rows[-1]) != numbers[-1]:
         return None
     # As bytes: a fifth of the time of comparing arrays.

@@ -21,6 +21,7 @@ from pipelines.data.rowrange import RowNumbers, as_array
 from pipelines.errors import ConnectorError, StepError
 from pipelines.executors.accounting import NO_ROWS, accounted
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
+from streamer.batching.residence import FEW
 from streamer.definition.service import Service
 from streamer.delivery.confirming import Confirming, Upstream
 from streamer.delivery.erroranswers import ErrorAnswers
@@ -248,7 +249,7 @@ class Delivery:
         decided, part_decided = _decided(result, failed, decoded)
         self._failures.check(failed, decided)
         for messages in blocks:
-            self.ledger.expect(messages.rows if messages.row_range is None else messages.row_range)
+            self.ledger.expect(messages.row_numbers)
         if failed:
             self._letters.expect(failed)
             self._errors.expect(failed)
@@ -298,8 +299,13 @@ class Delivery:
             decoded: DecodedBatch = entry.note
             if decoded.stamps is None:
                 continue
-            stamps = decoded.stamps if rows is None else decoded.stamps[rows]
-            late = time.time() - stamps[stamps >= 0] / 1000.0
+            stamps, now = decoded.stamps if rows is None else decoded.stamps[rows], time.time()
+            if len(stamps) <= FEW:
+                for stamp in stamps.tolist():
+                    if stamp >= 0:
+                        self._meters.latency.add_one(max(now - stamp / 1000.0, 0.0))
+                continue
+            late = now - stamps[stamps >= 0] / 1000.0
             if len(late):
                 self._meters.latency.add(np.maximum(late, 0.0))
 

@@ -8,8 +8,6 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from connectors.codecs.registry import codec_config
 from pipelines.data.rowrange import RowNumbers
 from pipelines.errors import StreamerError, step_of
@@ -18,7 +16,7 @@ from streamer.definition.service import Service
 from streamer.delivery.fitting import CodecHints
 from streamer.delivery.ledger import Ledger
 from streamer.delivery.losslog import LossLog
-from streamer.routing.sinkroute import Failed, Sinks, of_sources
+from streamer.routing.sinkroute import Failed, Sinks, count_of_sources
 
 
 class ServiceStopped(StreamerError):
@@ -145,7 +143,7 @@ class Failures:
         rows, watched = len(finished), failed
         if self._answered:
             _, watched = self.apart(failed)
-            rows -= int(np.count_nonzero(of_sources(finished, self._answered)))
+            rows -= count_of_sources(finished, self._answered)
         self._errors.add(rows, watched)
         if not failed:
             return

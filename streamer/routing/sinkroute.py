@@ -15,7 +15,7 @@ from connectors.records import Header, Messages
 from connectors.sink import Sink
 from connectors.source import Source
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Mask
+from pipelines.data.columns import Mask, Rows
 from pipelines.data.membership import among
 from pipelines.data.rowrange import RowNumbers
 from pipelines.errors import DefinitionError, StepError
@@ -435,12 +435,16 @@ def select_all(selections: Sequence[Selection], batch: Batch) -> tuple[list[Sele
     return chosen, failed | more
 
 
-def of_sources(rows: RowNumbers, sources: frozenset[int]) -> Mask:
-    """Which of these rows are of the sources of these numbers. Rows of a range are of one source."""
-    if isinstance(rows, range):
-        inside = len(rows) > 0 and rows.start >> SOURCE_BITS in sources
-        return np.ones(len(rows), np.bool_) if inside else np.zeros(len(rows), np.bool_)
+def of_sources(rows: Rows, sources: frozenset[int]) -> Mask:
+    """Which of these rows are of the sources of these numbers."""
     return among(rows >> SOURCE_BITS, np.fromiter(sources, np.int64, len(sources)))
+
+
+def count_of_sources(rows: RowNumbers, sources: frozenset[int]) -> int:
+    """How many of these rows are of the sources of these numbers. Rows of a range are of one source."""
+    if isinstance(rows, range):
+        return len(rows) if rows and rows.start >> SOURCE_BITS in sources else 0
+    return int(np.count_nonzero(of_sources(rows, sources)))
 
 
 def _numbers(names: Sequence[str] | None, sources: Sequence[str]) -> frozenset[int] | None:
@@ -455,7 +459,7 @@ def _of_sources(batch: Batch, sources: frozenset[int]) -> Batch:
     if rows is not None and len(rows):
         return batch if rows.start >> SOURCE_BITS in sources else NO_ROWS
     if batch.splits is None:
-        hit = of_sources(batch.row_numbers, sources)
+        hit = of_sources(batch.rows, sources)
     else:
         total = np.concatenate([[0], np.cumsum(of_sources(batch.rows, sources))])
         counts = np.diff(batch.splits)
