@@ -323,6 +323,7 @@ class Agent:
         """Return from `start` though opening has not ended: nothing is in flight, and the daemon thread closes what it
         opened as soon as it can."""
         self._left_opening = True
+        self._assembly.leave()
         self.summary = self._summed_up(time.monotonic() - (self._stopped_at or 0.0))
         atexit.unregister(self._end_with_process)
         self._log.info("stopped while it started", waiting="for what is still being opened")

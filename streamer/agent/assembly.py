@@ -35,6 +35,7 @@ from streamer.delivery.guarantee import guarantee
 from streamer.models.files import State
 from streamer.models.following import Following
 from streamer.models.lineup import Lineup
+from streamer.models.marks import Caution
 from streamer.models.opening import Openings
 from streamer.models.settings import SHADOW
 from streamer.models.version import Version
@@ -64,6 +65,8 @@ class Assembly:
     """Records the times of stages and steps, while open, if the service has `profile`."""
     draining: threading.Event = field(default_factory=threading.Event)
     """Set when the service stops: then no step waits any more before it runs records again."""
+    caution: Caution = Caution.ALONE
+    """About versions of the models that ended the process when they were opened before. Set before `open`."""
     lineup: Lineup | None = None
     """The versions of the models that are open; `None`: the pipeline is not open."""
     _openings: Openings | None = None
@@ -136,7 +139,7 @@ class Assembly:
             self._pool = self._stack.enter_context(DaemonPool(threads, "streamer-step")) if threads else None
             self._stack.callback(self._close_pipelines)
             self._progress = progress
-            self._openings = Openings(self.service, self._opened)
+            self._openings = Openings(self.service, self._opened, self.caution)
             self.lineup = self._openings.first()
             # Versions that come later are opened beside the work.
             self._progress = None
@@ -150,7 +153,11 @@ class Assembly:
 
     def following(self, wake: Callable[[], None], log: Any) -> Following | None:
         """Follows the files of the models; `None` if a step holds state. `wake` is called when a version is ready."""
-        if self._openings is None or self.lineup is None or self.executor.stateful:
+        if self._openings is None or self.lineup is None:
+            return None
+        if self.executor.stateful:
+            for version in self._openings.refused.values():
+                log.error("a version of the models is left out", version=version.label, error=version.reason)
             return None
         interval = self.service.models.follow
         following = Following(self._openings.look, self.lineup, self._openings.beside, interval, wake, log)
@@ -286,11 +293,15 @@ class Assembly:
                 pages.setdefault(page, {})[name] = document
         return pages
 
+    def leave(self) -> None:
+        """The process ends while this is opened: that is no fault of the models. From any thread."""
+        if self._openings is not None:
+            self._openings.end()
+
     def close(self, busy: Collection[Executor] = ()) -> None:
         """Close everything that is open, but for the pipelines that are `busy`; idempotent."""
         self._busy = busy
-        if self._openings is not None:
-            self._openings.end()
+        self.leave()
         self._stack.close()
 
     def _close_pipelines(self) -> None:

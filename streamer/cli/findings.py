@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from connectors.codecs.config import PayloadFields
 from connectors.codecs.registry import codec_config, codec_of
@@ -130,7 +131,10 @@ def examined(service: Service) -> Examined:
         return next((Finding(part, False, why) for why in whys), None) or finding(part, look)
 
     pipeline_policies = by_step(service.sequence(), policies(service.steps))
-    context = OpenContext(allow_code=service.allows_code, runners=service.runners, policies=pipeline_policies)
+    versions, left_out = ({}, []) if refusals else _versions(service)
+    context = OpenContext(
+        allow_code=service.allows_code, runners=service.runners, policies=pipeline_policies, versions=versions
+    )
     findings = [tried(f"source {config.label}", partial(_source, config, service)) for config in service.sources]
     findings += [
         tried(f"step {part.name}", partial(_part, part, parts, replace(context, base=part.base), service, steps))
@@ -151,6 +155,7 @@ def examined(service: Service) -> Examined:
     if not refusals:
         # A service with refused parts may name schema files that must not be read.
         findings += keys_at_odds(service, known)
+    findings += left_out
     if len(service.variant_names) > 1 and not refusals:
         findings.append(finding("variants", lambda: _variants(service)))
     findings.append(finding("hot path", lambda: _hot_paths(service)))
@@ -201,7 +206,8 @@ def _variants(service: Service) -> str:
     def opened(variant: str, files: State, opening: int) -> list[Executor]:
         return [opened_pipeline(service, variant=variant, versions=files.versions, opening=opening)]
 
-    lineup = Openings(service, opened).first()
+    openings = Openings(service, opened)
+    lineup = openings.first()
     lineup.close()
     weights = lineup.sharing.choice.weights
     return ", ".join(
@@ -209,7 +215,26 @@ def _variants(service: Service) -> str:
         + (f"weighs {weights[name]:g}" if name in weights else "gets a copy, and its results are compared")
         + (" at first, as a canary" if name in service.variants and service.variants[name].canary else "")
         for name, version in lineup.variants.items()
-    )
+    ) + "".join(f"; note: {text}" for text in _left_out(openings))
+
+
+def _versions(service: Service) -> tuple[Mapping[Path, int], list[Finding]]:
+    """The versions of models that the service begins with, and a finding about one that it leaves out."""
+
+    def nothing(variant: str, files: State, opening: int) -> list[Executor]:
+        return []
+
+    try:
+        openings = Openings(service, nothing)
+        versions = openings.begins_with().versions
+    except (StreamerError, OSError):
+        # Opening the steps says what is wrong.
+        return {}, []
+    return versions, [Finding("models", True, f"note: {text}") for text in _left_out(openings)]
+
+
+def _left_out(openings: Openings) -> list[str]:
+    return [f"version {version.label} is left out: {version.reason}" for version in openings.refused.values()]
 
 
 def _tracing(tracing: Tracing) -> str:

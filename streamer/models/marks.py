@@ -1,4 +1,4 @@
-"""`Marks`: which versions of the models ended the process while they were being opened."""
+"""`Marks`: which versions of the models ended the process while they were being opened, and what follows from that."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import uuid4
@@ -19,6 +20,20 @@ from pipelines.errors import ConnectorError
 from streamer.models.files import State
 
 _FOLDER: Final = "opening"
+_OFTEN: Final = 2
+"""How often a version has to end the process for it not to be chance."""
+
+
+class Caution(Enum):
+    """What a start does about a version that ended the process when it was opened alone, as the first."""
+
+    ALONE = "alone"
+    """It may have been chance, and nothing else would be served: it is opened again. After the second time it is left
+    out where there is another."""
+    OTHERS = "others"
+    """The process serves other models, which would end with it: it is left out."""
+    NONE = "none"
+    """Somebody asks for it: it is opened, whatever became of it."""
 
 
 class Left(NamedTuple):
@@ -26,8 +41,10 @@ class Left(NamedTuple):
 
     file: Path
     since: str
-    before: Mapping[str, int]
-    """The versions that were in use then, by the folder that holds them."""
+    before: Mapping[str, int] | None
+    """The versions that were in use then, by the folder that holds them; `None`: it was opened as the first."""
+    times: int = 1
+    """How often in a row, if it was opened as the first."""
 
     @property
     def reason(self) -> str:
@@ -37,9 +54,15 @@ class Left(NamedTuple):
             f"changed, or at a start without {self.file}"
         )
 
+    def is_borne(self, caution: Caution) -> bool:
+        """Whether the version is to be opened all the same."""
+        if caution is Caution.ALONE:
+            return self.before is None and self.times < _OFTEN
+        return caution is Caution.NONE
+
 
 class Marks:
-    """Files that are there while a version is being opened beside another.
+    """Files that are there while a version is being opened.
 
     A library that ends the process, or the system that does for want of memory, leaves the file behind. Each is locked
     by its process, so that those of other processes that are still opening do not count. Where there is no folder for
@@ -49,6 +72,7 @@ class Marks:
     def __init__(self, service: str) -> None:
         self._service = service
         self._guard = threading.Lock()
+        self._ended = False
         self._open: dict[Path, int] = {}
         """The marks of this process, with their descriptors."""
         try:
@@ -58,7 +82,7 @@ class Marks:
 
     @contextmanager
     def opening(self, variant: str, files: State, before: State | None) -> Iterator[None]:
-        """There is a mark inside the block. `before`: the files of the version that is in use."""
+        """There is a mark inside the block. `before`: the files of the version that is in use, if there is one."""
         mark = self._begun(variant, files, before)
         try:
             yield
@@ -67,14 +91,13 @@ class Marks:
                 self._end(mark)
 
     def left(self, variant: str, files: State) -> Left | None:
-        """The mark that an opening of these files has left, if one has."""
+        """The mark that an opening of these files has left, if one has: the last one as the first, else any."""
+        left: list[Left] = []
         for file in self._of(variant, files):
             if file not in self._open and not _is_held(file):
                 with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-                    document = json.loads(file.read_bytes())
-                    before = {path: int(number) for path, number in document["before"].items()}
-                    return Left(file, str(document["since"]), before)
-        return None
+                    left.append(_read(file))
+        return max(left, key=lambda mark: (mark.before is None, mark.times), default=None)
 
     def clear(self, variant: str, files: State) -> None:
         """These files can be opened after all."""
@@ -83,7 +106,9 @@ class Marks:
                 file.unlink(missing_ok=True)
 
     def end(self) -> None:
-        """The process may end now: what is still being opened is not the cause. From any thread."""
+        """The process may end now: what is still being opened, or will be, is not the cause. From any thread."""
+        with self._guard:
+            self._ended = True
         for mark in [*self._open]:
             self._end(mark)
 
@@ -100,14 +125,16 @@ class Marks:
         return hashlib.sha256(repr((self._service, variant, versions, files.marks)).encode()).hexdigest()[:32]
 
     def _begun(self, variant: str, files: State, before: State | None) -> Path | None:
-        if self._folder is None:
+        if self._folder is None or not files.marks:
             return None
+        left = self.left(variant, files) if before is None else None
         mark = self._folder / f"{self._key(variant, files)}-{uuid4().hex[:8]}.json"
         document = {
             "service": self._service,
             "version": files.label,
             "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "before": {} if before is None else {str(path): number for path, number in before.versions.items()},
+            "before": None if before is None else {str(path): number for path, number in before.versions.items()},
+            "times": 1 if left is None or left.before is not None else left.times + 1,
         }
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -117,6 +144,10 @@ class Marks:
             return None
         with self._guard:
             self._open[mark] = descriptor
+            ended = self._ended
+        if ended:
+            self._end(mark)
+            return None
         try:
             lock(descriptor, mark)
             os.write(descriptor, json.dumps(document).encode())
@@ -135,6 +166,13 @@ class Marks:
         with suppress(OSError):
             mark.unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def _read(file: Path) -> Left:
+    document = json.loads(file.read_bytes())
+    before = document["before"]
+    numbers = None if before is None else {path: int(number) for path, number in before.items()}
+    return Left(file, str(document["since"]), numbers, int(document.get("times", 1)))
 
 
 def _is_held(file: Path) -> bool:

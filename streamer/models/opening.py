@@ -14,11 +14,12 @@ from streamer.models.choice import Choice
 from streamer.models.files import ModelFiles, State
 from streamer.models.following import check_ports
 from streamer.models.lineup import Lineup
-from streamer.models.marks import Marks
+from streamer.models.marks import Caution, Left, Marks
 from streamer.models.settings import CURRENT, weights
 from streamer.models.sharing import Sharing
 from streamer.models.tally import Tally
 from streamer.models.version import Version
+from streamer.observe.logs import logger
 
 Opened = Callable[[str, State, int], list[Executor]]
 """Opens as many pipelines of a variant as may run at the same time, with these files, as the opening of this number."""
@@ -27,8 +28,10 @@ Opened = Callable[[str, State, int], list[Executor]]
 class Openings:
     """The files of each variant's models, and the versions that a service begins with."""
 
-    def __init__(self, service: Service, opened: Opened) -> None:
+    def __init__(self, service: Service, opened: Opened, caution: Caution = Caution.ALONE) -> None:
+        """`caution`: about versions that ended the process when they were opened before."""
         self._service = service
+        self._caution = caution
         self._opened = opened
         self._marks = Marks(service.name)
         self._in_use: dict[str, State] = {}
@@ -65,7 +68,7 @@ class Openings:
 
     def beside(self, name: str, state: State, opening: int) -> list[Executor]:
         """The same while another version is in use: if it ends the process, the next start does without it."""
-        with self._marks.opening(name, state, self._in_use.get(name)):
+        with self._marks.opening(name, state, self._in_use[name]):
             return self.opened(name, state, opening)
 
     def end(self) -> None:
@@ -83,7 +86,8 @@ class Openings:
             for opening, (name, state) in enumerate(self.look().items()):
                 try:
                     state, began = self._usable(name, state), time.monotonic()
-                    executors = self.opened(name, state, opening)
+                    with self._marks.opening(name, state, None):
+                        executors = self.opened(name, state, opening)
                     self._marks.clear(name, state)
                     seconds = time.monotonic() - began
                     version = versions[name] = Version(state.label or "1", state, executors, seconds=seconds)
@@ -100,25 +104,50 @@ class Openings:
             raise
         return Lineup(versions, self._sharing())
 
-    def _usable(self, name: str, newest: State) -> State:
-        """The files to begin with: the newest that did not end a process, if there are such, else the newest.
+    def begins_with(self, name: str = CURRENT) -> State:
+        """The files of a variant that a start opens, without opening them.
 
-        Raises `StreamerError` if a version that a variant names did.
+        `refused` has the version that it would have opened otherwise. Raises `StreamerError` if there is no other.
+        """
+        return self._chosen(name, self._looked(name))[0]
+
+    def _usable(self, name: str, newest: State) -> State:
+        """The files to begin with; says so where opening them has ended the process before."""
+        state, again = self._chosen(name, newest)
+        if again is not None:
+            logger(service=self._service.name).warning(
+                "the process ended while it opened these models, which are opened again",
+                version=state.label or "1",
+                since=again.since,
+                times=again.times,
+            )
+        return state
+
+    def _chosen(self, name: str, newest: State) -> tuple[State, Left | None]:
+        """The newest files that did not end a process, if there are such, else the newest and their mark.
+
+        Raises `StreamerError` if a version that a variant names did, or all of a model beside others.
         """
         state, refused = newest, set[tuple[Path, int]]()
         while (mark := self._marks.left(name, state)) is not None:
+            if mark.is_borne(self._caution):
+                return state, mark
             if self._versions.get(name) is not None:
                 raise StreamerError(mark.reason)
             if name not in self.refused:
                 self.refused[name] = Version(state.label or "1", state, state="UNAVAILABLE", reason=mark.reason)
             numbers = {*state.versions.items()}
-            refused |= {(path, number) for path, number in numbers if mark.before.get(str(path)) != number} or numbers
+            in_use = mark.before or {}
+            refused |= {(path, number) for path, number in numbers if in_use.get(str(path)) != number} or numbers
             before, state = state, self._looked(name, refused)
             if state == before or state.versions.keys() != newest.versions.keys():
-                # There is nothing else. It may have been the memory, which two versions needed then.
-                del self.refused[name]
-                return newest
-        return state
+                # There is nothing else.
+                reason = self.refused.pop(name).reason
+                if mark.before is None and self._caution is Caution.OTHERS:
+                    raise StreamerError(reason)
+                # It may have been the memory, which two versions needed then.
+                return newest, mark
+        return state, None
 
     def _sharing(self) -> Sharing:
         service = self._service

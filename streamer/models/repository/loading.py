@@ -11,11 +11,13 @@ from connectors.http.endpoint.config import HttpSourceConfig
 from pipelines.errors import DefinitionError
 from pipelines.plugins.versionfolders import model_in, versions_in
 from streamer.agent.agent import Agent
+from streamer.agent.assembly import build
 from streamer.definition.nocode import NoCode
 from streamer.definition.service import Service
 from streamer.definition.serving import Place, Serving, services_at
 from streamer.definition.settings import Control
 from streamer.models.files import ModelFiles
+from streamer.models.marks import Caution
 from streamer.models.repository.parameters import Parameters, adapted
 from streamer.observe.endpoint import Endpoint, Observed
 
@@ -118,10 +120,13 @@ class Loader:
                     "unload the model, and load it again"
                 )
 
-    def agent(self, service: Service) -> Agent:
-        """What runs a service. Its control port is that of `observe`."""
+    def agent(self, service: Service, caution: Caution) -> Agent:
+        """What runs a service. Its control port is that of `observe`. `caution`: as in `Openings`."""
         self._controls[service.name] = service.control
-        return Agent(service.model_copy(update={"control": None}))
+        service = service.model_copy(update={"control": None})
+        assembly = build(service)
+        assembly.caution = caution
+        return Agent(service, assembly=assembly)
 
     def observe(self, name: str, agent: Agent) -> None:
         """Show it at the control port, if it has one, in place of another one of its name."""

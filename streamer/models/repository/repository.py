@@ -18,6 +18,7 @@ from streamer.agent.summary import Summary
 from streamer.definition.service import Service
 from streamer.definition.serving import Place, nothing_in, places_of
 from streamer.models.giveback import give_back
+from streamer.models.marks import Caution
 from streamer.models.repository.commands import Command, Commands
 from streamer.models.repository.endpoints import Endpoints, LoadedModel
 from streamer.models.repository.loading import Loader
@@ -239,7 +240,8 @@ class ModelRepository:
         name = self._named_for(command)
         endpoint = self._endpoints.get(name)
         if endpoint is None:
-            self._load_first(LoadedModel(name, command.name, command.parameters), place)
+            caution = Caution.OTHERS if command.by_itself else Caution.NONE
+            self._load_first(LoadedModel(name, command.name, command.parameters), place, caution)
         else:
             self._load_again(endpoint, place, 0 if command.parameters.share else 1)
         return Outcome(name)
@@ -249,12 +251,12 @@ class ModelRepository:
             self._loader.check(place)
         return self._loader.service(place, endpoint.name, endpoint.parameters, workers - 1)
 
-    def _load_first(self, endpoint: LoadedModel, place: Place) -> None:
+    def _load_first(self, endpoint: LoadedModel, place: Place, caution: Caution) -> None:
         with self._guard:
             self._failed.pop(endpoint.name, None)
             self._endpoints[endpoint.name] = endpoint
         try:
-            self._open(endpoint, place, endpoint.workers)
+            self._open(endpoint, place, endpoint.workers, caution)
         except BaseException as error:
             with self._guard:
                 del self._endpoints[endpoint.name]
@@ -301,16 +303,16 @@ class ModelRepository:
         before = endpoint.agent
         assert before is not None
         self._loader.check_replaceable(before.service)
-        self._open(endpoint, place, workers)
+        self._open(endpoint, place, workers, Caution.NONE)
         self._finish(before)
         del before
         give_back()
 
-    def _open(self, endpoint: LoadedModel, place: Place, workers: int) -> None:
+    def _open(self, endpoint: LoadedModel, place: Place, workers: int, caution: Caution) -> None:
         """Have a new agent run it, which takes over what clients ask. If that fails all stays as it was."""
         service = self._service(endpoint, place, workers)
         seen = self._loader.seen(service)
-        agent = self._loader.agent(service)
+        agent = self._loader.agent(service, caution)
         self._opening = agent
         try:
             if self._commands.closed:

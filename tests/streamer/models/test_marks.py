@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,11 +17,13 @@ from connectors.memory import MemorySink, MemorySource, MemoryTopic
 from connectors.source import Source
 from pipelines import Onnx, Sequence
 from pipelines.errors import StreamerError
+from pipelines.executors.executor import Executor
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
+from streamer.cli.findings import examined
 from streamer.definition.service import Service
-from streamer.models.files import ModelFiles
-from streamer.models.marks import Marks
+from streamer.models.files import ModelFiles, State
+from streamer.models.marks import Caution, Marks
 from streamer.models.opening import Openings
 
 KILLED = """
@@ -98,7 +101,7 @@ def test_a_version_that_killed_the_process_waits_until_its_files_change(tmp_path
 
 
 def left(folder: Path, before: int | None, variant: str = "current") -> None:
-    """As if the process had ended while it opened the files of `folder`."""
+    """As if the process had ended while it opened the files of `folder`, beside those of the version `before`."""
     files = ModelFiles(Sequence([Onnx(model_uri=folder)]))
     marks = Marks("adding")
     with marks.opening(variant, files.look(), None if before is None else files.look(before)):
@@ -107,8 +110,11 @@ def left(folder: Path, before: int | None, variant: str = "current") -> None:
     mark.write_bytes(content)
 
 
-def first(service: Service) -> tuple[Openings, str]:
-    openings = Openings(service, lambda variant, state, opening: [service.pipeline.open(versions=state.versions)])
+def first(service: Service, caution: Caution = Caution.ALONE) -> tuple[Openings, str]:
+    def opened(variant: str, state: State, opening: int) -> list[Executor]:
+        return [service.pipeline.open(versions=state.versions)]
+
+    openings = Openings(service, opened, caution)
     lineup = openings.first()
     lineup.close()
     return openings, lineup.current.label
@@ -120,6 +126,42 @@ def test_files_without_another_version_are_tried_again_and_their_mark_goes(tmp_p
     openings, _ = first(service(model))
     assert not openings.refused
     assert not [*cache.iterdir()]
+
+
+def test_a_first_version_that_ends_the_process_is_opened_again_once_and_then_left_for_another(
+    tmp_path: Path, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in (1, 2):
+        adding(tmp_path / str(number) / "model.onnx", number)
+    left(tmp_path, None)
+    openings, label = first(service(tmp_path))
+    assert (label, openings.refused) == ("2", {})
+    assert "the process ended while it opened these models, which are opened again" in caplog.text
+    # It could be opened, so that the next time is the first again.
+    assert not [*cache.iterdir()]
+    left(tmp_path, None)
+    left(tmp_path, None)
+    openings, label = first(service(tmp_path))
+    assert (label, openings.refused["current"].label) == ("1", "2")
+    said = {finding.part: finding.text for finding in examined(service(tmp_path)).findings}
+    assert said["models"].startswith("note: version 2 is left out: the process ended while it opened these files")
+    # The only one there is, is opened however often it ended the process.
+    shutil.rmtree(tmp_path / "1")
+    caplog.clear()
+    assert first(service(tmp_path))[1] == "2"
+    assert "times=2" in caplog.text
+
+
+def test_what_ended_a_process_of_many_models_is_opened_only_if_somebody_asks_for_it(tmp_path: Path) -> None:
+    model = adding(tmp_path / "model.onnx", 1)
+    left(model, None)
+    with pytest.raises(StreamerError, match="the process ended while it opened these files"):
+        first(service(model), Caution.OTHERS)
+    adding(model, 2)
+    first(service(model), Caution.OTHERS)
+    left(model, None)
+    first(service(model), Caution.NONE)
+    first(service(model), Caution.OTHERS)
 
 
 def test_a_version_that_is_being_opened_by_another_process_is_none_that_has_ended_it(tmp_path: Path) -> None:
@@ -147,7 +189,7 @@ def test_a_service_goes_back_past_all_versions_that_ended_it(tmp_path: Path) -> 
 def test_a_variant_of_a_version_that_ended_the_process_is_refused(tmp_path: Path) -> None:
     for number in (1, 2):
         adding(tmp_path / str(number) / "model.onnx", number)
-    left(tmp_path, None, "next")
+    left(tmp_path, 1, "next")
     with pytest.raises(StreamerError, match=r"variants.next: the process ended while it opened these files"):
         first(service(tmp_path, variants={"next": {"version": 2}}))
 

@@ -23,7 +23,10 @@ from repositoryserving import BEGAN, ENDS, free, model, served
 from tritonclient.utils import InferenceServerException
 
 from connectors.http.endpoint.repository.models import Outcome
+from pipelines import Onnx, Sequence
 from streamer.definition.nocode import NoCode
+from streamer.models.files import ModelFiles
+from streamer.models.marks import Marks
 from streamer.models.repository.commands import Command, Commands
 from streamer.models.repository.endpoints import Endpoints, LoadedModel
 from streamer.models.repository.parameters import Parameters
@@ -397,3 +400,24 @@ def test_equal_loads_that_wait_are_one() -> None:
     assert commands.put(Command("unload", "a", "a"))
     assert commands.put(Command("load", "a", "a"))
     assert [command.verb for command in iter(lambda: commands.take(0), None)] == ["load", "unload", "load"]
+
+
+def test_a_model_that_ended_the_process_does_not_end_it_again_until_somebody_loads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAMER_CACHE", str(tmp_path / "cache"))
+    marks = Marks("deadly")
+    files = ModelFiles(Sequence([Onnx(model_uri=model(tmp_path / "models" / "deadly.onnx"))])).look()
+    model(tmp_path / "models" / "other.onnx")
+    with marks.opening("current", files, None):
+        (mark,) = marks._open
+        content = mark.read_bytes()
+    mark.write_bytes(content)
+    with served(tmp_path / "models") as repository:
+        triton = Triton(repository)
+        state, reason = triton.index()["deadly"]
+        assert (state, triton.index()["other"][0]) == ("UNAVAILABLE", "READY")
+        assert reason.startswith("the process ended while it opened these files")
+        triton.load("deadly")
+        assert triton.index()["deadly"][0] == "READY"
+        assert not mark.exists()
