@@ -50,16 +50,29 @@ class Route:
     def sending(self) -> Iterator[Back]:
         """An open sink to send letters back with, which is closed at the end.
 
-        Raises the errors of `Browser.topics`, `Browser.sink` and `Sink.open`.
+        Raises the errors of `Browser.topics`, `Browser.sink` and `Sink.open`, and `DefinitionError` if none of the
+        topics that may be sent to exists.
         """
         # Sending to a topic that does not exist would create it on many brokers.
-        known = frozenset(self.back.topics())
-        back = Back(self.back.sink(self.topic, "replay"), known if self.back.lists_topics else None)
+        topics = frozenset(self.back.topics())
+        known = topics if self.back.lists_topics else None
+        back = Back(self.back.sink(self._opened_for(known), "replay"), known)
         back.sink.open()
         try:
             yield back
         finally:
             back.sink.close()
+
+    def _opened_for(self, known: frozenset[str] | None) -> str:
+        """The topic that the sink is opened for, which exists; each letter names its own."""
+        if self.there.address == self.back.address:
+            return self.topic
+        if known is None:
+            return ""
+        for topic in sorted(known):
+            if self.to is None or self.to.allows(topic):
+                return topic
+        raise DefinitionError(f"none of the topics of {self.whose} is on {self.back.address}; create the one you mean")
 
 
 def route_of(topic: str, bus: Browser, to: Sequence[str]) -> Route:
