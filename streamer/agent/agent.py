@@ -27,6 +27,7 @@ from streamer.agent.summary import Summary
 from streamer.definition.circles import circle
 from streamer.definition.hotpaths import by_report
 from streamer.definition.service import Service
+from streamer.letters.desk import LetterDesk
 from streamer.models.following import Following
 from streamer.models.lineup import Lineup
 from streamer.models.version import Version
@@ -52,6 +53,7 @@ class Agent:
         self.meters.hot_paths = self._assembly.hot_paths
         self.meters.connectors = self._assembly.measured
         self._loop = RunLoop(self._assembly, self.meters, self._log, self.trouble, self.live)
+        self._desk = LetterDesk(service, self._log)
         self._pausing = Pausing(lambda: self._loop.intakes, self._log)
         self._stopped_at: float | None = None
         self._left_opening = False
@@ -188,6 +190,14 @@ class Agent:
     def resume(self, source: str) -> None:
         """Poll a source again that was paused. From any thread. Raises `StreamerError` for an unknown name."""
         self._pausing.resume(source)
+
+    def letters(self, count: int, deadline: float) -> dict[str, Any]:
+        """Its newest dead letters, as `LetterDesk.newest` gives them. For one thread at a time."""
+        return self._desk.newest(count, deadline)
+
+    def replay(self, letter: str, deadline: float, *, again: bool = False) -> dict[str, Any]:
+        """Send a dead letter back, as `LetterDesk.replay` does. For one thread at a time."""
+        return self._desk.replay(letter, deadline, again=again)
 
     def state(self) -> dict[str, Any]:
         """What its dashboard shows, as plain data: counters as they are, and how its parts are. From any thread."""

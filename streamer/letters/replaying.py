@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streamer.letters.replayed import Replayed
+from streamer.letters.stored import fingerprint
 
 if TYPE_CHECKING:
     from connectors.browser import TopicReader
@@ -35,6 +36,8 @@ class Choice:
     since: int | None = None
     """Milliseconds since 1970."""
     topic: str | None = None
+    fingerprint: str | None = None
+    """That of the one letter that is meant, as `fingerprint` gives it."""
 
     def takes(self, letter: Original, died: int) -> bool:
         """Whether the filters choose this letter, which was written at `died` (milliseconds since 1970)."""
@@ -43,6 +46,7 @@ class Choice:
             and (self.error is None or self.error in f"{letter.error}: {letter.text}")
             and (self.since is None or died >= self.since)
             and (self.topic is None or letter.topic == self.topic)
+            and (self.fingerprint is None or self.fingerprint == fingerprint(letter, died))
         )
 
 

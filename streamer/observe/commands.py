@@ -14,7 +14,8 @@ from streamer.observe.admission import refusal
 from streamer.observe.shown import masked
 
 SHOWN: Final = (
-    'POST /sources/NAME/pause, POST /sources/NAME/resume, POST /variants/NAME {"weight": 5}, POST /models/reload'
+    'POST /sources/NAME/pause, POST /sources/NAME/resume, POST /variants/NAME {"weight": 5}, POST /models/reload, '
+    "POST /letters/ID/replay"
 )
 """All commands, for messages."""
 
@@ -49,8 +50,16 @@ def forbidden(request: HttpRequest, token: str | None, hosts: Collection[str]) -
     """
     if request.method != "POST":
         return answered(405, error="this is a command: send it as POST")
+    return unadmitted(request, token, hosts, "there are no commands")
+
+
+def unadmitted(request: HttpRequest, token: str | None, hosts: Collection[str], what: str) -> Answer | None:
+    """The answer to a request that lacks the token, or is from a foreign page; `None` to another one.
+
+    Without a configured token nobody gets what the request asks for; `what` says so.
+    """
     if token is None:
-        return answered(403, error="there are no commands without a token: set control.token, and send it")
+        return answered(403, error=f"{what} without a token: set control.token, and send it")
     origin = str(request.headers.get("Origin", ""))
     if origin and not _is_own(origin, str(request.headers.get("Host", "")), hosts):
         why = f"pages of {origin} may give no commands; add the host to control.hosts if it is this port's"

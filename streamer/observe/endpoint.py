@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -12,20 +12,21 @@ from pydantic import SecretStr
 
 from connectors.http.exchange import Answer, HttpRequest
 from pipelines.errors import StreamerError
-from streamer.observe import commands
+from streamer.observe import commands, letters
 from streamer.observe.admission import admitted, refusal
 from streamer.observe.dashboard import dashboard
 from streamer.observe.events import Events, encoded
 from streamer.observe.scrape import Measurable, ScrapeCollector
 from streamer.observe.shown import masked
+from streamer.observe.turns import Turns
 
 _METHODS: Final = ("GET", "HEAD", "POST")
-_OWN: Final = ("/metrics", "/", "/config", "/events", "/state")
+_OWN: Final = ("/metrics", "/", "/config", "/events", "/state", "/letters")
 """The paths besides health and pages."""
 _SAFE: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-class Observed(Measurable, commands.Commanded, Protocol):
+class Observed(Measurable, commands.Commanded, letters.Lettered, Protocol):
     """A running service as the endpoint sees it."""
 
     def state(self) -> Mapping[str, Any]:
@@ -44,7 +45,7 @@ class Observed(Measurable, commands.Commanded, Protocol):
 class Endpoint:
     """Serves `/metrics`, `/live`, `/ready`, `/config`, the dashboard (`/`) and what it shows (`/events`, once `/state`)
     for the services of this process that name the same address, pages of their sources, such as `/cameras` (a JSON
-    object by service and source), and takes their commands.
+    object by service and source), their dead letters (`/letters`), and takes their commands.
 
     `/health`, the path of Konduit Serving's own server, is another name of `/live`. With a `token`, metrics are only
     for clients that send it (`Authorization: Bearer TOKEN`); others get health without reasons and names, so that
@@ -60,6 +61,7 @@ class Endpoint:
         self._observed: dict[str, Observed] = {}
         self._metrics = ScrapeCollector(self._observed)
         self._events = Events(self._report)
+        self._turns = Turns("letters of the control port", letters.PATIENCE)
         self._token = token
         self.listen = listen
         from connectors.http.port import HttpPort
@@ -113,10 +115,23 @@ class Endpoint:
             if not self._observed:
                 self._open.pop(self.listen, None)
                 self._port.close()
+                self._turns.close()
 
-    def _answer(self, request: HttpRequest) -> Answer:
-        answer = self._route(request)
-        return Answer(answer.status, answer.body, answer.kind, {**_SAFE, **answer.headers}, answer.stream)
+    def _answer(self, request: HttpRequest) -> Answer | Awaitable[Answer]:
+        if letters.is_of_letters(request.path):
+            return self._answer_letters(request)
+        return _safe(self._route(request))
+
+    async def _answer_letters(self, request: HttpRequest) -> Answer:
+        if (no := letters.forbidden(request, self._secret, self._listed)) is not None:
+            return _safe(no)
+        meant = self._meant(request)
+        if isinstance(meant, Answer):
+            return _safe(meant)
+        name, observed = meant
+        return _safe(
+            await self._turns.answer(lambda until: letters.answered(request, name, observed, until), letters.UNKNOWN)
+        )
 
     def _route(self, request: HttpRequest) -> Answer:
         if commands.is_command(request.path):
@@ -157,13 +172,18 @@ class Endpoint:
     def _command(self, request: HttpRequest) -> Answer:
         if (no := commands.forbidden(request, self._secret, self._listed)) is not None:
             return no
+        meant = self._meant(request)
+        return meant if isinstance(meant, Answer) else commands.carried_out(request, *meant)
+
+    def _meant(self, request: HttpRequest) -> tuple[str, Observed] | Answer:
+        """The name and the service that a request is about, or the answer where there is no such service."""
         name = commands.service_of(request, list(self._observed))
         if isinstance(name, Answer):
             return name
         observed = self._observed.get(name)
         if observed is None:
             return commands.answered(404, error=f'the service "{name}" has ended')
-        return commands.carried_out(request, name, observed)
+        return name, observed
 
     def _pages(self) -> dict[str, dict[str, Mapping[str, Callable[[], Any]]]]:
         """The pages of all services: by path, service and source."""
@@ -196,6 +216,10 @@ class Endpoint:
         notes = {name: f"ok; {said}" if (said := note(service)) else "ok" for name, service in observed.items()}
         body = {name: masked(text or notes[name]) for name, text in troubles.items()} if trusted else {"ok": not bad}
         return Answer(503 if bad else 200, json.dumps(body).encode())
+
+
+def _safe(answer: Answer) -> Answer:
+    return Answer(answer.status, answer.body, answer.kind, {**_SAFE, **answer.headers}, answer.stream)
 
 
 def _documents(services: Mapping[str, Mapping[str, Callable[[], Any]]]) -> dict[str, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +13,12 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from connectors.http.exchange import Answer, HttpRequest
 from pipelines.errors import StreamerError
-from streamer.observe import commands
+from streamer.observe import commands, letters
 from streamer.observe.admission import admitted, refusal
 from streamer.observe.dashboard import dashboard
 from streamer.observe.events import Events, encoded
 from streamer.observe.shown import masked
+from streamer.observe.turns import Turns
 from streamer.workers.addresses import Address
 from streamer.workers.exposition import merged, of_parent
 from streamer.workers.plan import PlannedService
@@ -25,6 +27,7 @@ _LIVE: Final = ("/live", "/health")
 _SAFE: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _PATIENCE: Final = 2.0
 """Seconds to wait for a worker's answer: one that hangs gives none."""
+_PATIENCE_WITH_LETTERS: Final = letters.PATIENCE + 0.5
 _AT_ONCE: Final = 8
 _ANSWERED_AT_ONCE: Final = 4
 """How many requests are answered at a time by asking workers."""
@@ -51,7 +54,7 @@ class _Reply(NamedTuple):
 
 class ControlPort:
     """Serves `/metrics` with a label `worker`, `/live`, `/ready` and pages by worker, and a dashboard. Commands are
-    passed on to all workers.
+    passed on to all workers; dead letters are the same for all, so one of them shows and replays them.
 
     `/live` is 503 only when no worker is started again any more: until then the parent does what a restart would do.
     `/ready` is 200 if all workers are ready.
@@ -84,6 +87,7 @@ class ControlPort:
         self._pool = ThreadPoolExecutor(_AT_ONCE, "ask workers")
         self._answering = ThreadPoolExecutor(_ANSWERED_AT_ONCE, "answers of workers")
         self._events = Events(self._report)
+        self._turns = Turns("letters of the control port", _PATIENCE_WITH_LETTERS + 0.5)
         host, _, port = listen.rpartition(":")
         from connectors.http.port import HttpPort
 
@@ -102,6 +106,7 @@ class ControlPort:
     def close(self) -> None:
         """Stop listening."""
         self._port.close()
+        self._turns.close()
         self._answering.shutdown(wait=False, cancel_futures=True)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -112,11 +117,39 @@ class ControlPort:
         if request.path == "/events" and request.method != "POST" and self._is_trusted(request):
             answer = self._events.answer()
             return Answer(answer.status, answer.body, answer.kind, {**_SAFE, **answer.headers}, answer.stream)
+        if letters.is_of_letters(request.path):
+            return self._answer_letters(request)
         return asyncio.get_running_loop().run_in_executor(self._answering, self._safe, request)
 
+    async def _answer_letters(self, request: HttpRequest) -> Answer:
+        if (answer := letters.forbidden(request, self._token, self._hosts)) is None:
+            name = commands.service_of(request, self._services)
+            if isinstance(name, Answer):
+                answer = name
+            else:
+                answer = await self._turns.answer(lambda until: self._letters(request, name, until), letters.UNKNOWN)
+        return _safe(answer)
+
+    def _letters(self, request: HttpRequest, name: str, until: float) -> Answer:
+        """The answer of the first worker that gives one; a letter is sent by one of them, whatever it answers."""
+        asked = f"{request.path}?{request.query}" if request.query else request.path
+        method = "POST" if request.method == "POST" else "GET"
+        answer = commands.answered(503, error="no worker has started yet; try again")
+        for worker in range(self._workers):
+            address = self._addresses(worker).get(name)
+            patience = min(_PATIENCE_WITH_LETTERS, until - time.monotonic())
+            if address is None or patience < _PATIENCE:
+                continue
+            reply = _reply((worker, name, address), method, asked, request.body, self._token, patience)
+            if reply.status:
+                return Answer(reply.status, reply.text.encode())
+            answer = commands.answered(503, error=f"worker {worker}: {reply.text}; {letters.UNKNOWN}")
+            if method == "POST":
+                break
+        return answer
+
     def _safe(self, request: HttpRequest) -> Answer:
-        answer = self._route(request)
-        return Answer(answer.status, answer.body, answer.kind, {**_SAFE, **answer.headers})
+        return _safe(self._route(request))
 
     def _route(self, request: HttpRequest) -> Answer:
         if commands.is_command(request.path):
@@ -145,7 +178,7 @@ class ControlPort:
             if reply.status == 200:
                 pages.setdefault(str(reply.worker), {}).update(json.loads(reply.text))
         if not pages:
-            there = "/metrics, /, /config, /events, /state, pages of sources, /live (also /health) and /ready"
+            there = "/metrics, /, /config, /events, /state, /letters, pages of sources, /live (also /health) and /ready"
             return Answer(404, json.dumps({"error": f"there are {there}"}).encode())
         return Answer(200, masked(json.dumps(pages)).encode())
 
@@ -216,11 +249,22 @@ class ControlPort:
         return self._pool.map(lambda each: _reply(each, method, path, body, self._token), asked)
 
 
-def _reply(asked: tuple[int, str, Address], method: str, path: str, body: bytes | None, token: str | None) -> _Reply:
+def _safe(answer: Answer) -> Answer:
+    return Answer(answer.status, answer.body, answer.kind, {**_SAFE, **answer.headers})
+
+
+def _reply(
+    asked: tuple[int, str, Address],
+    method: str,
+    path: str,
+    body: bytes | None,
+    token: str | None,
+    patience: float = _PATIENCE,
+) -> _Reply:
     worker, service, address = asked
     # As clients send it that know no better encoding for headers.
     headers = {} if token is None else {"Authorization": f"Bearer {token}".encode()}
-    connection = HTTPConnection(*address, timeout=_PATIENCE)
+    connection = HTTPConnection(*address, timeout=patience)
     try:
         connection.request(method, path, body, headers)
         response = connection.getresponse()

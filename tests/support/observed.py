@@ -44,3 +44,11 @@ class Quiet:
 
     def reload(self) -> None:
         """Does nothing."""
+
+    def letters(self, count: int, deadline: float) -> Mapping[str, Any]:
+        """It has none."""
+        return {"place": None, "letters": [], "reason": None}
+
+    def replay(self, letter: str, deadline: float, *, again: bool) -> Mapping[str, Any]:
+        """Does nothing."""
+        return {}

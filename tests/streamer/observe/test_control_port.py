@@ -236,7 +236,7 @@ def test_pages_of_sources_are_for_who_has_the_token(served: Any) -> None:
     assert "s3cret" not in body
     status, body = get(endpoint, "/camera")
     assert status == 404
-    assert "there are /metrics, /, /config, /events, /state, /cameras, /live" in body
+    assert "there are /metrics, /, /config, /events, /state, /letters, /cameras, /live" in body
 
 
 def test_secrets_in_reasons_are_masked(served: Any) -> None:

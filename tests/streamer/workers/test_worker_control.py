@@ -117,6 +117,18 @@ def test_pages_of_sources_are_told_by_worker(world: World) -> None:
     assert "/metrics" in answer["error"]
 
 
+def test_a_letter_is_replayed_by_one_worker_alone(world: World) -> None:
+    world.second_opens()
+    world.answers["/letters"] = Answer(200, b'{"letters": []}')
+    world.answers["/letters/a/replay"] = Answer(409, b'{"error": "it was replayed before"}')
+    port = world.port(token=TOKEN)
+    bearer = {"Authorization": f"Bearer {TOKEN}".encode().decode("latin-1")}
+    assert get(port, "/letters?last=3", **bearer) == (200, {"letters": []})
+    assert get(port, "/letters/a/replay", "POST", **bearer) == (409, {"error": "it was replayed before"})
+    assert get(port, "/letters")[0] == 401
+    assert [(request.method, request.query) for request in world.asked] == [("GET", "last=3"), ("POST", "")]
+
+
 def test_a_worker_that_does_not_answer_is_not_ready_and_takes_nothing_from_the_others(world: World) -> None:
     world.second_opens()
     world._workers[1].close()

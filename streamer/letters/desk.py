@@ -1,0 +1,169 @@
+"""`LetterDesk`: the dead letters of one service, to be looked at and sent back."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from pipelines.errors import ConnectorError, DefinitionError, StreamerError
+from streamer.letters.replayed import GROUP, Replayed
+from streamer.letters.stored import NoSuchLetter, StoredLetter, parsed
+
+if TYPE_CHECKING:
+    from connectors.browser import Browser, TopicReader
+    from connectors.codec import Codec
+    from streamer.definition.service import Service
+    from streamer.letters.replaying import ReplayReport
+    from streamer.letters.route import Route
+
+_RESERVE: Final = 0.5
+"""Seconds before a deadline at which reading ends, so that there is an answer."""
+
+
+class LetterDesk:
+    """Reads the dead letters that a service has written, and sends them back to the topics that it reads.
+
+    What it does is what `streamer replay` with the service's file does, under the same group: what one of them has
+    sent, the other does not send again unless asked to. Its methods connect, and are for one thread at a time.
+    """
+
+    def __init__(self, service: Service, log: Any) -> None:
+        self._service = service
+        self._log = log
+        self._codecs: dict[str, Codec | StreamerError] = {}
+
+    def newest(self, count: int, deadline: float) -> dict[str, Any]:
+        """The letters that were written last, at most `count`, the newest first, as plain data.
+
+        Where letters cannot be read again, there are none, with the `reason`. Raises a retriable `ConnectorError` if
+        they could be, but not now. `deadline` is in seconds on `time.monotonic`.
+        """
+        from streamer.letters.document import document
+        from streamer.letters.newest import newest
+
+        topic = None
+        try:
+            topic, there = self._readable()
+            with there.reader(topic, GROUP) as reader:
+                letters, whole = newest(reader, count, deadline - _RESERVE)
+                marks = _marks(reader)
+        except DefinitionError as error:
+            return {"place": topic, "letters": [], "reason": str(error)}
+        except ConnectorError as error:
+            if error.retriable:
+                raise
+            return {"place": topic, "letters": [], "reason": str(error)}
+        route = self._route()
+        shown = [
+            {
+                **document(stored, self._codec_of(stored.letter.topic)),
+                "replayed": None if marks is None else _is_in(marks, stored),
+                "stays": _stays(stored, route),
+            }
+            for stored in letters
+        ]
+        return {"place": topic, "letters": shown, "reason": None, "whole": whole}
+
+    def replay(self, name: str, deadline: float, *, again: bool = False) -> dict[str, Any]:
+        """Send the letter of this name back to where its record came from, and note that; `again`: although it was.
+
+        Raises `NoSuchLetter`, a `ConnectorError` where a bus does not answer or refuses something, and another
+        `StreamerError` where the letter must not or cannot be sent.
+        """
+        from streamer.letters.replaying import Choice, replayed
+        from streamer.letters.route import route_of_service
+
+        partition, offset, fingerprint = parsed(name)
+        self._readable()
+        route = route_of_service(self._service)
+        with route.there.reader(route.topic, GROUP) as reader, route.sending() as back:
+            left = deadline - _RESERVE - time.monotonic()
+            report = replayed(
+                reader,
+                back,
+                Choice(fingerprint=fingerprint),
+                route,
+                again=again,
+                place=(partition, offset),
+                stopped=lambda: time.monotonic() >= deadline - _RESERVE,
+                patience=max(left, 0.1),
+            )
+        origin = _sent(report, name, late=time.monotonic() >= deadline - _RESERVE)
+        self._log.info("a dead letter was replayed", letter=name, topic=origin)
+        return {"letter": name, "topic": origin, "state": "sent"}
+
+    def _readable(self) -> tuple[str, Browser]:
+        """The topic of the letters, and its bus. Raises `DefinitionError` if it cannot be read again."""
+        from streamer.letters.route import letters_of
+
+        topic, there = letters_of(self._service)
+        if not there.topics_end:
+            raise DefinitionError(
+                f"{topic}: its bus does not keep letters to be read again; send them to a topic of Kafka, or to a "
+                "file with format: jsonl"
+            )
+        return topic, there
+
+    def _route(self) -> Route | StreamerError:
+        """Where letters are sent back to, or why they are not."""
+        from streamer.letters.route import route_of_service
+
+        try:
+            return route_of_service(self._service)
+        except StreamerError as error:
+            return error
+
+    def _codec_of(self, topic: str) -> Codec | StreamerError:
+        """The codec of the source that reads this topic."""
+        from connectors.codecs.registry import codec_of
+
+        sources = self._service.sources
+        settings = [source.codec for source in sources if source.reads(topic)] or [source.codec for source in sources]
+        if any(setting != settings[0] for setting in settings):
+            return DefinitionError(f'it is not known which source of {self._service.name} has read "{topic[:200]}"')
+        key = repr(settings[0])
+        if key not in self._codecs:
+            try:
+                self._codecs[key] = codec_of(settings[0])
+            except StreamerError as error:
+                return error
+        return self._codecs[key]
+
+
+def _stays(stored: StoredLetter, route: Route | StreamerError) -> str | None:
+    """Why a letter cannot be sent back, as far as is known without asking its bus; `None`: it may be."""
+    letter = stored.letter
+    if letter.left_out:
+        return _empty(f"{letter.topic}[{letter.partition}]@{letter.offset}")
+    return str(route) if isinstance(route, StreamerError) else route.refusal(letter.topic)
+
+
+def _marks(reader: TopicReader) -> dict[int, Replayed] | None:
+    """Which letters were replayed, by partition; `None` if that cannot be known."""
+    try:
+        return {number: Replayed(*mark) for number, mark in reader.committed().items()}
+    except ConnectorError:
+        return None
+
+
+def _is_in(marks: dict[int, Replayed], stored: StoredLetter) -> bool:
+    return stored.partition in marks and stored.offset in marks[stored.partition]
+
+
+def _sent(report: ReplayReport, name: str, *, late: bool) -> str:
+    """The topic that the one letter of a report was sent to. Raises as `LetterDesk.replay` does if it was not."""
+    if report.sent:
+        return next(iter(report.sent))[0]
+    if report.failed:
+        raise StreamerError(next(iter(report.failed)))
+    if report.empty:
+        raise StreamerError(_empty(report.empty[0]))
+    if report.before:
+        raise StreamerError("it was replayed before; to send it again, ask for that")
+    if late:
+        raise ConnectorError("the dead letter could not be read in time; try again", retriable=True)
+    raise NoSuchLetter(f"there is no dead letter {name} any more; list the letters again")
+
+
+def _empty(place: str) -> str:
+    return f"it has no payload to send; the record is, as long as its topic keeps it, at {place}"
