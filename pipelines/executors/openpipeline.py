@@ -54,7 +54,7 @@ class OpenPipeline(ABC):
         try:
             for name, step in steps:
                 named = replace(context, step=name)
-                self._steps.append(self._opened_step(name, partial(registry.create, step, named), named))
+                self._steps.append(self._opened_step(step, partial(registry.create, step, named), named))
         except BaseException:
             self.close()
             raise
@@ -147,19 +147,33 @@ class OpenPipeline(ABC):
 
         `now` is in seconds of a monotonic clock. Raises `StepError` if a stateful step does.
         """
-        with self._turn:
-            self._check_open()
-            return self._drained(lambda runner: runner.tick(now))
+        return self.drained(lambda runner: runner.tick(now))
 
     def flush(self) -> Result:
         """The results of all rows that stateful steps hold, run through the steps after them. Raises as `tick` does."""
+        return self.drained(lambda runner: runner.flush())
+
+    def drained(self, emit: Emit) -> Result:
+        """What `emit` gives for each stateful step, run through the steps after it. Raises as `tick` does."""
         with self._turn:
             self._check_open()
-            return self._drained(lambda runner: runner.flush())
+            return self._drained(emit)
 
     @abstractmethod
     def _drained(self, emit: Emit) -> Result:
         """Call `emit` (`tick` or `flush`) for each stateful step and run its results through the steps after it."""
+
+    @property
+    def open_steps(self) -> Sequence[OpenStep]:
+        """The open steps, in order."""
+        return self._steps
+
+    def put(self, step: OpenStep, *, in_place_of: OpenStep) -> None:
+        """Run an open step of the same name and fields in place of one that this pipeline has, and close it later.
+
+        Who calls it closes the other. Not while the pipeline runs.
+        """
+        self._steps[self._steps.index(in_place_of)] = step
 
     def forget(self, lanes: Iterable[Hashable]) -> None:
         """Discard the state that stateful steps keep for these lanes."""
@@ -210,7 +224,8 @@ class OpenPipeline(ABC):
     ) -> None:
         self.close()
 
-    def _opened_step(self, name: str, create: Callable[[], Runner], context: OpenContext) -> OpenStep:
+    def _opened_step(self, step: Step, create: Callable[[], Runner], context: OpenContext) -> OpenStep:
+        name = context.step
         metrics = self._meters.of(name)
         token = begin(metrics)
         try:
@@ -223,6 +238,7 @@ class OpenPipeline(ABC):
                 running.runner,
                 metrics,
                 opened(name, partial(opened_policy, context, running.runner)),
+                config=step,
                 turn=running.turn,
                 close=running.close,
             )

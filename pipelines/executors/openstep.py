@@ -17,6 +17,7 @@ from pipelines.executors.retrying import Retrying
 from pipelines.observe.metrics import StepMetrics, begin, end
 from pipelines.observe.observing import NO_ERRORS, Observer, StepRun
 from pipelines.runners.runner import ContractError, Runner, StatefulRunner
+from pipelines.steps.base import Step
 
 Emit: TypeAlias = Callable[[StatefulRunner], Result]
 """Calls `tick` or `flush` of a stateful runner."""
@@ -39,14 +40,17 @@ class OpenStep:
         metrics: StepMetrics,
         retrying: Retrying | None = None,
         *,
+        config: Step,
         turn: threading.Lock | None = None,
         close: Callable[[], None] | None = None,
     ) -> None:
         """`metrics` are used by the functions of `pipelines.observe.metrics` while the runner runs.
 
-        `retrying` runs rows that failed again; `None`: their errors count at once. `turn` is held during each call of a
-        runner that other executors use, too, and `close` closes the runner in place of its own `close`.
+        `retrying` runs rows that failed again; `None`: their errors count at once. `config` is the step as the
+        definition has it. `turn` is held during each call of a runner that other executors use, too, and `close` closes
+        the runner in place of its own `close`.
         """
+        self.config = config
         self.close = runner.close if close is None else close
         """Closes the runner, unless other executors still use it."""
         self._turn = turn

@@ -96,6 +96,10 @@ class Metrics(Mapping[str, StepMetrics]):
         metrics = self._steps.get(step)
         return self._steps.setdefault(step, StepMetrics(step, self._kinds)) if metrics is None else metrics
 
+    def exchange(self, other: Metrics, step: str) -> None:
+        """Have the metrics that `other` has of a step, which gets those that are here."""
+        self._steps[step], other._steps[step] = other.of(step), self.of(step)
+
     def all(self) -> list[tuple[str, Meter]]:
         """Every metric with the name of its step."""
         return [(step, meter) for step, metrics in list(self._steps.items()) for meter in list(metrics.values())]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, wait
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -105,6 +106,10 @@ class GraphExecutor(OpenPipeline):
             left = [node.work for node in self._nodes if node.name in hung]
             self._steps = [step for step in self._steps if step not in left]
         super().close()
+
+    def put(self, step: OpenStep, *, in_place_of: OpenStep) -> None:
+        super().put(step, in_place_of=in_place_of)
+        self._nodes = [replace(node, work=step) if node.work is in_place_of else node for node in self._nodes]
 
     def _drained(self, emit: Emit) -> Result:
         return self._run(NO_ROWS, emit) if self.stateful else Result(NO_ROWS)

@@ -21,6 +21,7 @@ from pipelines.errors import ExitCalledError
 from pipelines.executors.openstep import OpenStep
 from pipelines.observe.metrics import Metrics
 from pipelines.runners.runner import Runner
+from pipelines.steps import Step
 
 TOLD = "ExitCalledError: sys.exit(3) was called, which ends no service"
 
@@ -98,7 +99,7 @@ class ExitingRunner(Runner):
 
 
 def test_a_runner_that_exits_fails_its_record_alone() -> None:
-    step = OpenStep("own", ExitingRunner(), Metrics().of("own"))
+    step = OpenStep("own", ExitingRunner(), Metrics().of("own"), config=Step(name="own"))
     result = step.run(Batch.of([Data({"n": n}) for n in (1, 2, 3)]))
     assert result.rows.tolist() == [0, 2]
     assert str(result.failed[1]) == f"own: {TOLD}"
