@@ -224,7 +224,7 @@ class Agent:
 
     @property
     def following(self) -> Following | None:
-        """Follows the files of the models; `None` if the service does not."""
+        """Follows the files of the models; `None` before they are open."""
         models = self._loop.models
         return None if models is None else models.following
 
@@ -241,12 +241,11 @@ class Agent:
 
         Returns at once; from any thread.
 
-        Raises `StreamerError` before the service has started, and if a step holds state, which a new version would
-        lose.
+        Raises `StreamerError` before the service has started.
         """
         following = self.following
         if following is None:
-            raise StreamerError("no new version can take over: the service starts, or a step holds records or state")
+            raise StreamerError("no new version can take over yet: the service starts")
         following.reload()
 
     def variants(self) -> list[dict[str, object]]:

@@ -24,6 +24,7 @@ from pipelines.executors.policy import StepPolicy
 from pipelines.executors.ports import Ports
 from pipelines.executors.shared import Shared
 from pipelines.hotpath import choosing
+from pipelines.observe.metrics import Metrics
 from pipelines.observe.profiler import Profiler
 from streamer.agent.runs.parallel import check_parallel
 from streamer.definition.hotpaths import PartHotPath
@@ -117,6 +118,11 @@ class Assembly:
         return self.open_lineup.executors
 
     @property
+    def step_metrics(self) -> list[Metrics]:
+        """What the steps' own code counts, in each pipeline that is open for the service's records."""
+        return [pipeline.metrics for pipeline in self.open_lineup.pipelines]
+
+    @property
     def open_lineup(self) -> Lineup:
         """The versions of the models that are open. Raises `StreamerError` if the pipeline is not."""
         if self.lineup is None:
@@ -151,16 +157,19 @@ class Assembly:
             self.close()
             raise
 
-    def following(self, wake: Callable[[], None], log: Any) -> Following | None:
-        """Follows the files of the models; `None` if a step holds state. `wake` is called when a version is ready."""
-        if self._openings is None or self.lineup is None:
-            return None
-        if self.executor.stateful:
-            for version in self._openings.refused.values():
-                log.error("a version of the models is left out", version=version.label, error=version.reason)
-            return None
-        interval = self.service.models.follow
-        following = Following(self._openings.look, self.lineup, self._openings.beside, interval, wake, log)
+    def following(self, wake: Callable[[], None], log: Any) -> Following:
+        """Follows the files of the models, once the pipeline is open. `wake` is called when a version is ready."""
+        assert self._openings is not None
+        models, openings = self.service.models, self._openings
+        following = Following(
+            openings.look,
+            self.open_lineup,
+            openings.beside,
+            models.follow,
+            wake,
+            log,
+            discard=models.state == "discard",
+        )
         following.refuse(self._openings.refused)
         return following
 

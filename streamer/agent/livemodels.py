@@ -14,6 +14,7 @@ from pipelines.observe.meters import Reading
 from streamer.agent.assembly import Assembly
 from streamer.agent.runs.batchrun import BatchRun
 from streamer.models.canary import Canary
+from streamer.models.carrying import carry
 from streamer.models.following import Following
 from streamer.models.lineup import Lineup
 from streamer.models.opening import says_versions
@@ -27,8 +28,8 @@ class LiveModels:
     def __init__(self, assembly: Assembly, wake: Callable[[], None], log: Any) -> None:
         """The pipeline is open. `wake` is called, from another thread, when versions wait to take over."""
         service, lineup = assembly.service, assembly.open_lineup
-        self.following: Following | None = assembly.following(wake, log)
-        """Follows the files of the models; `None` if a step holds state. Read by any thread."""
+        self.following: Following = assembly.following(wake, log)
+        """Follows the files of the models. Read by any thread."""
         self.shadow: Shadow | None = None
         """Runs batches once more, on the variant that is a shadow; `None`: there is none. Read by any thread."""
         if SHADOW in service.variants:
@@ -46,21 +47,27 @@ class LiveModels:
 
     def start(self) -> None:
         """Begin to look for new files, if the service follows them."""
-        if self.following is not None:
-            self.following.start()
+        self.following.start()
 
     @property
     def offered(self) -> bool:
         """Whether versions wait to take over, so that no batch is begun before that."""
-        return self.following is not None and self.following.offered is not None
+        return self.following.offered is not None
 
-    def take_over(self) -> None:
-        """Use the versions that are offered; no batch is half run now."""
-        assert self.following is not None
+    def take_over(self, emit: Callable[[Result], None]) -> None:
+        """Use the versions that are offered; no batch is half run now.
+
+        `emit` gets results of records that steps hold which the new version does not have. Raises `StepError` if such a
+        step cannot give them.
+        """
         lineup = self.following.take()
         before = self._assembly.replace(lineup)
+        try:
+            if lineup.current is not before.current and (anew := carry(before.current, lineup.current, emit)):
+                self._log.warning("steps begin without what they knew", version=lineup.current.label, steps=anew)
+        finally:
+            self.following.retire(before)
         self._name_results()
-        self.following.retire(before)
         for version in lineup.versions:
             if version not in before.versions:
                 seconds = round(version.seconds, 3)
@@ -90,8 +97,7 @@ class LiveModels:
 
     def end(self) -> Sequence[Executor]:
         """Open no more versions, and run no more on a shadow. Returns open pipelines that cannot be closed."""
-        if self.following is not None:
-            self.following.end()
+        self.following.end()
         hung = None if self.shadow is None else self.shadow.end()
         return () if hung is None else hung.executors
 

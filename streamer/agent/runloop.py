@@ -34,7 +34,6 @@ from streamer.delivery.delivery import Delivery
 from streamer.delivery.failures import ServiceStopped
 from streamer.delivery.guarantee import guarantee
 from streamer.delivery.letterlog import Logged
-from streamer.models.lineup import inside
 from streamer.observe.metrics import ServiceMeters
 from streamer.routing.keep import kept
 
@@ -161,8 +160,7 @@ class RunLoop:
         executors, profiler = self._assembly.executors, self._assembly.profiler
         if profiler is not None:
             self._meters.profile(profiler)
-        pipelines = [each for executor in executors for each in inside(executor)]
-        self._meters.of_executors = [*self._metrics_before, *(pipeline.metrics for pipeline in pipelines)]
+        self._meters.of_executors = [*self._metrics_before, *self._assembly.step_metrics]
         if not self._notes:
             # There are few places for them in a process: a version that takes over has those of the one before.
             dangerous = self._dangerous
@@ -187,8 +185,12 @@ class RunLoop:
         """Run the next batch, and all after it, with the versions that are offered: no batch is half run now."""
         if self._slots is not None:
             self._slots.end()
-        self._metrics_before = [summed(self._meters.of_executors)]
-        self._open_models.take_over()
+        counted = self._meters.of_executors
+        # Those of stateful steps go over, too: what is read meanwhile must not go back.
+        self._meters.of_executors = [summed([*counted, Metrics()])]
+        self._open_models.take_over(self._open_delivery.emit)
+        open_ = self._assembly.step_metrics
+        self._metrics_before = [summed([each for each in counted if not any(each is other for other in open_)])]
         # What was learned of the time that batches take was about the other models.
         self._runs.forget_times()
         self._open_pipelines()

@@ -258,6 +258,8 @@ class ModelSettings(Settings):
     """How often to look whether there are new files: a higher version folder (`modelUri: models/digits` with `1/`, `2/`, ...), or a file that was replaced. Files count once they are the same for two looks. Then the pipeline is opened with them, and takes over between two batches; if that fails, the current one goes on. By default the service keeps what it began with."""  # noqa: E501
     keep: Annotated[int, Field(ge=0, le=100)] = 0
     """How many older versions stay open when a new one takes over: removing the new one's folder brings the latest of them back at once, and requests may name them."""  # noqa: E501
+    state: Literal["keep", "discard"] = "keep"
+    """What becomes of the state of steps that hold records or remember them, such as tracks, when a new version takes over: it goes on with those that have not changed. If one has, with `keep` the new version is refused, with `discard` that step begins anew."""  # noqa: E501
     sticky: str | None = None
     """What decides which of the `variants` a record gets: `key`, its key, or `values.NAME`, one of its values, so that all records of a device get the same; by default its position on the bus. A record without that is divided by its position."""  # noqa: E501
 

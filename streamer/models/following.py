@@ -11,9 +11,11 @@ from typing import Any, Final
 
 from pipelines.errors import StreamerError
 from pipelines.executors.executor import Executor
+from pipelines.executors.handover import differences
 from pipelines.executors.ports import Ports
 from pipelines.observe.meters import Reading
 from pipelines.runners.models.model import Port
+from streamer.models.carrying import check_state
 from streamer.models.files import State
 from streamer.models.giveback import trim
 from streamer.models.lineup import Lineup
@@ -46,11 +48,13 @@ class Following:
         interval: float | None,
         wake: Callable[[], None],
         log: Any,
+        *,
+        discard: bool = False,
     ) -> None:
         """`look` gives the files that there are for each variant.
 
         `interval`: seconds between two looks; `None`: there are only those of `reload`. `wake` is called when versions
-        are offered.
+        are offered. `discard`: stateful steps that differ from those of the current version begin anew.
         """
         self.lineup = lineup
         self.offered: Lineup | None = None
@@ -63,6 +67,7 @@ class Following:
         self._opener = opener
         self._interval = interval
         self._wake = wake
+        self._discard = discard
         self._log = log
         # The first versions were opened before.
         self._openings = len(lineup.versions) - 1
@@ -211,8 +216,18 @@ class Following:
             self._wake()
 
     def _kept(self, newest: Lineup, name: str, state: State) -> Version | None:
-        """An older version that is open still, and has these files."""
-        return next((version for version in newest.kept if name == CURRENT and version.files == state), None)
+        """An older version that is open still, has these files, and can go on with the state of the newest."""
+        if name != CURRENT:
+            return None
+        newer = newest.current.executors[0]
+        return next(
+            (
+                version
+                for version in newest.kept
+                if version.files == state and not differences(version.executors[0], newer)
+            ),
+            None,
+        )
 
     def _opened(self, name: str, state: State, newest: Lineup) -> Version | None:
         self._openings += 1
@@ -250,8 +265,7 @@ class Following:
         return f"{state.label}.{self._openings}" if again else state.label
 
     def _check(self, version: Version, current: Version) -> None:
-        if version.executors[0].stateful:
-            raise StreamerError("its steps hold records or state, which would be lost; restart the service")
+        check_state(version, current, discard=self._discard)
         try:
             check_ports(version, current)
         except StreamerError as error:

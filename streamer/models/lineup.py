@@ -44,6 +44,12 @@ class Lineup:
         return list(dict.fromkeys([*self.variants.values(), *self.kept]))
 
     @property
+    def pipelines(self) -> list[Executor]:
+        """The open pipelines of all versions that records may get, also of those that are kept; not of a shadow."""
+        versions = dict.fromkeys([*(self.variants[name] for name in self.sharing.choice.names), *self.kept])
+        return [executor for version in versions for executor in version.executors]
+
+    @property
     def names(self) -> list[str]:
         """The names by which requests may ask for one of several versions, their labels and their numbers."""
         shared = self.sharing.choice.names

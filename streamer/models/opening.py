@@ -159,18 +159,11 @@ class Openings:
         return Sharing(choice, Tally(choice.names, labels=labels), service.models.keep, asks)
 
     def _check_state(self, version: Version) -> None:
-        follow, several = self._service.models.follow is not None, len(self._service.variant_names) > 1
-        if not (version.executors[0].stateful and (follow or several)):
-            return
-        held = "a step of the pipeline holds records or state, which"
-        if several:
+        if version.executors[0].stateful and len(self._service.variant_names) > 1:
             raise DefinitionError(
-                f"{self._place('variants')}variants: {held} cannot be divided among them; leave them out"
+                f"{self._place('variants')}variants: a step of the pipeline holds records or state, which cannot be "
+                "divided among them; leave them out"
             )
-        raise DefinitionError(
-            f"{self._place('models', 'follow')}models.follow: {held} a new version would lose; leave it out, and "
-            "restart for a new model"
-        )
 
     def _place(self, *keys: str) -> str:
         return place_of(self._service.written, *keys)

@@ -287,9 +287,7 @@ class ModelRepository:
         """Have its agent look for new files, and wait until it has used them."""
         following = None if endpoint.agent is None else endpoint.agent.following
         if following is None:
-            raise StreamerError(
-                "no new version can take over, as a step holds records or state; unload it, and load it again"
-            )
+            raise StreamerError("no new version can take over, as it is not open; unload it, and load it again")
         looked = following.reload()
         while not self._commands.closed and not looked.wait(WATCH):
             pass

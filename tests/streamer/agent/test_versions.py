@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 from addingmodels import adding
-from countwindows import WindowStep, WithWindows
 
 from connectors.memory import MemorySource
 from connectors.message import Message
 from pipelines import Data, Onnx
-from pipelines.errors import DefinitionError
 
 EVERY = 0.02
 VERSION = "streamer-version"
@@ -187,12 +185,6 @@ def test_what_the_steps_of_earlier_versions_counted_is_not_lost(
     eventually(lambda: version_of(serving) == "2")
     after = counted()
     assert all(after[name] >= value for name, value in before.items())
-
-
-def test_a_pipeline_that_holds_records_cannot_follow_its_models(define: Any, serve: Any) -> None:
-    service = define(models={"follow": EVERY}).model_copy(update={"pipeline": WithWindows([WindowStep(stride=3)])})
-    with pytest.raises(DefinitionError, match=r"models\.follow: a step of the pipeline holds records"):
-        serve(service)
 
 
 def test_a_service_that_ends_closes_a_version_that_nobody_took_over(
