@@ -17,6 +17,10 @@ Reason = Literal["records", "bytes", "wait", "window", "drain", "target", "round
 
 IDLE_WAIT = 0.1
 """Seconds of one wait for records; bounds how late acknowledgements and stops are noticed."""
+NEXT_REQUEST = 0.0005
+"""Seconds in which another request comes where many clients send: a server of gRPC takes them one after the other."""
+SELDOM = 128
+"""Requests of one client alone: of so many batches one waits for more."""
 
 
 class Closed(NamedTuple):
@@ -179,9 +183,10 @@ class Batcher(ABC):
 class SoftBatcher(Batcher):
     """Full at `max_records`, and at `max_bytes`.
 
-    Requests wait only for as many others as there were last, and for half as many more while others are being run: a
-    client that was answered soon sends its next request. So one client alone never waits, and with many the batches
-    become larger, until those that are expected do not come in `max_wait`.
+    Requests wait only for as many others as there were last: a client that was answered soon sends its next request.
+    They wait for half as many more while others are being run, and now and then when none are, as long as the next one
+    comes within `NEXT_REQUEST`. So one client alone hardly ever waits, and with many the batches become larger, until
+    those that are expected do not come in `max_wait`.
     """
 
     type_name = "soft"
@@ -191,6 +196,10 @@ class SoftBatcher(Batcher):
     """Whether the records are requests, which wait as said above."""
     _last = 1
     """The number of records in the last batch."""
+    _batches = 1
+    """The number of this batch."""
+    _every = SELDOM
+    """Batches whose number this divides wait for more than the last one had, though nothing is being run."""
 
     @classmethod
     def of(cls, settings: BatchSettings) -> Self:
@@ -201,8 +210,12 @@ class SoftBatcher(Batcher):
 
     def deadline(self) -> float:
         """When the oldest record has waited long enough, by `wait_rule` if there is one."""
-        if self.of_requests and self._count >= self._wanted():
-            return self._since
+        if self.of_requests:
+            if self._count >= self._wanted():
+                return self._since
+            if self._count >= self._last and not self.is_busy():
+                # All that were expected are there.
+                return min(self.last_arrival + NEXT_REQUEST, super().deadline())
         return super().deadline() if self.wait_rule is None else self._since + self.wait_rule.max_wait
 
     def full(self) -> Reason | None:
@@ -214,10 +227,16 @@ class SoftBatcher(Batcher):
     def _wanted(self) -> int:
         if not self.of_requests:
             return self.max_records
-        more = 1 + self._last // 2 if self.is_busy() else 0
+        more = 1 + self._last // 2 if self._batches % self._every == 0 or self.is_busy() else 0
         return min(self._last + more, self.max_records)
 
     def _close(self, reason: Reason) -> Closed:
+        if self._count != self._last:
+            # The load has changed: more may come, too.
+            self._every = 1
+        elif self._batches % self._every == 0:
+            self._every = min(2 * self._every, SELDOM)
+        self._batches += 1
         self._last = self._count
         return super()._close(reason)
 

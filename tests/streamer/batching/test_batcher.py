@@ -211,6 +211,33 @@ def test_a_request_that_comes_alone_does_not_wait() -> None:
     assert [seconds for _, _, seconds in source.asked] == [0.0]
 
 
+def batches_that_waited(together: int, batches: int) -> list[bool]:
+    """Which batches waited for others, where so many requests come at once and no more before they are answered."""
+    batcher, source = of_requests(busy=False), Scripted()
+    waited: list[bool] = []
+    for number in range(batches):
+        source.blocks = [[number * together + row for row in range(together)]]
+        assert len(rows(closed(batcher, source))) == together
+        waited.append(any(seconds > 0 for _, _, seconds in source.asked))
+        source.asked.clear()
+    return waited
+
+
+def test_requests_of_one_client_wait_for_others_in_very_few_batches() -> None:
+    assert 1 <= sum(batches_that_waited(1, 400)) <= 4
+
+
+def test_requests_that_do_not_come_are_waited_for_ever_more_seldom() -> None:
+    waited = batches_that_waited(2, 40)
+    assert waited[1], "there are two now, and may be three"
+    assert sum(waited) <= 6
+
+
+def test_batches_of_requests_that_come_one_after_the_other_become_larger_though_nothing_is_run() -> None:
+    batcher, source = of_requests(busy=False), Scripted([1, 2], *([row] for row in range(3, 30)))
+    assert [len(rows(closed(batcher, source))) for _ in range(4)] == [2, 4, 7, 11]
+
+
 def test_while_others_are_run_requests_wait_for_as_many_as_last_time_and_half_as_many_more() -> None:
     batcher, source = of_requests(busy=True), Scripted(*([row] for row in range(20)))
     assert [len(rows(closed(batcher, source))) for _ in range(4)] == [2, 4, 7, 7]
