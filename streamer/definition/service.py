@@ -55,7 +55,7 @@ from streamer.definition.settings import (
 )
 from streamer.definition.stepsettings import StepSettings, check_steps
 from streamer.delivery.guarantee import guarantee
-from streamer.models.settings import CURRENT, SHADOW, Variant, check_variants
+from streamer.models.settings import CURRENT, SHADOW, Variant, check_sticky, check_variants
 from streamer.routing.sinkroute import check_topics
 from streamer.routing.when import check_condition
 
@@ -270,10 +270,10 @@ class Service(Settings):
     """When the service stops because most records fail."""
     steps: dict[str, StepSettings] = Field(default_factory=dict)
     """By name or type of a step: which of its records are run again, and how long it may take for each, `{enrich: {retry: {on: [ConnectionError]}, timeout: 2s}}`."""  # noqa: E501
-    models: ModelSettings = ModelSettings()
-    """What is done when files of the pipeline's models change while the service runs."""
     variants: dict[str, Variant] = Field(default_factory=dict)
     """Versions of the pipeline that run side by side, each with a share of the records: `{next: {version: 4, weight: 10}}`. The one called `current` is always there: the newest version that is no other variant's."""  # noqa: E501
+    models: ModelSettings = ModelSettings()
+    """What is done when files of the pipeline's models change while the service runs."""
     control: Control | None = None
     """A server of metrics and health over HTTP; by default none."""
     profile: Profile | None = None
@@ -516,6 +516,14 @@ class Service(Settings):
             except DefinitionError as error:
                 raise ValueError(f"{name}.set: {error}") from error
         return variants
+
+    @field_validator("models")
+    @classmethod
+    def _possible_models(cls, models: ModelSettings, info: ValidationInfo) -> ModelSettings:
+        variants = info.data.get("variants")
+        if variants is not None:
+            check_sticky(models.sticky, variants)
+        return models
 
     @field_validator("limits")
     @classmethod

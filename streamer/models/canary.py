@@ -57,6 +57,9 @@ class Canary:
             self._step(0, now)
             return
         if self._weight is None:
+            if version.state == "REJECTED" and self._choice.weights[self._name]:
+                # Somebody has decided otherwise.
+                version.state, version.reason = "READY", ""
             return
         if self._choice.weights[self._name] != self._weight:
             self._log.info("a canary leaves its variant the weight that it was given", variant=self._name)
@@ -97,7 +100,7 @@ class Canary:
     def _roll_back(self, version: Version, reason: str) -> None:
         self.stage, self._weight = -1, None
         self.rollbacks += 1
-        version.state, version.reason = "UNAVAILABLE", reason
+        version.state, version.reason = "REJECTED", reason
         self._divide(0.0)
         self._log.error(
             "a canary does worse than the current version and gets no records any more",

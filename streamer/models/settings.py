@@ -86,3 +86,12 @@ def check_variants(variants: Mapping[str, Variant]) -> None:
         raise ValueError(f"{SHADOW}.weight: a shadow gets a copy of all records, and no share; remove it")
     if not any(weights(variants).values()):
         raise ValueError("all weights are 0, so that no variant gets any records; give one a weight above 0")
+
+
+def check_sticky(sticky: str | None, variants: Mapping[str, Variant]) -> None:
+    """Raise `ValueError` if records are to stay with a variant, and there is one alone that gets any."""
+    if sticky is not None and len(weights(variants)) == 1:
+        raise ValueError(
+            f"sticky: {sticky} decides which variant a record gets, and all get {CURRENT}; name another variant, "
+            "as variants: {next: {version: 2, weight: 10}}, or leave sticky out"
+        )

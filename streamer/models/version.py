@@ -23,9 +23,10 @@ class Version:
     """The files that it was opened with."""
     executors: Sequence[Executor] = ()
     """As many as `limits.parallel`."""
-    state: Literal["READY", "UNAVAILABLE"] = "READY"
+    state: Literal["READY", "REJECTED", "UNAVAILABLE"] = "READY"
+    """`REJECTED`: it is open, and a canary has found it worse, so that only requests that name it reach it."""
     reason: str = ""
-    """Why it is not to be had."""
+    """Why it is rejected, or not to be had."""
     seconds: float = 0.0
     """How long it took to open."""
     turn: threading.Lock = field(default_factory=threading.Lock)

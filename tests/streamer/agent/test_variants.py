@@ -156,6 +156,11 @@ def test_reloading_looks_for_new_files_of_a_service_that_does_not_follow_them(
         ({"current": {"weight": 0}, "next": {"version": 2}}, {}, "all weights are 0"),
         ({"current": {"version": 2}}, {}, "newest version"),
         ({"next": {"weight": 1}}, {"models": {"sticky": "device"}}, "must be key, or values.NAME"),
+        (
+            {"shadow": {"version": 2}},
+            {"models": {"sticky": "key"}},
+            r"models\n.*sticky: key decides .* and all get current",
+        ),
         ({"2": {"version": 2}}, {}, "begins with a letter"),
         ({"next": {"set": {"ONNX.modelUrl": "a"}}}, {}, "modelUrl"),
         ({"next": {"version": 2, "weight": 1}}, {"batch": {"type": "hard", "max_records": 4}}, "type hard"),
@@ -207,7 +212,7 @@ def test_a_canary_that_fails_more_often_than_the_current_version_gets_no_records
     serving.feed(*range(500))
     eventually(lambda: [each["weight"] for each in serving.agent.variants()] == [100, 0])
     (_, other) = serving.agent.variants()
-    assert other["state"] == "UNAVAILABLE"
+    assert other["state"] == "REJECTED"
     assert "records failed" in other["reason"]
     before = len(serving.buried())
     eventually(lambda: len(serving.results()) + len(serving.buried()) == 500)

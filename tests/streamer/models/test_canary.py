@@ -94,11 +94,14 @@ def test_a_worse_version_gets_no_records_any_more_and_the_reason_has_the_numbers
     for _ in range(2):
         traffic.minute(**worse)
     assert traffic.weights == (100.0, 0.0)
-    assert traffic.version.state == "UNAVAILABLE"
+    assert traffic.version.state == "REJECTED"
     assert re.search(reason, traffic.version.reason), traffic.version.reason
     assert traffic.canary.rollbacks == 1
     traffic.minute()
     assert traffic.weights == (100.0, 0.0), "it stays so"
+    traffic.choice.weigh("next", 5)
+    traffic.minute(**worse)
+    assert (traffic.version.state, traffic.version.reason) == ("READY", ""), "somebody has decided otherwise"
 
 
 def test_another_version_begins_with_the_first_weight() -> None:
