@@ -139,17 +139,17 @@ def _value_of(name: str, value: str) -> str:
         ) from None
 
 
-def token_of(file: Path) -> str:
-    """The token in a file, which is not shown from now on. Raises `typer.BadParameter`."""
+def token_of(file: Path, option: str = "--token-file") -> str:
+    """The token in the file of an option, which is not shown from now on. Raises `typer.BadParameter`."""
     from streamer.observe.shown import remember
 
     try:
         token = file.expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not valid UTF-8 text"
-        raise typer.BadParameter(f"--token-file {file} cannot be read: {why}") from None
+        raise typer.BadParameter(f"{option} {file} cannot be read: {why}") from None
     if not token:
-        raise typer.BadParameter(f"--token-file {file} is empty, so everybody could send requests")
+        raise typer.BadParameter(f"{option} {file} is empty, so everybody could send requests")
     remember([token])
     return token
 

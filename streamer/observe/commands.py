@@ -59,7 +59,8 @@ def unadmitted(request: HttpRequest, token: str | None, hosts: Collection[str], 
     Without a configured token nobody gets what the request asks for; `what` says so.
     """
     if token is None:
-        return answered(403, error=f"{what} without a token: set control.token, and send it")
+        option = "streamer serve: --control-token-file"
+        return answered(403, error=f"{what} without a token: set control.token ({option}), and send it")
     origin = str(request.headers.get("Origin", ""))
     if origin and not _is_own(origin, str(request.headers.get("Host", "")), hosts):
         why = f"pages of {origin} may give no commands; add the host to control.hosts if it is this port's"

@@ -68,6 +68,14 @@ def serve(
     control: Annotated[
         str | None, typer.Option("--control", help="The address of metrics, host:port; by default there is none.")
     ] = None,
+    control_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--control-token-file",
+            metavar="PATH",
+            help="A file with the token of --control: who sends it may give commands, as to set weights.",
+        ),
+    ] = None,
     follow: Annotated[
         str | None,
         typer.Option("--follow", help="How often to look for new versions of the models, 5s; by default not."),
@@ -134,7 +142,7 @@ def serve(
     }
     service = {
         "limits": None if parallel is None else {"parallel": parallel},
-        "control": None if control is None else {"listen": control},
+        "control": _controlled(control, control_token_file),
         "models": None if follow is None else {"follow": follow},
     }
     alone = len(targets) == 1 and targets[0].is_dir() and name is None
@@ -184,6 +192,18 @@ def _with_port(listen: str | None) -> str | None:
             return f"{listen.removesuffix('0')}{server.getsockname()[1]}"
     except OSError as error:
         raise typer.BadParameter(f"{listen}: {error.strerror or error}; choose another address") from None
+
+
+def _controlled(control: str | None, token_file: Path | None) -> dict[str, Any] | None:
+    """The field `control` of the services."""
+    if control is None:
+        if token_file is not None:
+            raise typer.BadParameter("--control-token-file is the token of the address of --control; name that, too")
+        return None
+    return {
+        "listen": control,
+        **({} if token_file is None else {"token": token_of(token_file, "--control-token-file")}),
+    }
 
 
 def _guarded(token_file: Path | None, cert: Path | None, key: Path | None) -> dict[str, Any]:

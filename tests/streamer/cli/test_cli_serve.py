@@ -58,6 +58,8 @@ def test_models_of_a_folder_are_served_with_a_token_and_the_printed_lines_ask_th
     [
         (["--token-file", "gone"], "--token-file gone cannot be read"),
         (["--token-file", "empty"], "is empty, so everybody could send requests"),
+        (["--control-token-file", "empty"], "the token of the address of --control; name that, too"),
+        (["--control", "127.0.0.1:0", "--control-token-file", "gone"], "--control-token-file gone cannot be read"),
         (["--key", "key.pem"], "name that with --cert"),
         (["--listen", "8000"], "host:port is needed"),
     ],
