@@ -38,5 +38,5 @@ def test_a_client_that_knows_the_document_meets_no_answer_that_it_does_not_name(
         done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path)
         answered = source.counts.answered
     assert done.returncode == 0, done.stdout[-3000:]
-    assert "7 selected / 7 total" in done.stdout
+    assert "8 selected / 8 total" in done.stdout
     assert answered["http", 400] > 5

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from connectors.http.endpoint import metadata
 from connectors.http.endpoint.model import ServedModel
+from connectors.http.endpoint.repository.requests import COMMANDS, INDEX
 from pipelines.runners.models.model import Port
 
 _TEXT: Final = {"type": "string"}
@@ -35,6 +36,8 @@ _PROPERTIES: Final[dict[str, Any]] = {
 }
 _TENSOR: Final = {"type": "object", "required": ["name", "shape", "datatype"], "properties": _PROPERTIES}
 _SENT: Final = {**_TENSOR, "required": ["name", "shape", "datatype", "data"]}
+_ENTRY: Final = ("name", "version", "state", "reason")
+"""What there is about a model in the index."""
 _ANSWER: Final = {
     "type": "object",
     "required": ["model_name", "outputs"],
@@ -48,15 +51,21 @@ _ANSWER: Final = {
 }
 
 
-def document(models: Sequence[ServedModel]) -> dict[str, Any]:
-    """OpenAPI 3.0: the paths of the protocol, and for each model its path with the names of its tensors."""
+def document(models: Sequence[ServedModel], *, controlled: bool = False) -> dict[str, Any]:
+    """OpenAPI 3.0: the paths of the protocol, and for each model its path with the names of its tensors.
+
+    `controlled`: whether requests may load and unload models.
+    """
     server = metadata.server()
     paths: dict[str, Any] = {
         "/v2": {"get": _read("the server", _object("name", "version", "extensions"))},
         "/v2/health/live": {"get": _read("whether the process makes progress", _object("live"), 503)},
         "/v2/health/ready": {"get": _read("whether all models answer", _object("ready"), 503)},
         "/v2/models": {"get": _read("the models", _object("models"))},
+        INDEX: {"post": _index()},
     }
+    if controlled:
+        paths |= {f"{COMMANDS}{{name}}/{verb}": {"post": _command(verb)} for verb in ("load", "unload")}
     for model in models:
         path = f"/v2/models/{quote(model.name)}"
         paths[path] = {"get": _read("inputs and outputs", _object("name", "versions", "platform", "inputs", "outputs"))}
@@ -73,6 +82,32 @@ def document(models: Sequence[ServedModel]) -> dict[str, Any]:
 def _read(text: str, schema: dict[str, Any], *statuses: int) -> dict[str, Any]:
     content = {"description": text, "content": {"application/json": {"schema": schema}}}
     return {"summary": text, "responses": {"200": content, **{str(status): content for status in statuses}}}
+
+
+def _index() -> dict[str, Any]:
+    entry = {"type": "object", "required": ["name", "state"], "properties": dict.fromkeys(_ENTRY, _TEXT)}
+    answer = {"type": "array", "items": entry}
+    request = {"type": "object", "properties": {"ready": {"type": "boolean"}}}
+    return _sent("all models with their states", request, answer, 400, 408, 413, 415)
+
+
+def _command(verb: str) -> dict[str, Any]:
+    values = {"anyOf": [_TEXT, {"type": "number"}, {"type": "boolean"}, {"type": "object"}]}
+    parameters = {"type": "object", "additionalProperties": values}
+    request = {"type": "object", "properties": {"parameters": parameters}}
+    answer = {**_object("name"), "properties": {"name": _TEXT}}
+    about = _sent(f"{verb} a model", request, answer, 400, 401, 408, 409, 413, 415, 503)
+    return {**about, "parameters": [{"name": "name", "in": "path", "required": True, "schema": _NAME}]}
+
+
+def _sent(text: str, request: dict[str, Any], answer: dict[str, Any], *wrong: int) -> dict[str, Any]:
+    """A request whose body may be left out."""
+    content = {"description": text, "content": {"application/json": {"schema": answer}}}
+    return {
+        "summary": text,
+        "requestBody": {"content": {"application/json": {"schema": request}}},
+        "responses": {"200": content, **{str(status): _ERROR for status in wrong}},
+    }
 
 
 def _object(*names: str) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Routes:
             LIVE: self._live,
             READY: self._ready,
             "/v2/models": lambda: _json({"models": [{"name": name, "version": "1"} for name in self._models]}),
-            "/openapi.json": lambda: _json(document(list(self._models.values()))),
+            "/openapi.json": lambda: _json(document(list(models.values()), controlled=models.controlled)),
         }
 
     def health(self, path: str) -> Answer | None:

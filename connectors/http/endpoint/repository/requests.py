@@ -44,7 +44,10 @@ class RepositoryRequests:
         if isinstance(asked, Answer):
             return asked
         if path == INDEX:
-            index = await indexed(self._models, only_ready=bool(asked.get("ready")))
+            only_ready = asked.get("ready", False)
+            if not isinstance(only_ready, bool):
+                return Answer.refusal(400, "ready is true or false")
+            index = await indexed(self._models, only_ready=only_ready)
             return Answer(200, (JSON,), json.dumps(index, ensure_ascii=False).encode())
         verb = next((verb for end, verb in _VERBS.items() if path.endswith(end)), None)
         if verb is None:

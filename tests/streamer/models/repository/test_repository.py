@@ -114,6 +114,14 @@ def test_all_models_that_can_be_opened_are_and_the_index_says_why_another_is_not
     assert httpx2.post(f"http://{triton.url}/v1/own", content=b'{"a": 1}', headers=dict(TOKEN)).json() == {"a": 1}
 
 
+def test_the_document_of_the_server_has_its_requests_for_loading(triton: Triton) -> None:
+    paths = httpx2.get(f"http://{triton.url}/openapi.json", headers=dict(TOKEN)).json()["paths"]
+    commands = ["index", "models/{name}/load", "models/{name}/unload"]
+    assert [path for path in paths if "repository" in path] == [f"/v2/repository/{command}" for command in commands]
+    assert paths["/v2/repository/models/{name}/load"]["post"]["parameters"][0]["name"] == "name"
+    assert triton.post("index", {"ready": "no"}).status_code == 400
+
+
 def test_readiness_is_true_of_each_model_and_of_the_server(triton: Triton) -> None:
     assert [triton.status(f"models/{name}/ready") for name in ("plain", "broken", "gone")] == [200, 503, 404]
     assert triton.status("health/ready") == 503
