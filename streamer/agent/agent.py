@@ -55,6 +55,7 @@ class Agent:
         self._loop = RunLoop(self._assembly, self.meters, self._log, self.trouble, self.live)
         self._desk = LetterDesk(service, self._log)
         self._pausing = Pausing(lambda: self._loop.intakes, self._log)
+        self.meters.paused = lambda: self._pausing.paused
         self._stopped_at: float | None = None
         self._left_opening = False
         self._began = False

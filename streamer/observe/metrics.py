@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -159,6 +159,8 @@ class ServiceMeters(Collector):
         self.in_flight: Callable[[], int] = lambda: 0
         self.oldest: Callable[[], float | None] = lambda: None
         self.lag: Callable[[], Mapping[tuple[str, int], int]] = dict
+        self.paused: Callable[[], Collection[str]] = tuple
+        """The names of the sources that a command has paused."""
         self.connectors: Callable[[], Iterable[Measured]] = list
         self.hot_paths: Callable[[], Iterable[PartHotPath]] = list
         self.models: Callable[[], Iterable[Reading]] = list
@@ -200,6 +202,9 @@ class ServiceMeters(Collector):
         yield _gauge("streamer_oldest_unacknowledged_seconds", "Age of the oldest record in flight.", {(): age})
         lag = {(topic, str(partition)): behind for (topic, partition), behind in self.lag().items()}
         yield _gauge("streamer_lag_records", "Records behind the end.", lag, "topic", "partition")
+        paused = self.paused()
+        states = {(source,): int(source in paused) for source in self.sources}
+        yield _gauge("streamer_source_paused", "Whether a command has paused the source.", states, "source")
         paths = {(part, *path): 1 for part, path in self.hot_paths()}
         about = "Which hot path a part takes, and why not the compiled one."
         yield _gauge("streamer_hot_path_info", about, paths, "part", "path", "reason")

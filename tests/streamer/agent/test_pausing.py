@@ -29,6 +29,8 @@ def test_records_of_a_paused_source_wait_and_those_of_others_run(define: Any, se
     assert agent.ready() is None
     assert agent.live() is None
     assert agent.note() == "source a: paused"
+    (paused,) = (each for each in agent.meters.readings() if each.name == "streamer_source_paused")
+    assert dict(paused.samples) == {("a",): 1, ("b",): 0}
     time.sleep(0.2)
     assert serving.results() == [2, 6]
     agent.resume("a")
