@@ -180,6 +180,7 @@ _SAID: Final = {
     ("Service", "pipeline"): "path, definition, or list of steps",
     ("Service", "sink"): "mapping, or a list of them",
     ("Service", "dead_letter"): "mapping, as a sink's",
+    ("Variant", "sink"): "mapping, as a sink's",
     ("Service", "debug"): "`true`, `false`, `records`",
     ("OutboxConfig", "max"): "size, or number of messages",
     ("Case", "input"): "mapping, list of mappings, or text",

@@ -25,6 +25,7 @@ from streamer.agent.runs.batchruns import IDLE_LEAVE_WAIT, LEAVE_WAIT
 from streamer.agent.state import state
 from streamer.agent.summary import Summary
 from streamer.definition.circles import circle
+from streamer.definition.connectors.listed import sinks_of
 from streamer.definition.hotpaths import by_report
 from streamer.definition.service import Service
 from streamer.letters.desk import LetterDesk
@@ -350,8 +351,8 @@ class Agent:
         self._loop.open()
 
     def _warn_of_circles(self) -> None:
-        for config in (*self.service.sinks, self.service.dead_letter):
-            if config is not None and (back := circle(config, self.service)) is not None:
+        for config in sinks_of(self.service):
+            if (back := circle(config, self.service)) is not None:
                 self._log.warning("the service reads what it writes", sink=config.label, reason=back)
 
     def _log_hot_paths(self) -> None:

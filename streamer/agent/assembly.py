@@ -61,6 +61,8 @@ class Assembly:
     routes: list[SinkRoute]
     letters: list[SinkRoute]
     """Where failed records go, as `Sinks.letters`."""
+    shadow_route: SinkRoute | None = None
+    """Where the results of a shadow go; its shadow opens, uses and closes it. `None`: nowhere."""
     _stack: ExitStack = field(default_factory=ExitStack)
     profiler: Profiler | None = None
     """Records the times of stages and steps, while open, if the service has `profile`."""
@@ -85,6 +87,11 @@ class Assembly:
     def all_routes(self) -> list[SinkRoute]:
         """The routes of results and of failed records."""
         return [*self.routes, *self.letters]
+
+    @property
+    def result_routes(self) -> list[SinkRoute]:
+        """The routes of results, also of those of a shadow, which the service neither waits for nor depends on."""
+        return self.routes if self.shadow_route is None else [*self.routes, self.shadow_route]
 
     @property
     def transactional(self) -> TransactionalSink | None:
@@ -230,6 +237,8 @@ class Assembly:
         for route in self.routes:
             route.made_by = self.made_by
             route.codec.serves(Served(self.service.name, ports, version=self._label, versions=self.made_by.labels))
+        if (shadow := self.shadow_route) is not None:
+            shadow.codec.serves(Served(self.service.name, ports, version=lambda: shadow.made_by.label or "1"))
 
     def _label(self) -> str:
         return "1" if self.version is None else self.version.label
@@ -275,7 +284,7 @@ class Assembly:
         for name, _, source in self.sources:
             paths.append(PartHotPath(f"source {name}", source.hot_path))
             paths.append(PartHotPath(f"source {name} codec", self.codecs[name].hot_path))
-        for route in self.routes:
+        for route in self.result_routes:
             paths.append(PartHotPath(f"sink {route.name}", route.sink.hot_path))
             paths.append(PartHotPath(f"sink {route.name} codec", route.codec.hot_path))
         # Dead letters hold payloads as they came: the codec is not used.
@@ -292,6 +301,9 @@ class Assembly:
         configs = [*self.service.sinks, *self.service.letter_sinks]
         for route, config in zip(self.all_routes, configs, strict=True):
             measured.append(Measured(f"sink {route.name}", config.type, route.sink.metrics))
+        shadow, sink = self.shadow_route, self.service.shadow_sink
+        if shadow is not None and sink is not None:
+            measured.append(Measured(f"sink {shadow.name}", sink.type, shadow.sink.metrics))
         return measured
 
     def pages(self) -> dict[str, dict[str, Callable[[], Any]]]:
@@ -320,7 +332,7 @@ class Assembly:
     @property
     def opens_images(self) -> bool:
         """Whether a step or a sink's codec may look at the pixels of images that arrive undecoded."""
-        return self.executor.opens_images or any(route.codec.opens_images for route in self.routes)
+        return self.executor.opens_images or any(route.codec.opens_images for route in self.result_routes)
 
     def wanted(self) -> frozenset[str] | None:
         """Keys to decode on arrival: those that the first steps read. `None`: not known."""
@@ -338,9 +350,10 @@ def build(
     """The parts of a service, not connected yet.
 
     `sources`, `sinks` (by name) and `dead` replace the service's own connectors, for tests and notebooks; codecs
-    and everything else stay. `dead` is the sink of dead letters, or all of failed records in the order of
-    `Service.letter_sinks`. `start_from` resets where sources begin (earliest, latest or a time). Raises
-    `DefinitionError`, also for code and files in a service that may not use them, and `MissingPackageError`.
+    and everything else stay. Results of a shadow are sent only if its sink is among `sinks`. `dead` is the sink of dead
+    letters, or all of failed records in the order of `Service.letter_sinks`. `start_from` resets where sources begin
+    (earliest, latest or a time). Raises `DefinitionError`, also for code and files in a service that may not use them,
+    and `MissingPackageError`.
     """
     check_code(service, connected=sources is None)
     with choosing(service.hot_path):
@@ -362,21 +375,13 @@ def build(
             letters = [
                 _sink(config, service) if dead is None or config.awaited else dead for config in service.letter_sinks
             ]
-        routes = [
-            SinkRoute.of(
-                config,
-                sinks[config.label],
-                codec_of(config.codec, _topic(config)),
-                config.label,
-                service.record_names,
-                sources=by_name,
-            )
-            for config in service.sinks
-        ]
+        routes = [_results(config, sinks[config.label], service, by_name) for config in service.sinks]
+        shadow = _shadow(service, sinks, by_name)
+        shown = routes if shadow is None else [*routes, shadow]
         pipeline = service.sequence()
-        for route in routes:
+        for route in shown:
             route.sink.service = service.name
-            route.sink.pipeline = pipeline
+            route.sink.pipeline = pipeline if route is not shadow else service.pipeline_of(SHADOW)
             route.sink.others = [other.sink for other in routes if other is not route]
             route.sink.attach([*by_name.values()])
         failed = [
@@ -390,6 +395,7 @@ def build(
             {config.label: codec_of(config.codec) for config in service.sources},
             routes,
             failed,
+            shadow,
         )
 
 
@@ -412,6 +418,21 @@ def _letters(config: SinkConfig, sink: Sink, service: Service, sources: Mapping[
     return SinkRoute.of(config, sink, codec_of(config.codec, _topic(config)), name, sources=sources)
 
 
+def _results(config: SinkConfig, sink: Sink, service: Service, sources: Mapping[str, Source]) -> SinkRoute:
+    codec = codec_of(config.codec, _topic(config))
+    return SinkRoute.of(config, sink, codec, config.label, service.record_names, sources=sources)
+
+
+def _shadow(service: Service, sinks: Mapping[str, Sink], sources: Mapping[str, Source]) -> SinkRoute | None:
+    """The route of a shadow's results; `None`: they go nowhere."""
+    config = service.shadow_sink
+    if config is None or config.label not in sinks:
+        return None
+    route = _results(config, sinks[config.label], service, sources)
+    route.made_by.variant = SHADOW
+    return route
+
+
 def _innermost(config: SourceConfig) -> CodecConfig:
     """The codec of a source; of one that unpacks another format, the codec inside that reads the content."""
     codec = codec_config(config.codec)
@@ -421,7 +442,8 @@ def _innermost(config: SourceConfig) -> CodecConfig:
 
 
 def _sinks(service: Service) -> tuple[dict[str, Sink], list[Sink]]:
-    """The sinks of results, by name, and those of failed records: siblings if they send in transactions."""
+    """The sinks of results, by name, also those of a shadow, and those of failed records: siblings if they send in
+    transactions."""
     configs = [*service.sinks, *service.letter_sinks]
     if guarantee(service.delivery).transactional:
         for config in configs:
@@ -431,7 +453,11 @@ def _sinks(service: Service) -> tuple[dict[str, Sink], list[Sink]]:
     else:
         built = [_sink(config, service) for config in configs]
     count = len(service.sinks)
-    return {config.label: sink for config, sink in zip(service.sinks, built, strict=False)}, built[count:]
+    sinks = {config.label: sink for config, sink in zip(service.sinks, built, strict=False)}
+    if service.shadow_sink is not None:
+        # Outside of transactions.
+        sinks[service.shadow_sink.label] = _sink(service.shadow_sink, service)
+    return sinks, built[count:]
 
 
 def _sink(config: SinkConfig, service: Service) -> Sink:

@@ -20,20 +20,22 @@ from streamer.models.lineup import Lineup
 from streamer.models.opening import says_versions
 from streamer.models.settings import SHADOW
 from streamer.models.shadow import Shadow
+from streamer.models.shadowsink import ShadowSink
 
 
 class LiveModels:
     """What the run thread does for the open versions of the models besides running them. Owned by the run thread."""
 
     def __init__(self, assembly: Assembly, wake: Callable[[], None], log: Any) -> None:
-        """The pipeline is open. `wake` is called, from another thread, when versions wait to take over."""
+        """The pipeline is open. `wake` is called, from another thread, when versions wait to take over.
+
+        Raises `ConnectorError` if the shadow has a sink that cannot be opened.
+        """
         service, lineup = assembly.service, assembly.open_lineup
         self.following: Following = assembly.following(wake, log)
         """Follows the files of the models. Read by any thread."""
         self.shadow: Shadow | None = None
         """Runs batches once more, on the variant that is a shadow; `None`: there is none. Read by any thread."""
-        if SHADOW in service.variants:
-            self.shadow = Shadow(assembly.shadow, log)
         self._canary: Canary | None = None
         for name, variant in service.variants.items():
             if variant.canary is not None:
@@ -44,6 +46,11 @@ class LiveModels:
         self._says_versions = says_versions(service)
         self._name_results()
         self.look()
+        if SHADOW in service.variants:
+            # Last, as it begins to work.
+            route = assembly.shadow_route
+            sink = None if route is None else ShadowSink(route, service.keep, log)
+            self.shadow = Shadow(assembly.shadow, log, sink)
 
     def start(self) -> None:
         """Begin to look for new files, if the service follows them."""

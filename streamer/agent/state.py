@@ -54,7 +54,9 @@ def state(assembly: Assembly, meters: ServiceMeters, intakes: Sequence[Intake]) 
             "oldest_seconds": 0.0 if oldest is None else time.monotonic() - oldest,
         },
         "letters": [route.name for route in assembly.letters],
-        "pages": [{"sink": route.name, "port": route.sink.page[1]} for route in assembly.routes if route.sink.page],
+        "pages": [
+            {"sink": route.name, "port": route.sink.page[1]} for route in assembly.result_routes if route.sink.page
+        ],
     }
 
 

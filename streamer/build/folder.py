@@ -18,6 +18,7 @@ from streamer.build.modules import Modules, followed
 from streamer.build.texts import MARK, SERVICE, WHEELS, docker_text, ignore_text, requirements_text
 from streamer.build.uses import FileUsed, Uses, used_by
 from streamer.build.wheels import on_an_index, put_wheel
+from streamer.definition.connectors.listed import connectors_of
 from streamer.definition.loading import load_all
 from streamer.definition.service import Service
 
@@ -154,8 +155,8 @@ def _surroundings(
     documents: Iterable[Document], services: Iterable[Service], layout: Layout, modules: Modules
 ) -> tuple[list[str], list[str]]:
     """Environment variables that are read, and notes."""
-    connectors = [config for service in services for config in (*service.sources, *service.sinks, service.dead_letter)]
-    variables = {name for config in connectors if config is not None for name in config.variables}
+    connectors = [connector.config for service in services for connector in connectors_of(service)]
+    variables = {name for config in connectors for name in config.variables}
     secrets: set[str] = set()
     for document in documents:
         for text in _texts({key: value for key, value in document.data.items() if key != "pipeline"}):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from pipelines.plugins.requirements import NOTHING, Package, Requires, required
 from pipelines.steps import PipelineStep, Python, Step
 from pipelines.steps.code.function import HasFunction
 from pipelines.definitions.walk import Part, walk
+from streamer.definition.connectors.listed import connectors_of
 from streamer.definition.service import Service
 
 
@@ -73,8 +73,9 @@ def used_by(service: Service) -> Uses:
     Raises the errors of finding runners and codecs: `MissingPackageError`, `RegistryError`, `DefinitionError`.
     """
     uses = Uses()
-    for part, config in _connectors(service):
-        _add_connector(uses, part, config)
+    for connector in connectors_of(service):
+        part = "dead_letter" if connector.role == "dead_letter" else connector.part
+        _add_connector(uses, part, connector.config)
     registry = default_registry()
     for piece in walk(service.sequence()):
         _add_part(uses, piece, service, registry)
@@ -83,15 +84,6 @@ def used_by(service: Service) -> Uses:
             if module := module_of(error):
                 uses.modules.setdefault(module, f"steps {name}")
     return uses
-
-
-def _connectors(service: Service) -> Iterator[tuple[str, ConnectorConfig]]:
-    for source in service.sources:
-        yield f"source {source.label}", source
-    for sink in service.sinks:
-        yield f"sink {sink.label}", sink
-    if service.dead_letter is not None:
-        yield "dead_letter", service.dead_letter
 
 
 def _add_connector(uses: Uses, part: str, config: ConnectorConfig) -> None:

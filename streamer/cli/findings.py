@@ -60,6 +60,7 @@ from streamer.cli.resultkeys import (
 )
 from streamer.cli.serving.requests import Requests, requests_of
 from streamer.definition.circles import circle
+from streamer.definition.connectors.listed import connectors_of, result_sinks_of
 from streamer.definition.hotpaths import in_words
 from streamer.definition.openedpipeline import opened_pipeline, policy_error
 from streamer.definition.refusals import refused
@@ -143,7 +144,8 @@ def examined(service: Service) -> Examined:
         if isinstance(part.what, (Step, GraphStep, Trigger))
     ]
     known = with_inner(parts, steps)
-    findings += [tried(f"sink {config.label}", partial(_sink, config, service)) for config in service.sinks]
+    sinks = result_sinks_of(service)
+    findings += [tried(f"sink {config.label}", partial(_sink, config, service)) for config in sinks]
     dead = "failures" if service.dead_letter is None else f"sink {service.dead_letter.label}"
     findings.append(replace(tried(dead, lambda: _failures(service)), part="failures"))
     findings += [
@@ -184,7 +186,7 @@ def keys_at_odds(service: Service, steps: Mapping[str, StepKeys], *, ask: bool =
         if text is not None:
             findings.append(Finding(f"step {name}", False, text))
     results = of_results(service, given, at[""])
-    for config in service.sinks:
+    for config in result_sinks_of(service):
         fields = _fields(config, ask)
         errors = [*unfilled(config, results), *incomparable(config, results)]
         errors += misfits(fields, written(config, results)) if fields is not None else ()
@@ -426,16 +428,11 @@ def _failures(service: Service) -> str:
 
 def _together(service: Service) -> list[Finding]:
     """Conflicts between connectors of the service."""
-    dead = [] if service.dead_letter is None else [service.dead_letter]
-    named = [
-        *((f"source {config.label}", config) for config in service.sources),
-        *((f"sink {config.label}", config) for config in service.sinks),
-        *(("failures", config) for config in dead),
-    ]
+    connectors = connectors_of(service)
     return [
-        Finding(part, False, text)
-        for at, (part, config) in enumerate(named)
-        for text in config.conflicts([other for _, other in named[at + 1 :]])
+        Finding("failures" if each.role == "dead_letter" else each.part, False, text)
+        for at, each in enumerate(connectors)
+        for text in each.config.conflicts([other.config for other in connectors[at + 1 :]])
     ]
 
 

@@ -16,6 +16,7 @@ from streamer.cli.options import bus, client_properties, codec_setting
 from streamer.cli.route import is_service_file, resembles_file
 from streamer.cli.terminal import warn
 from streamer.cli.trusted import service_of
+from streamer.definition.connectors.listed import sinks_of
 from streamer.definition.service import Service
 
 
@@ -60,15 +61,14 @@ def place_named(
 
 
 def place_of_sink(file: Path, name: str | None, topic: str | None, client: Mapping[str, Any]) -> TopicPlace:
-    """Where the service's sink `name` writes (`dead_letter` too); `None`: the first sink on a bus.
+    """Where the service's sink `name` writes (`dead_letter` and `shadow` too); `None`: the first sink on a bus.
 
     `topic` is the topic if the sink makes topics from values; `client` overrides the service's own login. Dead
     letters are read with the codec of the source, unless the dead letter names one. Raises `DefinitionError` for an
     invalid file, an unknown sink, and a sink without a bus or topic.
     """
     service = service_of(file)
-    sinks: list[ConnectorConfig] = [*service.sinks, *filter(None, [service.dead_letter])]
-    config, bus = _chosen(service, "sink", sinks, name, client)
+    config, bus = _chosen(service, "sink", sinks_of(service), name, client)
     assert isinstance(config, SinkConfig)
     written = config.place if config.addressing is None else config.addressing.topic
     if topic is None and "{" in written:

@@ -7,10 +7,11 @@ from functools import partial
 from connectors.browser import Browser
 from connectors.codecs.config import CodecConfig
 from connectors.codecs.registry import codec_config
-from connectors.config import SinkConfig, SourceConfig
+from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from pipelines.errors import ConnectorError, nearest
 from pipelines.plugins.requirements import required
 from streamer.cli.findings import Finding, finding
+from streamer.definition.connectors.listed import connectors_of
 from streamer.definition.openedpipeline import opened_pipeline
 from streamer.definition.service import Service
 
@@ -20,18 +21,17 @@ def reached(service: Service) -> list[Finding]:
     findings = []
     # Errors of buses that do not answer, by address, so that each is waited for only once.
     silent: dict[str, ConnectorError] = {}
-    for kind, configs in (("source", service.sources), ("sink", service.sinks), ("dead letter", [service.dead_letter])):
-        for config in configs:
-            browser = None if config is None else config.browser()
-            if config is not None and browser is not None:
-                findings.append(finding(f"{kind} {config.label}", partial(_topics, browser, _names(config), silent)))
-            if config is not None:
-                findings += _codecs(kind, config)
+    for connector in connectors_of(service):
+        config = connector.config
+        part = f"dead letter {config.label}" if connector.role == "dead_letter" else connector.part
+        if (browser := config.browser()) is not None:
+            findings.append(finding(part, partial(_topics, browser, _names(config), silent)))
+        findings += _codecs(part, config)
     findings.append(finding("pipeline", partial(_opened, service)))
     return findings
 
 
-def _codecs(kind: str, config: SourceConfig | SinkConfig) -> list[Finding]:
+def _codecs(part: str, config: ConnectorConfig) -> list[Finding]:
     """Checks of the codecs of a connector that depend on a server, such as a schema registry."""
     topic = config.addressing.topic if isinstance(config, SinkConfig) and config.addressing is not None else None
     codec: CodecConfig | None = codec_config(config.codec)
@@ -40,7 +40,7 @@ def _codecs(kind: str, config: SourceConfig | SinkConfig) -> list[Finding]:
         asked = codec.with_sink_topic(topic)
         codec = codec.wrapped
         if type(asked).ask is not CodecConfig.ask:
-            result = finding(f"codec of {kind} {config.label}", partial(_asked, asked))
+            result = finding(f"codec of {part}", partial(_asked, asked))
             if result.text or not result.ok:
                 findings.append(result)
     return findings
@@ -56,10 +56,10 @@ def _opened(service: Service) -> str:
         return "opens"
 
 
-def _names(config: SourceConfig | SinkConfig) -> tuple[str, ...]:
+def _names(config: ConnectorConfig) -> tuple[str, ...]:
     if isinstance(config, SourceConfig):
         return config.topic_names
-    addressing = config.addressing
+    addressing = config.addressing if isinstance(config, SinkConfig) else None
     if addressing is None:
         return ()
     # A topic made from values is one of the allowed `topics`, which are names or regular expressions.

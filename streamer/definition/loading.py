@@ -23,11 +23,13 @@ from pipelines.definitions.validation import definition_error
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.plugins.catalog import Catalog
 from streamer.batching.registry import settings_class
+from streamer.definition.connectors.fields import checks, shadow_checks
+from streamer.definition.connectors.reading import config_class
 from streamer.definition.interpolate import InterpolationError, interpolate
 from streamer.definition.konduit import from_konduit, is_konduit
 from streamer.definition.naming import default_name
 from streamer.definition.nocode import CODEC, NoCode, code_allowed
-from streamer.definition.service import Service, checks, config_class
+from streamer.definition.service import Service
 from streamer.definition.settings import BatcherSettings, Control
 from streamer.observe.shown import masked, remember
 
@@ -202,6 +204,7 @@ def _validated(document: Document, given: _Given, ready: dict[str, Any]) -> Serv
         "batch": lambda: _batch(document.at("batch"), given),
         "sink": lambda: _connectors(SINKS, document, "sink", given, fields.get("source")),
         "dead_letter": lambda: _connector(SINKS, document.at("dead_letter"), given, fields.get("source")),
+        "variants": lambda: _variants(document, given, fields.get("source")),
     }
     wrong = set()
     for key, reader in readers.items():
@@ -263,8 +266,27 @@ def _connectors(
     return [config for config in configs if config is not None]
 
 
+def _variants(document: Document, given: _Given, sources: Sequence[SourceConfig] | None) -> Any:
+    """The field `variants` in which sinks are configurations; all else is as it is written."""
+    value = document.data["variants"]
+    if not isinstance(value, dict):
+        return value
+    problems, variants = Problems(), dict(value)
+    for name, variant in value.items():
+        if isinstance(variant, dict) and variant.get("sink") is not None:
+            place = document.at("variants", name, "sink")
+            sink = problems.tried(partial(_connector, SINKS, place, given, sources, shadow_checks))
+            variants[name] = {**variant, "sink": sink}
+    problems.check()
+    return variants
+
+
 def _connector(
-    catalog: Catalog[type[Config]], document: Document, given: _Given, sources: Sequence[SourceConfig] | None = None
+    catalog: Catalog[type[Config]],
+    document: Document,
+    given: _Given,
+    sources: Sequence[SourceConfig] | None = None,
+    checked: Callable[..., Mapping[str, Callable[[], object]]] = checks,
 ) -> Config:
     problems, base = Problems(), given.base
     config = problems.tried(lambda: _read(catalog, document, given))
@@ -283,7 +305,7 @@ def _connector(
             if key.startswith(CODEC) and (why := given.refused(file)) is not None:
                 problems.add(document.error(tuple(key.split(".")), why))
         problems.check()
-    for field, check in checks(config, sources).items():
+    for field, check in checked(config, sources).items():
         problems.tried(partial(_checked, document, field, check))
     problems.check()
     return config

@@ -15,6 +15,7 @@ from pipelines.errors import DefinitionError
 from pipelines.executors.errorclasses import needs_import
 from pipelines.plugins.modelfiles import is_remote, shortened, uses_identity
 from pipelines.runners.runner import OpenContext
+from streamer.definition.connectors.listed import connectors_of
 from streamer.definition.nocode import CODEC, REFUSED, VARIABLE, NoCode
 from streamer.definition.service import Service
 
@@ -57,7 +58,7 @@ def refused(service: Service, *, connected: bool = True) -> list[Refusal]:
         for part in walk(each, refused=no_code.refusal_outside):
             where = place_of(written, "pipeline", part.name)
             refusals += [Refusal(f"step {part.name}", why, where) for why in _of_step(part, no_code)]
-    for connector in _connectors(service):
+    for connector in connectors_of(service):
         for key, why in _of_connector(connector.config, no_code, connected=connected).items():
             refusals.append(Refusal(connector.part, f"{key}{why}", place_of(written, *connector.path, key)))
     for name, settings in service.steps.items():
@@ -78,22 +79,6 @@ def check_code(service: Service, *, connected: bool = True) -> None:
     ]
     if errors:
         raise DefinitionError(*errors)
-
-
-@dataclass(frozen=True, slots=True)
-class _Connector:
-    part: str
-    config: ConnectorConfig
-    path: KeyPath
-    """The path of its configuration in the service file."""
-
-
-def _connectors(service: Service) -> Iterator[_Connector]:
-    for kind, configs in (("source", service.sources), ("sink", service.sinks)):
-        for index, config in enumerate(configs):
-            yield _Connector(f"{kind} {config.label}", config, (kind, index))
-    if service.dead_letter is not None:
-        yield _Connector(f"sink {service.dead_letter.label}", service.dead_letter, ("dead_letter",))
 
 
 def _of_step(part: Part, no_code: NoCode) -> Iterator[str]:

@@ -16,6 +16,7 @@ from streamer.batching.registry import BATCHERS
 from streamer.definition.konduit import InferenceConfiguration, konduit_keys
 from streamer.definition.service import Service
 from streamer.definition.settings import BatcherSettings, BatchSettings
+from streamer.models.settings import Variant
 
 SCHEMA_ID: Final = f"urn:{DISTRIBUTION}:service"
 """`$id` of the schema."""
@@ -50,6 +51,7 @@ def service_schema() -> dict[str, Any]:
     properties["source"] |= _or_list_of(source)
     properties["pipeline"] |= _pipeline(defs)
     properties["sink"] |= _or_list_of(sink)
+    defs[Variant.__name__]["properties"]["sink"] |= {"anyOf": [sink, {"type": "null"}]}
     del defs[BatcherSettings.__name__]
     properties["batch"] = _batch(properties["batch"], defs)
     properties["dead_letter"] |= {"anyOf": [sink, {"type": "null"}]}

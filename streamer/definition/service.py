@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -22,24 +21,26 @@ from pydantic import (
     PrivateAttr,
     SerializeAsAny,
     TypeAdapter,
+    ValidationError,
     ValidationInfo,
     field_validator,
 )
+from pydantic_core import PydanticCustomError
 
 import pipelines
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from connectors.registry import SINKS, SOURCES
-from pipelines.data.data import Data
 from pipelines.definitions.definition import read_pipeline
 from pipelines.definitions.document import Document
 from pipelines.definitions.overriding import overridden
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.hotpath import HotPath
 from pipelines.late import late
-from pipelines.plugins.catalog import Catalog
 from streamer.agent.summary import Summary
 from streamer.batching.registry import settings_class
 from streamer.definition.batchofpipeline import with_batch_of
+from streamer.definition.connectors.fields import checks, record_names, shadow_checks
+from streamer.definition.connectors.reading import configured
 from streamer.definition.nocode import NoCode, code_allowed
 from streamer.definition.settings import (
     BatcherSettings,
@@ -57,10 +58,8 @@ from streamer.definition.stepsettings import StepSettings, check_steps
 from streamer.delivery.guarantee import guarantee
 from streamer.models.settings import CURRENT, SHADOW, Variant, check_sticky, check_variants
 from streamer.routing.sinkroute import check_topics
-from streamer.routing.when import check_condition
 
 Config = TypeVar("Config", bound=ConnectorConfig)
-Registered = TypeVar("Registered", bound=BaseModel)
 
 _run: Final[Callable[[Service, str | None], Summary]] = late("streamer.agent.running:run")
 _start: Final[Callable[[Service], None]] = late("streamer.agent.running:start")
@@ -69,53 +68,6 @@ _end: Final[Callable[..., None]] = late("streamer.agent.running:end")
 
 _SOURCES_OF_SERVICE = "sources of the service"
 """Key in a validation's context."""
-
-
-def config_class(catalog: Catalog[type[Registered]], data: object) -> type[Registered]:
-    """The model that reads this mapping of a service file, by its `type`: a connector's or a codec's.
-
-    Raises:
-        DefinitionError: `data` is not a mapping, has no `type`, or its type is unknown.
-    """
-    if isinstance(data, Mapping) and isinstance(kind := data.get("type"), str):
-        return catalog.get(kind)
-    known = ", ".join(sorted(catalog.known))
-    if not isinstance(data, Mapping):
-        raise DefinitionError(f"a mapping with a type is needed; known types are {known}")
-    raise DefinitionError(f"type is required; known are {known}")
-
-
-def _configured(catalog: Catalog[type[Config]], value: object, info: ValidationInfo) -> object:
-    if isinstance(value, ConnectorConfig):
-        return value
-    return config_class(catalog, value).model_validate(value, context=info.context)
-
-
-def checks(config: ConnectorConfig, sources: Sequence[SourceConfig] | None = None) -> dict[str, Callable[[], object]]:
-    """Checks by field that a connector's model cannot make; each raises `StreamerError` if the field is invalid.
-
-    `sources` are the service's sources, whose records a sink's topic may be made from; `None`: not known.
-    """
-    field_checks: dict[str, Callable[[], object]] = {"codec": config.check_codec}
-    if isinstance(config, SourceConfig):
-        field_checks["into"] = lambda: _check_into(config)
-    if isinstance(config, SinkConfig):
-        field_checks["outbox"] = config.check_outbox
-        field_checks["when"] = lambda: check_condition(config.when)
-        names = None if sources is None else _record_names(sources)
-        if sources is not None:
-            field_checks["sources"] = lambda: config.check_sources([source.label for source in sources])
-        field_checks["topic"] = lambda: check_topics(config, names)
-    return field_checks
-
-
-def _record_names(sources: Sequence[SourceConfig]) -> list[str]:
-    return [name for source in sources for name in source.record_names]
-
-
-def _check_into(config: SourceConfig) -> None:
-    config.check_into()
-    Data(dict.fromkeys(config.into.values(), ""))
 
 
 def _checked(config: Config, info: ValidationInfo) -> Config:
@@ -128,11 +80,11 @@ def _checked(config: Config, info: ValidationInfo) -> Config:
 
 
 def _source(value: object, info: ValidationInfo) -> object:
-    return _configured(SOURCES, value, info)
+    return configured(SOURCES, value, info)
 
 
 def _sink(value: object, info: ValidationInfo) -> object:
-    return _configured(SINKS, value, info)
+    return configured(SINKS, value, info)
 
 
 _Source = Annotated[SourceConfig, BeforeValidator(_source), AfterValidator(_checked)]
@@ -195,6 +147,33 @@ def _dead_letter(value: object, info: ValidationInfo) -> SinkConfig | None:
     if any(sink.name == config.name for sink in info.data.get("sink", ())):
         raise ValueError(f'a sink has the name "{config.name}" too; give each a name of its own')
     return config.in_service(_service_name(info), info.data.get("source", ()))
+
+
+def _of_shadow(name: str, variant: Variant, info: ValidationInfo) -> Variant:
+    """The variant with its sink as part of the service."""
+    config, sources = variant.sink, info.data.get("source", ())
+    if config is None:
+        return variant
+    if name != SHADOW:
+        raise _wrong(
+            (name, "sink"), f"only {SHADOW} has a sink of its own, others have those of the service; remove it"
+        )
+    for field, check in shadow_checks(config, sources or None).items():
+        try:
+            check()
+        except StreamerError as error:
+            raise _wrong((name, "sink", field), str(error)) from error
+    config = config if config.name is not None else config.model_copy(update={"name": SHADOW})
+    others = [*info.data.get("sink", ()), *filter(None, [info.data.get("dead_letter")])]
+    if any(other.name == config.name for other in others):
+        raise _wrong((name, "sink", "name"), f'a sink has the name "{config.name}" too; give each a name of its own')
+    return variant.model_copy(update={"sink": config.in_service(_service_name(info), sources)})
+
+
+def _wrong(place: tuple[str, ...], text: str) -> ValidationError:
+    """The error of the value at this place in a field."""
+    detail = PydanticCustomError("value_error", "{text}", {"text": text})
+    return ValidationError.from_exception_data("Service", [{"type": detail, "loc": place, "input": None}])
 
 
 def _pipeline(value: object, info: ValidationInfo) -> pipelines.Pipeline:
@@ -310,6 +289,11 @@ class Service(Settings):
         return awaited if self.on_error == "drop" else [*awaited, *(other for wait, other in answering if not wait)]
 
     @property
+    def shadow_sink(self) -> SinkConfig | None:
+        """Where the results of the variant `shadow` go; `None`: nowhere, or there is no shadow."""
+        return self.variants[SHADOW].sink if SHADOW in self.variants else None
+
+    @property
     def transactions(self) -> TransactionSettings:
         """How long transactions last, with `delivery: exactly_once`."""
         return self.transaction or TransactionSettings()
@@ -323,7 +307,7 @@ class Service(Settings):
     @property
     def record_names(self) -> list[str]:
         """Names of metadata that the sources declare besides those of all records; topics may use them."""
-        return _record_names(self.sources)
+        return record_names(self.sources)
 
     @property
     def is_asked(self) -> bool:
@@ -515,7 +499,7 @@ class Service(Settings):
                 overridden(pipeline, {**info.data.get("set", {}), **variant.set})
             except DefinitionError as error:
                 raise ValueError(f"{name}.set: {error}") from error
-        return variants
+        return {name: _of_shadow(name, variant, info) for name, variant in variants.items()}
 
     @field_validator("models")
     @classmethod

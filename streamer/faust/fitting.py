@@ -18,6 +18,7 @@ from pipelines.definitions.documents import only, read_documents
 from pipelines.errors import DefinitionError
 from streamer.definition.service import Service
 from streamer.delivery.guarantee import guarantee
+from streamer.models.settings import SHADOW
 
 _OF_CONSUMER: Final[Mapping[str, str]] = {
     "client": "these are librdkafka's properties; give the app broker_credentials, broker_session_timeout and the like",
@@ -108,6 +109,12 @@ def check_service(service: Service, written: Written, *, logs_in: bool = False) 
             ("models", "follow"),
             "not possible inside Faust, where nothing takes over between two batches; leave it out and restart the "
             "workers for a new model, or run the service with streamer run",
+        )
+    if service.shadow_sink is not None:
+        raise written.error(
+            ("variants", SHADOW, "sink"),
+            "not possible inside Faust, whose producer is for the results of the service; leave it out, so that they "
+            "are compared only, or run the service with streamer run",
         )
     if len(service.sources) != 1:
         raise written.error(

@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Final
 
-from pydantic import Field, field_validator
+from pydantic import Field, PlainValidator, SerializeAsAny, ValidationInfo, field_validator
 
+from connectors.config import SinkConfig
+from connectors.registry import SINKS
 from connectors.units import Duration, Share
+from streamer.definition.connectors.reading import configured
 from streamer.definition.settings import Settings
 
 SHADOW: Final = "shadow"
-"""The variant that gets a copy of the records, and whose results are compared and thrown away."""
+"""The variant that gets a copy of the records, and whose results are compared, and are no results of the service."""
 CURRENT: Final = "current"
 """The variant that every service has: the newest version that is no other variant's."""
 WHOLE: Final = 100.0
@@ -45,6 +48,10 @@ class CanarySettings(Settings):
         return weights
 
 
+def _sink(value: object, info: ValidationInfo) -> object:
+    return None if value is None else configured(SINKS, value, info)
+
+
 class Variant(Settings):
     """A version of the pipeline that gets a share of the records."""
 
@@ -54,6 +61,8 @@ class Variant(Settings):
     """Its share of the records, beside the weights of the others. By default `current` has what the others leave of 100, and the others have none: only requests that name them reach them."""  # noqa: E501
     canary: CanarySettings | None = None
     """Changes its weight by and by, in place of `weight`: `{weights: [1, 10, 50, 100], each: 10m}`."""
+    sink: Annotated[SerializeAsAny[SinkConfig] | None, PlainValidator(_sink)] = None
+    """For the variant `shadow`: where its results are sent, besides being compared, `{type: kafka, topic: digits.shadow}`; by default nowhere."""  # noqa: E501
     set: dict[str, Any] = Field(default_factory=dict)
     """Overrides fields of the pipeline's steps for this variant alone, as `set` of the service does for all."""
 

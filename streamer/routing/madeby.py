@@ -21,11 +21,13 @@ VARIANT: Final = "streamer-variant"
 
 
 class MadeBy:
-    """Knows the version of the results that are being delivered. Owned by the run thread."""
+    """Knows the version of the results that are being delivered. Owned by the thread that delivers them."""
 
     def __init__(self) -> None:
         self.label: str | None = None
         """Of all results, where one version runs; `None`: results do not say it."""
+        self.variant: str | None = None
+        """The name of its variant, where it is one of several; `None`: results do not say it."""
         self._chosen: Sequence[Chosen] = ()
 
     def chosen(self, chosen: Sequence[Chosen]) -> None:
@@ -35,7 +37,7 @@ class MadeBy:
     def headers(self, batch: Batch) -> Sequence[Sequence[Header]] | None:
         """The headers of each result; `None` where they do not say it."""
         if not self._chosen:
-            return None if self.label is None else [((VERSION, self.label.encode()),)] * batch.size
+            return None if self.label is None else [_headers(self.label, self.variant)] * batch.size
         made_by = self._of_rows(batch)
         # The same objects for the same version: rows that are alike are merged once.
         headers = {by: _headers(*by) for by in set(made_by)}
@@ -62,5 +64,6 @@ class MadeBy:
         return result
 
 
-def _headers(label: str, variant: str) -> Sequence[Header]:
-    return ((VERSION, label.encode()), (VARIANT, variant.encode()))
+def _headers(label: str, variant: str | None) -> Sequence[Header]:
+    version = (VERSION, label.encode())
+    return (version,) if variant is None else (version, (VARIANT, variant.encode()))

@@ -15,7 +15,9 @@ from connectors.codecs.schemas.config import RegistryConfig
 from connectors.codecs.schemas.registry import SchemaRegistry, forget_mock
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from pipelines.errors import DefinitionError
+from streamer.definition.connectors.listed import result_sinks_of
 from streamer.definition.service import Service
+from streamer.models.settings import SHADOW
 
 Schema: TypeAlias = str | Path | Mapping[str, Any]
 """A schema for a codec with a registry: of Avro or JSON a file or the schema itself, of protobuf
@@ -35,14 +37,23 @@ def registries_in_memory(service: Service, schemas: Mapping[str, Schema]) -> Ite
     """
     url = f"mock://streamer.testing.{uuid.uuid4()}"
     sources = [_changed(config, url, {}) for config in service.sources]
-    sinks = [_changed(config, url, _given(config, schemas.get(config.label))) for config in service.sinks]
+    sinks = [_changed(config, url, _given(config, schemas.get(config.label))) for config in result_sinks_of(service)]
     try:
-        for at, (config, made) in enumerate(zip(service.sinks, sinks, strict=True)):
+        for at, (config, made) in enumerate(zip(result_sinks_of(service), sinks, strict=True)):
             if not _derives(config) and not _has_schema(made):
                 sinks[at] = made.model_copy(update={"codec": _schemaless(made.codec)})
-        yield service.model_copy(update={"source": sources, "sink": sinks})
+        count = len(service.sinks)
+        yield _with_shadow_sink(service, sinks[count:]).model_copy(update={"source": sources, "sink": sinks[:count]})
     finally:
         forget_mock(url)
+
+
+def _with_shadow_sink(service: Service, sinks: list[SinkConfig]) -> Service:
+    """The service whose shadow has this sink, if there is one."""
+    if not sinks:
+        return service
+    shadow = service.variants[SHADOW].model_copy(update={"sink": sinks[0]})
+    return service.model_copy(update={"variants": {**service.variants, SHADOW: shadow}})
 
 
 def input_codec(config: SourceConfig, schema: Schema | None) -> Codec:

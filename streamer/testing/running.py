@@ -26,6 +26,7 @@ from pipelines.errors import StreamerError
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
 from streamer.agent.summary import Summary
+from streamer.definition.connectors.listed import result_sinks_of
 from streamer.definition.service import Service
 from streamer.delivery.deadletter import Original, original
 from streamer.delivery.guarantee import guarantee
@@ -56,7 +57,8 @@ class Report:
     """A service's results, dead letters and counts for the records it was given."""
 
     sinks: Mapping[str, list[Message]]
-    """The messages that each sink got, by its name, in order; with their topics where those are made from values."""
+    """The messages of each sink, by its name, in order; with their topics where those are made from values. That of
+    a shadow may have fewer, as batches are skipped while it is busy."""
     decoded: Mapping[str, list[Data | None]]
     """The decoded messages of each sink; `None` for a message without a payload or that cannot be read back."""
     unreadable: Mapping[str, Mapping[int, Exception]]
@@ -140,7 +142,7 @@ def _report(service: Service, given: Mapping[str, list[Message | bytes | None]],
         agent.stop()
     decoded: dict[str, list[Data | None]] = {}
     unreadable: dict[str, Mapping[int, Exception]] = {}
-    for config in service.sinks:
+    for config in result_sinks_of(service):
         decoded[config.label], failed = _decoded(sinks[config.label].messages, codec_of(config.codec))
         if failed:
             unreadable[config.label] = failed
@@ -155,14 +157,19 @@ def _report(service: Service, given: Mapping[str, list[Message | bytes | None]],
 
 
 def _sinks(service: Service) -> tuple[Mapping[str, MemorySink], list[MemorySink]]:
-    """The sinks of results by name, and those of failed records, which have one topic."""
-    names = [config.label for config in service.sinks]
+    """The sinks of results by name, a shadow's too, and those of failed records, which have one topic."""
+    names = [config.label for config in result_sinks_of(service)]
     if not guarantee(service.delivery).transactional:
         topic = MemoryTopic("dead_letter")
         dead = [MemorySink(topic, name="dead_letter") for _ in service.letter_sinks]
         return {name: MemorySink(name=name, gathers=True) for name in names}, dead
     shared = MemoryTransactions(Faults(), timeout=service.transactions.timeout)
-    sinks = {name: MemoryTransactionalSink(transactions=shared, name=name, gathers=True) for name in names}
+    sinks: dict[str, MemorySink] = {
+        name: MemoryTransactionalSink(transactions=shared, name=name, gathers=True) for name in names
+    }
+    if service.shadow_sink is not None:
+        name = service.shadow_sink.label
+        sinks[name] = MemorySink(name=name, gathers=True)
     return sinks, [MemoryTransactionalSink(transactions=shared, name="dead_letter") for _ in service.letter_sinks]
 
 

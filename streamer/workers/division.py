@@ -6,8 +6,8 @@ import socket
 from collections.abc import Iterator
 from typing import Final
 
-from connectors.config import ConnectorConfig
 from pipelines.definitions.document import KeyPath
+from streamer.definition.connectors.listed import connectors_of
 from streamer.definition.service import Service
 from streamer.workers.layout import WORKER_VARIABLE
 
@@ -37,26 +37,15 @@ def _refusals(service: Service, other: Service) -> Iterator[tuple[KeyPath, str]]
     for index, source in enumerate(service.sources):
         if source.undivided is not None:
             yield ("source", index), f'source "{source.label}": {source.undivided}'
-    for path, kind, config, same in _pairs(service, other):
-        theirs = same.exclusive
-        for key, value in config.exclusive.items():
+    for each, same in zip(connectors_of(service), connectors_of(other), strict=True):
+        theirs = same.config.exclusive
+        for key, value in each.config.exclusive.items():
             if theirs.get(key) == value:
                 why = f"all workers would have {value}, and only one can; make it differ by {_PLACEHOLDER}"
-                yield (*path, *key.split(".")), f'{kind} "{config.label}": {key}: {why}'
+                yield (*each.path, *key.split(".")), f'{each.kind} "{each.config.label}": {key}: {why}'
     if service.profile is not None and other.profile is not None and service.profile.file == other.profile.file:
         why = f"all workers would write {service.profile.file}; make it differ by {_PLACEHOLDER}"
         yield ("profile", "file"), f"profile.file: {why}"
-
-
-def _pairs(service: Service, other: Service) -> Iterator[tuple[KeyPath, str, ConnectorConfig, ConnectorConfig]]:
-    for kind, configs, others in (
-        ("source", service.sources, other.sources),
-        ("sink", service.sinks, other.sinks),
-    ):
-        for index, (config, same) in enumerate(zip(configs, others, strict=True)):
-            yield (kind, index), kind, config, same
-    if service.dead_letter is not None and other.dead_letter is not None:
-        yield ("dead_letter",), "sink", service.dead_letter, other.dead_letter
 
 
 def _where(service: Service, path: KeyPath) -> str:

@@ -12,9 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 import pipelines
 from connectors.camera.health import Health
 from connectors.camera.measures import measures_of
+from connectors.codecs.registry import codec_of
 from connectors.codecs.sparkplug.codec import SparkplugConfig
 from connectors.measures import Measure
-from connectors.memory import MemorySessionSource
+from connectors.memory import MemorySessionSource, MemorySink
 from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.endpoint import MqttEndpointSourceConfig
 from connectors.mqtt.sinkconfig import MqttSinkConfig
@@ -34,11 +35,13 @@ from streamer.models.following import Following
 from streamer.models.lineup import Lineup
 from streamer.models.settings import CanarySettings
 from streamer.models.shadow import Shadow
+from streamer.models.shadowsink import ShadowSink
 from streamer.models.sharing import Sharing
 from streamer.models.tally import Tally
 from streamer.models.version import Version
 from streamer.observe.metrics import Measured, ServiceMeters
 from streamer.observe.scrape import ScrapeCollector
+from streamer.routing.sinkroute import Selection, SinkRoute
 from streamer.workers.exposition import of_parent
 
 
@@ -89,7 +92,9 @@ def _models() -> Iterator[Reading]:
     yield from following.readings()
     sharing = following.lineup.sharing
     yield from Canary("next", CanarySettings(), sharing.choice, sharing.tally, None).readings()
-    shadow = Shadow(lambda: Version("1", ModelFiles(pipelines.Sequence([])).look()), None)
+    route = SinkRoute("shadow", MemorySink(), codec_of("json"), Selection("sink shadow"))
+    version = Version("1", ModelFiles(pipelines.Sequence([])).look())
+    shadow = Shadow(lambda: version, None, ShadowSink(route, None, None))
     shadow.comparison.outputs["y"] = Compared()
     yield from shadow.readings()
     shadow.end()

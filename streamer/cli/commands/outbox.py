@@ -75,14 +75,14 @@ def _paths(file: Path) -> Iterator[Path]:
     from pipelines.errors import DefinitionError
     from streamer.cli.route import is_service_file
     from streamer.cli.trusted import services_of
+    from streamer.definition.connectors.listed import sinks_of
 
     if not is_service_file(str(file)) and file.suffix not in (".yaml", ".yml", ".json"):
         yield file
         return
     paths: list[Path] = []
     for service in services_of(file):
-        configs = [*service.sinks, *(() if service.dead_letter is None else (service.dead_letter,))]
-        paths += [config.outbox.path for config in configs if config.outbox is not None]
+        paths += [config.outbox.path for config in sinks_of(service) if config.outbox is not None]
     if not paths:
         raise DefinitionError(f"{file}: none of its sinks has an outbox")
     yield from paths

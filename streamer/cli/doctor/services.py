@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from connectors.config import ConnectorConfig, SinkConfig
+from connectors.config import ConnectorConfig
 from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.mqtt.endpoint.config import MqttEndpointSourceConfig
 from pipelines.errors import ConnectorError, DefinitionError
@@ -20,6 +20,7 @@ from streamer.cli.doctor.line import Line, Section
 from streamer.cli.doctor.machine import disk, open_file_limit, raise_open_files
 from streamer.cli.findings import Finding, examined, finding
 from streamer.cli.reach import reached
+from streamer.definition.connectors.listed import connectors_of, sinks_of
 from streamer.definition.loading import load_all
 from streamer.definition.nocode import NoCode
 from streamer.definition.refusals import refused
@@ -111,18 +112,14 @@ def _packages(service: Service) -> Line:
 
 def _variables(file: Path, service: Service) -> Iterator[Line]:
     """Whether the variables of a file are set; never their values."""
-    names = {name for config in _connectors(service) for name in config.variables} | set(variables_in(file))
+    names = {name for each in connectors_of(service) for name in each.config.variables} | set(variables_in(file))
     if names:
         states = [f"{name} is {'set' if os.environ.get(name) else 'not set'}" for name in sorted(names)]
         yield Line("variables", "ok", ", ".join(states))
 
 
-def _connectors(service: Service) -> Sequence[ConnectorConfig]:
-    return [*service.sources, *service.sinks, *([service.dead_letter] if service.dead_letter is not None else [])]
-
-
 def _open_files(service: Service) -> Line:
-    needed = _FILES + sum(_EACH + _connections(config) for config in _connectors(service))
+    needed = _FILES + sum(_EACH + _connections(each.config) for each in connectors_of(service))
     limit = open_file_limit()
     text = f"it needs about {needed:,}"
     if limit is None or limit[0] < 0 or limit[0] >= needed:
@@ -141,9 +138,7 @@ def _connections(config: ConnectorConfig) -> int:
 
 def _disks(service: Service) -> Iterator[Line]:
     """Room where the service writes: outboxes, and files of sinks."""
-    for config in _connectors(service):
-        if not isinstance(config, SinkConfig):
-            continue
+    for config in sinks_of(service):
         folders = {path.parent for path in config.file_keys.values()}
         yield from (disk(f"disk of {config.label}", folder) for folder in sorted(folders))
 
