@@ -265,6 +265,9 @@ class StatefulRunner(Runner):
 
     State that belongs to one stream of records (a camera's tracks, a partition's windows) is kept by lane, as
     `Batch.lanes` tells it, and discarded by `forget`. A stream that begins again has a new lane.
+
+    Where the models of other steps change while a service runs, the runner goes on among the new ones, after the same
+    steps before it and with the same configuration.
     """
 
     pure: ClassVar[bool] = False

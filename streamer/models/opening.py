@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.executors.executor import Executor
+from pipelines.executors.handover import differences
 from streamer.definition.refusals import place_of
 from streamer.definition.service import Service
 from streamer.models.choice import Choice
@@ -164,9 +165,21 @@ class Openings:
                 f"{self._place('variants')}variants: a step of the pipeline holds records or state, which cannot be "
                 "divided among them; leave them out"
             )
+        models = self._service.models
+        if models.follow is not None and models.state == "keep" and (never := _own_models(version)):
+            raise DefinitionError(
+                f"{self._place('models', 'follow')}models.follow: {never}, so that no new version could go on with it; "
+                "leave it out, or set models: {state: discard}, with which this step begins anew"
+            )
 
     def _place(self, *keys: str) -> str:
         return place_of(self._service.written, *keys)
+
+
+def _own_models(version: Version) -> str:
+    """Which step cannot hand its state over to a version with other files; empty if all can."""
+    executor = version.executors[0] if version.executors else None
+    return "" if executor is None else ", ".join(differences(executor, executor).values())
 
 
 def says_versions(service: Service) -> bool:

@@ -13,19 +13,29 @@ from countwindows import WindowStep, WithWindows
 from connectors.memory import MemorySource
 from connectors.message import Message
 from pipelines import BoundingBox, Data, GraphBuilder, Onnx, PipelineStep, Sequence, Track
+from pipelines.errors import DefinitionError
 from pipelines.observe.metrics import counter
 
 EVERY = 0.02
 MILLION = 1_000_000
 
 
+class Recurrent(WindowStep):
+    """As windows of a network of its own."""
+
+    model_uri: str = "weights.onnx"
+
+
 class Edited(WithWindows):
     """A pipeline with a part in a file that somebody edits: windows of `size` records, or none."""
 
     size = 3
+    window = WindowStep
 
     def open(self, *args: Any, **settings: Any) -> Any:
-        steps = [*self.steps, WindowStep(name="windows", size=self.size, stride=self.size)] if self.size else self.steps
+        steps = (
+            [*self.steps, self.window(name="windows", size=self.size, stride=self.size)] if self.size else self.steps
+        )
         return WithWindows(steps).open(*args, **settings)
 
 
@@ -174,6 +184,23 @@ def test_a_version_with_state_does_not_take_the_place_of_one_without(
     eventually(lambda: serving.agent.following.failed)
     (version,) = serving.agent.following.failed.values()
     assert version.reason.startswith("it has steps that hold records or state, and version 1 has none")
+
+
+def test_a_step_with_state_and_a_model_of_its_own_is_refused_at_the_start(
+    define: Any, serve: Any, eventually: Any, tmp_path: Path
+) -> None:
+    ship(tmp_path, 1)
+    service = windows(define, tmp_path)
+    service.pipeline.window = Recurrent
+    with pytest.raises(DefinitionError, match=r'^models\.follow: "windows" has a model of its own, .* no new version'):
+        serve(service)
+    allowed = windows(define, tmp_path, models={"state": "discard"})
+    allowed.pipeline.window = Recurrent
+    serving = serve(allowed)
+    serving.feed(1)
+    eventually(lambda: held(serving) == 1)
+    ship(tmp_path, 2)
+    eventually(lambda: serving.results() == [1 + MILLION])
 
 
 def counting(data: Data) -> Data:
