@@ -20,13 +20,13 @@ class Call(NamedTuple):
 class StepShapes:
     """What the model of one step ran on last. Written by the thread that runs the model, read by any."""
 
-    __slots__ = ("last", "take_zeros")
+    __slots__ = ("last", "required")
 
     def __init__(self) -> None:
         self.last: Call | None = None
         """`None` before the first call."""
-        self.take_zeros = True
-        """Whether models of the step take zeros, as far as that was tried: some refuse them, and take records."""
+        self.required = True
+        """Whether a model that cannot run on it is refused: not where the one before took records, and no zeros."""
 
 
 class LastShapes:
@@ -42,3 +42,11 @@ class LastShapes:
     def of(self, step: str) -> StepShapes:
         """Of the step of this name, `outer/inner` for one of a pipeline inside. From any thread."""
         return self._steps.setdefault(step, StepShapes())
+
+    def hints(self) -> LastShapes:
+        """The same for openings that may be for other arrays: models that cannot run on these are not refused."""
+        copy = LastShapes()
+        for step, shapes in [*self._steps.items()]:
+            hint = copy.of(step)
+            hint.last, hint.required = shapes.last, False
+        return copy

@@ -17,6 +17,7 @@ from connectors.http.listening import url_of
 from connectors.records import Lane
 from connectors.source import Source
 from pipelines.errors import StreamerError
+from pipelines.executors.lastshapes import LastShapes
 from pipelines.hotpath import explained
 from streamer.agent.assembly import Assembly, build
 from streamer.agent.pausing import Pausing
@@ -123,6 +124,11 @@ class Agent:
     def sources(self) -> list[Source]:
         """Its sources, which are open while it runs."""
         return [source for _, _, source in self._assembly.sources]
+
+    @property
+    def ran(self) -> Mapping[str, LastShapes]:
+        """What the models of each variant ran on last."""
+        return self._assembly.ran
 
     @property
     def acknowledged(self) -> dict[Lane, int]:

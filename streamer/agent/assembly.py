@@ -70,13 +70,13 @@ class Assembly:
     """Set when the service stops: then no step waits any more before it runs records again."""
     caution: Caution = Caution.ALONE
     """About versions of the models that ended the process when they were opened before. Set before `open`."""
+    ran: dict[str, LastShapes] = field(default_factory=dict)
+    """What the models of each variant ran on last."""
     lineup: Lineup | None = None
     """The versions of the models that are open; `None`: the pipeline is not open."""
     _openings: Openings | None = None
     _progress: Callable[[str], None] | None = None
     _shared: Shared = field(default_factory=Shared)
-    _ran: dict[str, LastShapes] = field(default_factory=dict)
-    """What the models of each variant ran on last."""
     _pool: DaemonPool | None = None
     _policies: dict[str, StepPolicy] | None = None
     made_by: MadeBy = field(default_factory=MadeBy)
@@ -260,7 +260,7 @@ class Assembly:
             shared=self._shared,
             versions=files.versions,
             opening=opening,
-            ran=self._ran.setdefault(variant, LastShapes()),
+            ran=self.ran.setdefault(variant, LastShapes()),
         )
 
     def _memory_limit(self) -> MemoryLimit:

@@ -87,7 +87,7 @@ class ModelRunner(Runner):
         self._shapes = StepShapes() if shapes is None else shapes
         self._noted: list[tuple[int, ...]] = []
         """The shapes of the last batch, as making a `Call` costs more than a look at them."""
-        before, take_zeros = self._shapes.last, self._shapes.take_zeros
+        before, required = self._shapes.last, self._shapes.required
         if before is not None and before.names != self._names:
             before = None
         inner = [shape for model_input in self._inputs.inputs if (shape := model_input.inner) is not None]
@@ -98,7 +98,7 @@ class ModelRunner(Runner):
                 self._try_batch(inner)
             self._warm_up(warm_up, inner)
         if before is not None:
-            self._warm_up_on(before, required=take_zeros)
+            self._warm_up_on(before, required=required)
         # Now, so that trials do not count.
         if metrics is not None and isinstance(self._called, FixedBatch):
             self._called.count_in(metrics)
@@ -243,7 +243,7 @@ class ModelRunner(Runner):
         try:
             self._called.run(self._zeros(1, inner))
         except Exception:  # noqa: BLE001 - then zeros tell nothing about two samples
-            self._shapes.take_zeros = False
+            self._shapes.required = False
             return False
         return True
 

@@ -120,12 +120,17 @@ class Loader:
                     "unload the model, and load it again"
                 )
 
-    def agent(self, service: Service, caution: Caution) -> Agent:
-        """What runs a service. Its control port is that of `observe`. `caution`: as in `Openings`."""
+    def agent(self, service: Service, caution: Caution, before: Agent | None) -> Agent:
+        """What runs a service. Its control port is that of `observe`. `caution`: as in `Openings`.
+
+        `before`: whose place it takes; models are warmed up on what that ran.
+        """
         self._controls[service.name] = service.control
         service = service.model_copy(update={"control": None})
         assembly = build(service)
         assembly.caution = caution
+        if before is not None:
+            assembly.ran = {variant: shapes.hints() for variant, shapes in before.ran.items()}
         return Agent(service, assembly=assembly)
 
     def observe(self, name: str, agent: Agent) -> None:

@@ -310,7 +310,7 @@ class ModelRepository:
         """Have a new agent run it, which takes over what clients ask. If that fails all stays as it was."""
         service = self._service(endpoint, place, workers)
         seen = self._loader.seen(service)
-        agent = self._loader.agent(service, caution)
+        agent = self._loader.agent(service, caution, endpoint.agent)
         self._opening = agent
         try:
             if self._commands.closed:

@@ -247,6 +247,10 @@ def test_new_files_are_used_after_a_load_and_broken_ones_leave_the_model_ready(t
         ends.set()
         asking.join()
         assert {tuple(values) for values, _ in results} <= {(2, 3), (3, 4)}
+        agent = repository._endpoints["adds"].agent
+        assert agent is not None
+        # It was warmed up on what the version before had run on.
+        assert agent.ran["current"].of("model").last is not None
         assert triton.infer("adds") == ([3, 4], "2")
         (tmp_path / "adds" / "3").mkdir()
         (tmp_path / "adds" / "3" / "model.onnx").write_text("half a model")
