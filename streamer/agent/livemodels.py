@@ -102,9 +102,14 @@ class LiveModels:
             if each is not None:
                 yield from each.readings()
 
-    def end(self) -> Sequence[Executor]:
-        """Open no more versions, and run no more on a shadow. Returns open pipelines that cannot be closed."""
+    def stop(self) -> None:
+        """Open no more versions, and run no more on a shadow, as the service ends. Does not wait for the shadow."""
         self.following.end()
+        if self.shadow is not None:
+            self.shadow.stop()
+
+    def end(self) -> Sequence[Executor]:
+        """Wait for the shadow after `stop`. Returns open pipelines that cannot be closed."""
         hung = None if self.shadow is None else self.shadow.end()
         return () if hung is None else hung.executors
 

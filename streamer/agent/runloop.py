@@ -259,7 +259,8 @@ class RunLoop:
 
     def end(self, failed: bool) -> None:
         """Acknowledge complete records, and close everything, also after a failure."""
-        hung = () if self._models is None else self._models.end()
+        if self._models is not None:
+            self._models.stop()
         try:
             self._intakes.discard()
             if failed and self.intakes:
@@ -272,6 +273,8 @@ class RunLoop:
         finally:
             if self._delivery is not None:
                 self._delivery.close()
+            # Last, so that a shadow keeps nobody else waiting.
+            hung = () if self._models is None else self._models.end()
             # A pipeline that still runs cannot be closed: it ends with the process.
             self._assembly.close(busy=[*hung, *(() if self._slots is None else self._slots.end())])
 

@@ -65,12 +65,16 @@ class Shadow:
         self._busy = True
         self._queue.put(_Work(self._version(), batch, result))
 
-    def end(self) -> Version | None:
-        """Run no more, and send what was run. Returns the version that it still runs after that: it cannot be closed.
-
-        Waits for `END_WAIT` seconds, and as long as sending may take.
-        """
+    def stop(self) -> None:
+        """Run no more, and send what was run. Returns at once."""
         self._queue.put(None)
+
+    def end(self) -> Version | None:
+        """Wait for `END_WAIT` seconds after `stop`, and as long as sending may take.
+
+        Returns the version that it still runs after that: it cannot be closed.
+        """
+        self.stop()
         self._thread.join(END_WAIT + (0.0 if self._sink is None else CONFIRM_WAIT))
         # In this order: the thread says that it runs one before it looks whether it may.
         self._ended = True
