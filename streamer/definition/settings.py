@@ -234,7 +234,7 @@ class Control(Settings):
     listen: Annotated[str, listening(9464)]
     """The address of the server, `host:port`. With host 127.0.0.1 only this machine can reach it, with 0.0.0.0 every machine. Port 0 is any free one, which the log names."""  # noqa: E501
     token: Annotated[SecretStr, Field(min_length=1)] | None = None
-    """A secret. If it is set, metrics, `/models`, `/cameras`, `/config` and the reasons behind `/live` and `/ready` are shown only to requests with the header `Authorization: Bearer TOKEN`; by default to all. Commands always need it: without it there are none."""  # noqa: E501
+    """A secret. If it is set, metrics, `/models`, `/cameras`, `/config` and the reasons behind `/live` and `/ready` are shown only to requests with the header `Authorization: Bearer TOKEN`; by default to all. Commands and dead letters always need it: without it there are none."""  # noqa: E501
     hosts: OneOrMore = ()
     """Names by which others reach it, `[digits.example.com]`, where it has no token. IP addresses and names without a dot need not be listed. Requests that name another host, as a web page of a stranger can have a browser do, get health without reasons only."""  # noqa: E501
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kafkatopics import write
 
 import pipelines
 from connectors.memory.topic import memory_topic
@@ -16,6 +17,7 @@ from connectors.message import Message
 from pipelines import Data
 from streamer.agent.agent import Agent
 from streamer.definition.service import Service
+from streamer.devbroker import Broker
 from streamer.devbroker.ports import ReservedPorts
 
 TOKEN = "a-long-töken"
@@ -147,6 +149,9 @@ def test_the_page_shows_what_the_service_does_on_a_telephone_and_on_a_screen(
     last = page.locator("#last tbody tr").first.inner_text()
     assert "fans.in[0]@" in last
     assert "0:FUNCTION: ValueError: nine <b>" in last
+    page.get_by_role("button", name="Open dead letters").click()
+    page.wait_for_selector("#looked:text('the service fans has no dead_letter in a topic')")
+    assert page.locator("#last").is_visible()
     assert page.inner_text("#sources tbody tr td").startswith("line <1> (memory)")
     assert {"stage run", "step 0:FUNCTION"} <= set(page.locator("#times tbody td:first-child").all_inner_texts())
     assert pages.complaints == []
@@ -212,4 +217,84 @@ def test_a_wrong_token_is_asked_for_again(running: Running, chromium_browser: An
     page.keyboard.press("Enter")
     page.wait_for_selector("#stream:text('live')")
     assert page.inner_text("#said") == ""
+    page.close()
+
+
+HOSTILE = (
+    b"""{"x": 1, "y": "</pre><script>document.title = 'owned'</script><img src=x onerror='document.title = 1'>"}"""
+)
+
+
+class Fans:
+    """A service on Kafka that takes no record until it is mended."""
+
+    def __init__(self, bootstrap: str, topics: Any) -> None:
+        self.mended = False
+        self.out = memory_topic("mended.out")
+        self._fails = topics(prefix="fans")
+
+        def taken(data: Data) -> Data:
+            if not self.mended:
+                raise ValueError("too <b>hot")
+            return data
+
+        service = Service(
+            name="fans",
+            source={
+                "type": "kafka",
+                "bootstrap": bootstrap,
+                "topics": self._fails,
+                "codec": "json",
+                "group": self._fails,
+            },
+            pipeline=pipelines.Sequence([taken]),
+            sink={"type": "memory", "topic": "mended.out", "codec": "json"},
+            dead_letter={"type": "kafka", "topic": topics(prefix="dead")},
+            control={"listen": "127.0.0.1:0", "token": TOKEN},
+        )
+        write(bootstrap, self._fails, [HOSTILE, b"\x00\xff" * 3000], key=b"fan 1", headers=[("trace", b"<i>7")])
+        self.agent = Agent(service)
+        self.agent.start()
+
+
+@pytest.fixture
+def fans(kafka: Broker, topics: Any) -> Iterator[Fans]:
+    fans = Fans(kafka.bootstrap, topics)
+    yield fans
+    fans.agent.stop()
+    fans.agent.join(60)
+
+
+def test_a_dead_letter_is_opened_and_replayed_by_keyboard_and_runs_nothing_that_it_holds(
+    fans: Fans, chromium_browser: Any
+) -> None:
+    pages = Pages(chromium_browser, "{}:{}".format(*fans.agent.endpoint or ()))
+    page = pages.opened(390, "dark")
+    page.wait_for_function("() => newest.fans.records.dead === 2")
+    page.get_by_role("button", name="Open dead letters").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#looked:text('2 of dead')")
+    assert page.locator("#kept tbody tr:not(.held)").count() == 2
+    row = page.locator("#kept tbody tr", has_text="ValueError: too <b>hot")
+    row.get_by_role("button", expanded=False).focus()
+    page.keyboard.press("Enter")
+    held = page.locator(".held:visible").inner_text()
+    for part in ("fan 1", "trace: <i>7", "</pre><script>", "onerror="):
+        assert part in held
+    binary = page.locator("#kept tbody tr:not(.held)", has_text="decode")
+    binary.get_by_role("button", expanded=False).click()
+    assert "6,000 bytes, hexadecimal\n00 ff 00" in page.locator(".held:visible", has_text="hexadecimal").inner_text()
+    assert page.evaluate("() => document.documentElement.scrollWidth") == 390
+    fans.mended = True
+    row.get_by_role("button", name="Replay fans").focus()
+    page.keyboard.press("Enter")
+    row.get_by_text("sent to fans").wait_for()
+    assert row.get_by_role("button", name="Replay again").is_visible()
+    page.wait_for_function("() => newest.fans.records.ok === 1")
+    (message,) = fans.out.messages()
+    assert (json.loads(message.value), message.key) == (json.loads(HOSTILE), b"fan 1")
+    page.get_by_role("button", name="Look again").click()
+    row.get_by_text("replayed").wait_for()
+    assert page.title() == "fans · streamer"
+    assert pages.complaints == []
     page.close()
