@@ -45,6 +45,7 @@ class CaptureRunner(Runner):
     pure: ClassVar[bool] = False
     # Most cameras can be opened once only.
     alone = True
+    carried: ClassVar[bool] = True
 
     def __init__(self, output_key: str, skip_frames: int | None) -> None:
         self._output_key = output_key

@@ -1,4 +1,4 @@
-"""The state of stateful steps goes over from one open pipeline to another of the same definition.
+"""What steps know and hold goes over from one open pipeline to another of the same definition.
 
 The open steps change places: the pipeline that goes on has those with the state, and the other one gets fresh ones in
 their place. So records that a step holds, tracks and counts go on as they are, and each pipeline closes what it has.
@@ -26,6 +26,11 @@ class _Place(NamedTuple):
     pipeline: OpenPipeline
     step: OpenStep
 
+    @property
+    def is_left(self) -> bool:
+        """Whether the step still runs for a run that did not wait for it."""
+        return self.pipeline.is_left_running(self.step)
+
 
 def differences(before: Executor, after: Executor) -> dict[str, str]:
     """Why stateful steps cannot go over: those that only one of two open pipelines has, or whose fields differ.
@@ -33,7 +38,7 @@ def differences(before: Executor, after: Executor) -> dict[str, str]:
     By the step's name, as texts for people: `"track" has another maxAge, 2.0 and not 1.0`. A step with a model of its
     own never goes over: its state is of that model.
     """
-    old, new = _places(before), _places(after)
+    old, new = _stateful(before), _stateful(after)
     gone = {name: f'"{name}" is not there any more' for name in old if name not in new}
     added = {name: f'"{name}" is new' for name in new if name not in old}
     changed = {name: _difference(name, old[name].step.config, new[name].step.config) for name in old if name in new}
@@ -41,16 +46,18 @@ def differences(before: Executor, after: Executor) -> dict[str, str]:
 
 
 def hand_over(before: Executor, after: Executor) -> None:
-    """Have `after` go on with the stateful steps of `before` that both have. Neither may be running.
+    """Have `after` go on with the stateful steps of `before` that both have, and others whose runner is `carried`.
 
-    `before` has fresh steps then: it can be closed, or get the state back in the same way.
+    Neither may be running. `before` has fresh steps then: it can be closed, or get the state back in the same way.
     """
-    different, old, new = differences(before, after), _places(before), _places(after)
-    for name, (pipeline, step) in old.items():
-        if name not in different:
-            pipeline.put(new[name].step, in_place_of=step)
-            new[name].pipeline.put(step, in_place_of=new[name].step)
-            pipeline.metrics.exchange(new[name].pipeline.metrics, name)
+    others = _places(after)
+    for name, old in _places(before).items():
+        new = others.get(name)
+        if new is None or _difference(name, old.step.config, new.step.config) or old.is_left or new.is_left:
+            continue
+        old.pipeline.put(new.step, in_place_of=old.step)
+        new.pipeline.put(old.step, in_place_of=new.step)
+        old.pipeline.metrics.exchange(new.pipeline.metrics, name)
 
 
 def flushed(executor: Executor, names: Collection[str]) -> Result:
@@ -58,7 +65,7 @@ def flushed(executor: Executor, names: Collection[str]) -> Result:
 
     Raises `StepError` if a step does.
     """
-    runners = [place.step.runner for name, place in _places(executor).items() if name in names]
+    runners = [place.step.runner for name, place in _stateful(executor).items() if name in names]
 
     def flush(runner: StatefulRunner) -> Result:
         if runner in runners:
@@ -69,18 +76,23 @@ def flushed(executor: Executor, names: Collection[str]) -> Result:
 
 
 def _places(executor: Executor | None) -> dict[str, _Place]:
-    return {place.step.name: place for place in _stateful(executor)}
+    return {place.step.name: place for place in _carried(executor)}
 
 
-def _stateful(executor: Executor | None) -> Iterator[_Place]:
+def _stateful(executor: Executor) -> dict[str, _Place]:
+    return {name: place for name, place in _places(executor).items() if isinstance(place.step.runner, StatefulRunner)}
+
+
+def _carried(executor: Executor | None) -> Iterator[_Place]:
     if not isinstance(executor, OpenPipeline):
         return
     for step in executor.open_steps:
         inside = step.runner.inside
         if isinstance(step.config, PipelineStep) and isinstance(inside, OpenPipeline):
             # The pipeline itself has no state, and the models of its other steps may be new.
-            yield from _stateful(inside)
-        elif isinstance(step.runner, StatefulRunner):
+            if not executor.is_left_running(step):
+                yield from _carried(inside)
+        elif step.runner.carried:
             yield _Place(executor, step)
 
 

@@ -168,6 +168,10 @@ class OpenPipeline(ABC):
         """The open steps, in order."""
         return self._steps
 
+    def is_left_running(self, step: OpenStep) -> bool:
+        """Whether a run that has ended did not wait for this step."""
+        return False
+
     def put(self, step: OpenStep, *, in_place_of: OpenStep) -> None:
         """Run an open step of the same name and fields in place of one that this pipeline has, and close it later.
 

@@ -129,6 +129,9 @@ class Runner(ABC):
     """Whether it ends the call for a record that takes longer than `OpenContext.policy.timeout`."""
     alone: bool = False
     """Whether all executors that are opened with the same `Shared` use one instance, one at a time."""
+    carried: ClassVar[bool] = False
+    """Whether it goes on as it is where models of other steps change while a service runs, if its own step has not
+    changed: as what holds a device, of which there is one only. Others are opened again, and begin with nothing."""
     sequential: bool = False
     """Whether it has to see all records, in order: then no other instance of it may run some of them."""
     inside: Executor | None = None
@@ -265,12 +268,10 @@ class StatefulRunner(Runner):
 
     State that belongs to one stream of records (a camera's tracks, a partition's windows) is kept by lane, as
     `Batch.lanes` tells it, and discarded by `forget`. A stream that begins again has a new lane.
-
-    Where the models of other steps change while a service runs, the runner goes on among the new ones, after the same
-    steps before it and with the same configuration.
     """
 
     pure: ClassVar[bool] = False
+    carried: ClassVar[bool] = True
     sequential: bool = True
 
     @abstractmethod

@@ -107,6 +107,10 @@ class GraphExecutor(OpenPipeline):
             self._steps = [step for step in self._steps if step not in left]
         super().close()
 
+    def is_left_running(self, step: OpenStep) -> bool:
+        left = (self._late.get(node.name) for node in self._nodes if node.work is step)
+        return any(future is not None and not future.done() for future in left)
+
     def put(self, step: OpenStep, *, in_place_of: OpenStep) -> None:
         super().put(step, in_place_of=in_place_of)
         self._nodes = [replace(node, work=step) if node.work is in_place_of else node for node in self._nodes]

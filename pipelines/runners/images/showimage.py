@@ -38,6 +38,7 @@ class ShowImageRunner(Runner):
 
     keeps_rows: ClassVar[bool] = True
     keeps_keys: ClassVar[bool] = True
+    carried: ClassVar[bool] = True
     alone = True
 
     def __init__(self, step: ShowImage, context: OpenContext, screen: Screen | None = None) -> None:

@@ -22,6 +22,7 @@ from connectors.camera.video import Opening
 from pipelines import Data, FrameCapture, Image, OpenContext, StepError, VideoCapture
 from pipelines.data.result import Result
 from pipelines.errors import StreamerError
+from pipelines.executors.handover import hand_over
 
 FRAMES = 5
 
@@ -64,6 +65,15 @@ def test_each_record_becomes_the_next_frame(video: Path) -> None:
 def test_frames_go_on_from_batch_to_batch(video: Path) -> None:
     with pipelines.Sequence([VideoCapture(file_path=f"file:{video}")]).open() as executor:
         assert [number_of(result_of(executor.run(Data()))) for _ in range(3)] == [0, 1, 2]
+
+
+def test_a_video_goes_on_where_it_was_when_a_model_of_the_pipeline_changes(video: Path) -> None:
+    pipeline = pipelines.Sequence([VideoCapture(file_path=video)])
+    with pipeline.open(opening=0) as old, pipeline.open(opening=1) as new:
+        before = [number_of(result_of(old.run(Data()))) for _ in range(2)]
+        hand_over(old, new)
+        old.close()
+        assert before + [number_of(result_of(new.run(Data()))) for _ in range(2)] == [0, 1, 2, 3]
 
 
 def test_a_video_begins_again_at_its_end(video: Path) -> None:

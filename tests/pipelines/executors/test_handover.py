@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import pytest
 from countwindows import WindowFactory, Windows, WindowStep
 
 import pipelines
-from pipelines import Data, Executor, GraphBuilder, OpenContext, PipelineStep, Registry, Runner, Sequence, Step
+from pipelines import (
+    Column,
+    Data,
+    Executor,
+    First,
+    GraphBuilder,
+    OpenContext,
+    PipelineStep,
+    Registry,
+    Runner,
+    Sequence,
+    Step,
+)
 from pipelines.executors.handover import differences, flushed, hand_over
 from pipelines.observe.metrics import counter
 
@@ -141,3 +155,56 @@ def test_rows_of_some_steps_are_finished_and_go_through_those_behind_them(shape:
         assert flushed(executor, [outer + "pairs"]).batch.size == 0
         assert flushed(executor, []).batch.size == 0
         assert executor.flush().batch.to_list() == [Data({"y": 5 + 6 + 7})]
+
+
+class Device(Runner):
+    """Stands for what can be opened once only, and may keep a call waiting."""
+
+    carried: ClassVar[bool] = True
+    keeps_rows: ClassVar[bool] = True
+
+    def __init__(self, number: int, wait: Callable[[], object]) -> None:
+        self.number = number
+        self.wait = wait
+
+    def run_batch(self, batch: pipelines.Batch) -> pipelines.Result:
+        self.wait()
+        return pipelines.Result(batch.with_columns({"device": Column.of([self.number] * batch.size)}))
+
+
+def devices(wait: Callable[[], object]) -> Registry:
+    numbers = iter(range(10))
+
+    class Factory(WindowFactory):
+        def create(self, step: Any, context: OpenContext) -> Runner:
+            return Device(next(numbers), wait)
+
+    known = Registry(plugins=False)
+    known.add_step(WindowStep)
+    known.add_runner(Factory())
+    return known
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_step_that_still_runs_for_a_record_of_before_does_not_go_over(nested: bool) -> None:
+    release = threading.Event()
+    builder = GraphBuilder()
+    device: Any = WindowStep(name="device")
+    slow = builder.input.then("slow", PipelineStep(Sequence([device])) if nested else WindowStep())
+    quick = builder.input.then("quick", pipelines.Function(lambda data: Data({"device": -1})))
+    graph = builder.build(builder.combine(First(timeout_ms=1), slow, quick))
+    known = devices(lambda: release.wait(60))
+    with ThreadPoolExecutor(4) as pool, graph.open(pool, registry=known) as old, graph.open(registry=known) as new:
+        assert device_of(old) == -1
+        hand_over(old, new)
+        release.set()
+        assert device_of(new) == 1
+    with graph.open(registry=known) as old, graph.open(registry=known) as new:
+        hand_over(old, new)
+        assert (device_of(new), device_of(old)) == (2, 3)
+
+
+def device_of(executor: Executor) -> int:
+    (result,) = executor.run_many([{"x": 1}])
+    assert isinstance(result, Data)
+    return result.get_int64("device")
