@@ -35,6 +35,7 @@ from connectors.source import Source
 from pipelines import Data, Onnx, Sequence
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
+from streamer.cli.process import collect_less_often, pass_over_what_stays
 from streamer.definition.service import Service
 from streamer.models.giveback import trim
 
@@ -67,12 +68,14 @@ def main(
     reloads: Annotated[int, typer.Option(help="Versions for memory and the time of requests.")] = 200,
 ) -> None:
     """Measure, and print what came out."""
+    collect_less_often()
     with TemporaryDirectory() as folder:
         models = Path(folder)
         for number in range(1, swaps + 2):
             _write(models, number)
         _show(models, 1)
         with _running(models) as (agent, source, sink, port):
+            pass_over_what_stays()
             still = _round(agent, source, sink, port, models, seconds, 0, rate, clients)
             swapped = _round(agent, source, sink, port, models, seconds, swaps, rate, clients)
         print("without new versions", still)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from streamer.agent.agent import Agent
 from streamer.agent.summary import Summary
+from streamer.cli.process import pass_over_what_stays
 from streamer.cli.signals import draining
 
 WATCH = 0.05
@@ -41,6 +42,7 @@ def run_together(
                     continue
                 running.append(agent)
                 started(agent)
+            pass_over_what_stays()
             _watch(running, (lambda: None) if keep_going else stop)
         except BaseException:
             stop()

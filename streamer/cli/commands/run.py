@@ -189,9 +189,11 @@ def run_agents(agents: list[Agent], started: Callable[[Agent], None], note: str,
 
 def run_repository(repository: ModelRepository, note: str) -> list[Summary]:
     """The summaries of all models of a repository, when a signal has stopped it. Raises as `run_agents`."""
+    from streamer.cli.process import pass_over_what_stays
     from streamer.cli.signals import draining
 
     repository.start()
+    pass_over_what_stays()
     with draining(repository.stop, note):
         return _opened(repository.join)
 
