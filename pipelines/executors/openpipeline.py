@@ -20,7 +20,7 @@ from pipelines.executors.openpolicy import opened_policy
 from pipelines.executors.openrunner import open_runner
 from pipelines.executors.openstep import Emit, OpenStep
 from pipelines.executors.ports import Ports
-from pipelines.executors.snapshot import packed, unpacked
+from pipelines.executors.state.snapshot import packed, unpacked
 from pipelines.observe.metrics import Metrics, begin, end
 from pipelines.observe.observing import Observer
 from pipelines.observe.tracing import Trace

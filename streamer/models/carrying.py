@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from pipelines.data.result import Result
 from pipelines.errors import StreamerError
-from pipelines.executors.handover import differences, flushed, hand_over
+from pipelines.executors.state.handover import differences, flushed, hand_over
 from streamer.models.version import Version
 
 

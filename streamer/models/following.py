@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from pipelines.errors import StreamerError
 from pipelines.executors.executor import Executor
-from pipelines.executors.handover import differences
 from pipelines.executors.ports import Ports
+from pipelines.executors.state.handover import differences
 from pipelines.observe.meters import Reading
 from pipelines.runners.models.model import Port
 from streamer.models.carrying import check_state

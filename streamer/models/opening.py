@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.executors.executor import Executor
-from pipelines.executors.handover import differences
+from pipelines.executors.state.handover import differences
 from streamer.definition.refusals import place_of
 from streamer.definition.service import Service
 from streamer.models.choice import Choice

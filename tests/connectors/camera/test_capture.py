@@ -22,7 +22,7 @@ from connectors.camera.video import Opening
 from pipelines import Data, FrameCapture, Image, OpenContext, StepError, VideoCapture
 from pipelines.data.result import Result
 from pipelines.errors import StreamerError
-from pipelines.executors.handover import hand_over
+from pipelines.executors.state.handover import hand_over
 
 FRAMES = 5
 

@@ -24,7 +24,7 @@ from pipelines import (
     Sequence,
     Step,
 )
-from pipelines.executors.handover import differences, flushed, hand_over
+from pipelines.executors.state.handover import differences, flushed, hand_over
 from pipelines.observe.metrics import counter
 
 

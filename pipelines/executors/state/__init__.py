@@ -1,0 +1,1 @@
+"""The state of steps: kept as bytes, and handed over to another open pipeline."""
