@@ -159,7 +159,7 @@ def _sent(report: ReplayReport, name: str, *, late: bool) -> str:
     if report.empty:
         raise StreamerError(_empty(report.empty[0]))
     if report.before:
-        raise StreamerError("it was replayed before; to send it again, ask for that")
+        raise StreamerError('it was replayed before; list the letters again, or send {"again": true}')
     if late:
         raise ConnectorError("the dead letter could not be read in time; try again", retriable=True)
     raise NoSuchLetter(f"there is no dead letter {name} any more; list the letters again")

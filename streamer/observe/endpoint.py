@@ -130,7 +130,9 @@ class Endpoint:
             return _safe(meant)
         name, observed = meant
         return _safe(
-            await self._turns.answer(lambda until: letters.answered(request, name, observed, until), letters.UNKNOWN)
+            await self._turns.answer(
+                lambda until: letters.answered(request, name, observed, until), letters.advice(request.method)
+            )
         )
 
     def _route(self, request: HttpRequest) -> Answer:

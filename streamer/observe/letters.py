@@ -18,10 +18,6 @@ SHOWN: Final = 20
 """How many letters are shown if the request does not say."""
 MOST: Final = 50
 """The most letters that are shown."""
-UNKNOWN: Final = (
-    "the bus is slow or does not answer; a letter may have been sent, so list them again before replaying it"
-)
-"""What to do where no answer came in time."""
 
 
 class Lettered(Protocol):
@@ -33,6 +29,12 @@ class Lettered(Protocol):
 
     def replay(self, letter: str, deadline: float, *, again: bool) -> Mapping[str, Any]:
         """Send this letter back, as `LetterDesk.replay` does."""
+
+
+def advice(method: str) -> str:
+    """What to do where no answer came in time to a request by this method."""
+    slow = "the bus is slow or does not answer"
+    return f"{slow}; the letter may have been sent: list them before you try again" if method == "POST" else slow
 
 
 def is_of_letters(path: str) -> bool:

@@ -127,7 +127,9 @@ class ControlPort:
             if isinstance(name, Answer):
                 answer = name
             else:
-                answer = await self._turns.answer(lambda until: self._letters(request, name, until), letters.UNKNOWN)
+                answer = await self._turns.answer(
+                    lambda until: self._letters(request, name, until), letters.advice(request.method)
+                )
         return _safe(answer)
 
     def _letters(self, request: HttpRequest, name: str, until: float) -> Answer:
@@ -143,7 +145,7 @@ class ControlPort:
             reply = _reply((worker, name, address), method, asked, request.body, self._token, patience)
             if reply.status:
                 return Answer(reply.status, reply.text.encode())
-            answer = commands.answered(503, error=f"worker {worker}: {reply.text}; {letters.UNKNOWN}")
+            answer = commands.answered(503, error=f"worker {worker}: {reply.text}; {letters.advice(request.method)}")
             if method == "POST":
                 break
         return answer
