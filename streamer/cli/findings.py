@@ -212,9 +212,10 @@ def _variants(service: Service) -> str:
     lineup = openings.first()
     lineup.close()
     weights = lineup.sharing.choice.weights
+    sent = "" if service.shadow_sink is None else f" and sent to {described(service.shadow_sink)}"
     return ", ".join(
         f"{name} (version {version.label}) "
-        + (f"weighs {weights[name]:g}" if name in weights else "gets a copy, and its results are compared")
+        + (f"weighs {weights[name]:g}" if name in weights else f"gets a copy, and its results are compared{sent}")
         + (" at first, as a canary" if name in service.variants and service.variants[name].canary else "")
         for name, version in lineup.variants.items()
     ) + "".join(f"; note: {text}" for text in _left_out(openings))

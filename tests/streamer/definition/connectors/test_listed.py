@@ -147,4 +147,6 @@ variants:
     assert looked["text"].startswith("kafka shadow.{z}, codec protodata")
     assert not keys["ok"]
     assert "z" in keys["text"]
+    (variants,) = (each["text"] for each in report["findings"] if each["part"] == "variants")
+    assert variants.endswith("shadow (version 2) gets a copy, and its results are compared and sent to kafka shadow.{z}")
     assert ended.code == 2
