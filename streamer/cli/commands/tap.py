@@ -32,7 +32,7 @@ def tap(
     ] = False,
     codec: CodecName = None,
     sink: Annotated[
-        str | None, typer.Option("--sink", help="With FILE: the topic of this sink, or dead_letter.")
+        str | None, typer.Option("--sink", help="With FILE: the topic of this sink, dead_letter or shadow.")
     ] = None,
     source: Annotated[str | None, typer.Option("--source", help="With FILE: the topic of this source.")] = None,
     named: TopicName = None,
