@@ -148,5 +148,5 @@ variants:
     assert not keys["ok"]
     assert "z" in keys["text"]
     (variants,) = (each["text"] for each in report["findings"] if each["part"] == "variants")
-    assert variants.endswith("shadow (version 2) gets a copy, and its results are compared and sent to kafka shadow.{z}")
+    assert variants.endswith("gets a copy, and its results are compared and sent to kafka shadow.{z}")
     assert ended.code == 2
