@@ -332,7 +332,7 @@ def test_an_unload_answers_what_was_accepted_and_refuses_what_comes_then(tmp_pat
 def test_files_that_make_no_model_are_told_and_code_is_refused_without_it(tmp_path: Path) -> None:
     model(tmp_path / "plain.onnx")
     files = {
-        "named": "{name: other, source: {type: http}, pipeline: [], sink: {type: http}}",
+        "named": "{name: elsewhere, source: {type: http}, pipeline: [], sink: {type: http}}",
         "several": "{source: {type: http}, pipeline: [], sink: {type: http}}\n---\n"
         "{source: {type: http}, pipeline: [], sink: {type: http}}",
         "coded": "{source: {type: http}, pipeline: [{'@type': FUNCTION, function: 'os:getcwd'}], sink: {type: http}}",
@@ -342,7 +342,7 @@ def test_files_that_make_no_model_are_told_and_code_is_refused_without_it(tmp_pa
         (tmp_path / name / "service.yaml").write_text(text)
     with served(tmp_path, no_code=NoCode.of()) as repository:
         entries = {entry.name: entry for entry in repository.entries()}
-    assert 'its name is "other", and requests name its folder, "named"' in entries["named"].reason
+    assert 'its name is "elsewhere", and requests name its folder, "named"' in entries["named"].reason
     assert "it defines 2 services; a model is one" in entries["several"].reason
     assert "--no-code (STREAMER_NO_CODE) refuses code" in entries["coded"].reason
     assert entries["plain"].state == "READY"
