@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import Any, overload
 
@@ -62,6 +62,19 @@ class Headers(Sequence[Sequence[Header] | None]):
         """The headers of the records at these positions (numbers or a mask)."""
         return Headers(self.names, self.values, self.starts[rows], self.counts[rows])
 
+    @staticmethod
+    def none(count: int) -> Headers:
+        """So many records without headers."""
+        nothing = Spans.of([])
+        return Headers(nothing, nothing, np.zeros(count, np.int64), np.zeros(count, np.int64))
+
+    def replaced(self, rows: Mapping[int, Sequence[Header]]) -> Headers:
+        """The same records, of which these, by place, have other headers."""
+        places, new = list(rows), Headers.of(list(rows.values()))
+        starts, counts = self.starts.copy(), self.counts.copy()
+        starts[places], counts[places] = new.starts + len(self.names), new.counts
+        return Headers(Spans.concat([self.names, new.names]), Spans.concat([self.values, new.values]), starts, counts)
+
     def __len__(self) -> int:
         return len(self.starts)
 
@@ -79,13 +92,17 @@ class Headers(Sequence[Sequence[Header] | None]):
         return [((name or b"").decode(errors="replace"), value) for name, value in headers]
 
     def __iter__(self) -> Iterator[Sequence[Header] | None]:
-        ends = np.cumsum(self.counts)
-        # The places of these records' headers. All are read at once, which costs as much as reading those of one
-        # record.
-        places = np.repeat(self.starts - ends + self.counts, self.counts) + np.arange(int(self.counts.sum()))
+        # All are read at once, which costs as much as reading those of one record.
+        places, _ = self.entries()
         names = [(name or b"").decode(errors="replace") for name in self.names.take(places).tolist()]
         pairs = list(zip(names, self.values.take(places).tolist(), strict=True))
-        return (pairs[begin:end] or None for begin, end in pairwise([0, *ends.tolist()]))
+        return (pairs[begin:end] or None for begin, end in pairwise([0, *np.cumsum(self.counts).tolist()]))
+
+    def entries(self) -> tuple[Ints, Ints]:
+        """The places in `names` and `values` of these records' headers, in order, and the record of each."""
+        counts = self.counts
+        owners = np.repeat(np.arange(len(counts)), counts)
+        return (self.starts - np.cumsum(counts) + counts)[owners] + np.arange(len(owners)), owners
 
     def __repr__(self) -> str:
         return f"Headers({len(self)} rows, {len(self.names)} headers)"

@@ -49,7 +49,11 @@ SCENARIOS: list[tuple[str, set[str], str]] = [
         + ".check_packages()",
     ),
     ("grpc", {"grpc"}, SOURCE.format("http", {"grpc": "127.0.0.1:8001"}) + ".check_packages()"),
-    ("otel", {"opentelemetry"}, "from streamer.tracing.opening import check_packages; check_packages()"),
+    (
+        "otel",
+        {"opentelemetry", "requests", "urllib3"},
+        "from streamer.tracing.opening import check_packages; check_packages()",
+    ),
     ("tls", {"cryptography"}, SOURCE.format("mqtt_endpoint", {"tls": {}}) + ".check_packages()"),
     ("tls", {"cryptography"}, "from connectors.tls.certificate import self_signed; self_signed('a')"),
     ("camera", {"av"}, SOURCE.format("camera", {"cameras": {"a": "rtsp://a"}}) + ".check_packages()"),

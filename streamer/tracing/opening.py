@@ -12,9 +12,7 @@ from streamer.definition.service import Service
 if TYPE_CHECKING:
     from streamer.tracing.tracing import Tracing
 
-REQUIRES: Final[Requirement] = all_of(
-    Package("opentelemetry.sdk", "otel"), Package("opentelemetry.exporter.otlp.proto.http", "otel")
-)
+REQUIRES: Final[Requirement] = all_of(Package("opentelemetry.sdk", "otel"), Package("requests", "otel"))
 """The packages that traces need."""
 
 

@@ -13,20 +13,20 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from connectors.codec import RecordsOrigin
-from connectors.records import Header
+from connectors.headers import Headers
 from connectors.source import Source
 from pipelines.data.result import Result
 from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.runs.batchrun import BatchRun
 from streamer.definition.service import Service
 from streamer.tracing.exporting import Export
-from streamer.tracing.finished import Finished, Period, RecordSpan, new_span, new_trace
+from streamer.tracing.finished import Finished, Origin, Period, RecordSpan, new_span, new_trace
 from streamer.tracing.sampling import Draw, Sampled, sampled
 from streamer.tracing.traceparent import SAMPLED, TraceContext, replaced
 
 _STEPS: Final = 512
 """Steps of one run that have spans at most, the last ones."""
-_NO_MESSAGES: Final = frozenset({"http"})
+_ASKED: Final = frozenset({"http"})
 """Types of sources whose records are requests."""
 
 
@@ -80,9 +80,7 @@ class Tracing:
         spans = [self._record(part, each, began, clock) for each in chosen]
         _pass_on(result, spans, first)
         if spans[0].is_request:
-            self._sources[part.source].traced(
-                [(int(records.positions[each.place]), each.context.header()) for each in spans]
-            )
+            self._sources[part.source].traced([(each.position, each.context.header()) for each in spans])
         failed = {**part.failed, **result.failed}
         try:
             deliver(part, result)
@@ -102,33 +100,17 @@ class Tracing:
         self.close()
 
     def _record(self, part: DecodedBatch, each: Sampled, began: float, clock: _Clock) -> RecordSpan:
-        parent = each.context
+        parent, place, records = each.context, each.place, part.records
         if parent is None:
             context = TraceContext(new_trace(), new_span(), SAMPLED)
         else:
             context = TraceContext(parent.trace, new_span(), parent.flags)
-        name, is_request, attributes = self._described(part, each.place)
-        arrived = clock.arrival(part, part.first + each.place, began)
-        return RecordSpan(each.place, parent, context, name, is_request, attributes, arrived)
-
-    def _described(self, part: DecodedBatch, place: int) -> tuple[str, bool, dict[str, Any]]:
-        """A span's name, whether it is of a request, and its attributes: OpenTelemetry's conventions for messages."""
         kind = self._types.get(part.source, "")
-        records = part.records
-        if kind in _NO_MESSAGES:
-            return f"infer {self._service}", True, {}
-        topic = records.topic_of(place)
-        partition = records.partitions[records.span_of(place)]
-        attributes: dict[str, Any] = {
-            "messaging.system": kind,
-            "messaging.operation.type": "process",
-            "messaging.operation.name": "process",
-            "messaging.destination.name": topic,
-            "messaging.destination.partition.id": str(partition),
-        }
-        if kind == "kafka":
-            attributes["messaging.kafka.offset"] = int(records.positions[place])
-        return f"process {topic}", False, attributes
+        origin: Origin | str = self._service
+        if kind not in _ASKED:
+            origin = Origin(kind, records.topic_of(place), records.partitions[records.span_of(place)])
+        arrived = clock.arrival(part, part.first + place, began)
+        return RecordSpan(place, parent, context, origin, int(records.positions[place]), arrived)
 
     def _end(
         self,
@@ -203,10 +185,15 @@ def _pass_on(result: Result, spans: Sequence[RecordSpan], first: int) -> None:
     if not isinstance(origin, RecordsOrigin):
         return
     shift = first - origin.first
-    headers = origin.records.header_column()
-    changed: list[Sequence[Header] | None] = [None] * len(origin.records) if headers is None else list(headers)
-    for each in spans:
-        place = each.place + shift
-        if 0 <= place < len(changed):
-            changed[place] = replaced(changed[place], each.context)
-    result.batch = result.batch.with_origin(replace(origin, records=origin.records.with_headers(changed)))
+    records = origin.records
+    column = records.header_column()
+    headers = Headers.none(len(records)) if column is None else column
+    places = ((each.place + shift, each.context) for each in spans)
+    changed = {place: replaced(headers[place], context) for place, context in places if 0 <= place < len(headers)}
+    if isinstance(headers, Headers):
+        headers = headers.replaced(changed)
+    else:
+        headers = [*headers]
+        for place, row in changed.items():
+            headers[place] = row
+    result.batch = result.batch.with_origin(replace(origin, records=records.with_headers(headers)))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import threading
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from waiting import until
+
+_READ: dict[str | None, Callable[[bytes], bytes]] = {None: bytes, "gzip": gzip.decompress, "deflate": zlib.decompress}
 
 
 class Collector:
@@ -19,6 +22,8 @@ class Collector:
     def __init__(self) -> None:
         self.spans: list[Any] = []
         self.resources: list[dict[str, str]] = []
+        self.headers: list[Any] = []
+        """Those of each request."""
         self.port = 0
 
     @property
@@ -51,8 +56,8 @@ def collecting() -> Iterator[Collector]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            if self.headers.get("Content-Encoding") == "gzip":
-                body = gzip.decompress(body)
+            body = _READ[self.headers.get("Content-Encoding")](body)
+            collector.headers.append(self.headers)
             if self.path == "/v1/traces":
                 collector.add(body)
             self.send_response(200 if self.path == "/v1/traces" else 404)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from collector import Collector, attributes, collecting
-from waiting import until
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 import pipelines
 from connectors.memory import MemorySink, MemorySource, MemoryTopic
@@ -22,6 +22,9 @@ from streamer.agent.assembly import build
 from streamer.agent.summary import Summary
 from streamer.definition.service import Service
 from streamer.observe.logs import logger
+from streamer.tracing import otlp
+from streamer.tracing.exporting import Export
+from streamer.tracing.finished import Finished, Origin, Period, RecordSpan
 from streamer.tracing.traceparent import TraceContext, read
 
 ERROR = 2
@@ -167,36 +170,76 @@ def test_a_dead_collector_holds_nothing_up_and_is_told_of_once(
     monkeypatch.setattr("streamer.tracing.exporting.PAUSE", 0.0)
     monkeypatch.setattr("streamer.tracing.exporting.BATCH", 64)
     monkeypatch.setattr("streamer.tracing.exporting.QUEUE", 256)
-    monkeypatch.setattr("streamer.tracing.exporting.TIMEOUT", 0.05)
     summary, results = run({"endpoint": "http://127.0.0.1:9", "sample": 1}, [message(x) for x in range(1000)])
     assert (summary.ok, len(results)) == (1000, 1000)
     assert len([line for line in caplog.messages if "does not take spans" in line]) == 1
 
 
-def test_an_error_of_the_library_costs_the_spans_that_it_was_about(
-    collector: Collector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-    from streamer.tracing.exporting import Export
-    from streamer.tracing.finished import Finished
-
-    errors = [ValueError("a span that cannot be written")]
-    send = OTLPSpanExporter.export
-
-    def failing(self: Any, spans: Any) -> Any:
-        if errors:
-            raise errors.pop()
-        return send(self, spans)
-
-    monkeypatch.setattr(OTLPSpanExporter, "export", failing)
+def test_an_error_of_a_batch_costs_its_spans_alone(collector: Collector) -> None:
     export = Export("doubles", collector.endpoint, logger())
-    export.put(Finished("lost", 1, 1, 2, [], [], None, []))
-    until(lambda: not errors)
+    export.put(Finished("lost", 1, -1, 2, [], [], None, []))
     export.put(Finished("sent", 1, 1, 2, [], [], None, []))
     export.close()
     (span,) = collector.spans
-    assert span.name == "streamer batch"
+    assert attributes(span)["streamer.source"] == "sent"
+
+
+def test_of_a_batch_that_does_not_fit_into_the_queue_the_spans_that_do_are_sent(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("streamer.tracing.exporting.DELAY", 60.0)
+    monkeypatch.setattr("streamer.tracing.exporting.QUEUE", 8)
+    export = Export("doubles", collector.endpoint, logger())
+
+    def put(source: str, count: int) -> None:
+        records = [RecordSpan(n, None, TraceContext(n + 1, n + 1), "doubles", n, 1) for n in range(count)]
+        export.put(Finished(source, count, 1, 2, records, [Period("decode", 1, 2)], Period("run", 1, 2), []))
+
+    put("first", 2)
+    put("second", 9)
+    put("third", 1)
+    export.close()
+    batches = {attributes(each)["streamer.source"]: each for each in collector.named("streamer batch")}
+    assert sorted(batches) == ["first", "second"]
+    names = ["streamer batch", "decode", "run", *["infer doubles"] * 2, "streamer batch", *["infer doubles"] * 2]
+    assert [each.name for each in collector.spans] == names
+    (line,) = [line for line in caplog.messages if "spans are lost" in line]
+    assert f"lost={9 + 4}" in line
+
+
+def test_what_is_written_is_what_the_protocol_s_own_library_writes() -> None:
+    context = TraceContext(1 << 127, 1 << 63)
+    record = RecordSpan(0, context, context, Origin("kafka", "naïve" * 50, 3), 1 << 40, 1, ("ValueError", "\ud800 bad"))
+    period = Period("decode", 1, 2)
+    spans = Finished("a", 5, 1, 2, [record], [period], period, [period]).spans()
+    resource = otlp.resource_of({"flag": True, "pid": -1, "share": 0.5, "args": ("a", 2), "name": "ä"})
+    message = otlp.request(resource, otlp.scope_of("streamer", "1"), spans)
+    read_back = ExportTraceServiceRequest.FromString(message)
+    assert read_back.SerializeToString(deterministic=True) == message
+    (of_resource,) = read_back.resource_spans
+    assert [each.value.WhichOneof("value") for each in of_resource.resource.attributes] == [
+        "bool_value",
+        "int_value",
+        "double_value",
+        "array_value",
+        "string_value",
+    ]
+    assert of_resource.resource.attributes[1].value.int_value == -1
+    batch, *_, of_record = of_resource.scope_spans[0].spans
+    assert of_record.status.message == "? bad"
+    assert (of_record.flags, of_record.links[0].flags, batch.links[0].flags) == (0x301, 0x101, 0x301)
+
+
+@pytest.mark.parametrize("compression", ["", "gzip", "deflate"])
+def test_the_collector_gets_the_headers_and_the_compression_of_opentelemetrys_variables(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch, compression: str
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20abc, x-scope=7")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", compression)
+    run({"endpoint": collector.endpoint, "sample": 1}, [message(1)])
+    assert collector.named("process numbers")
+    assert collector.headers[0]["authorization"] == "Bearer abc"
+    assert collector.headers[0]["x-scope"] == "7"
 
 
 def test_opentelemetry_is_not_imported_without_tracing() -> None:
