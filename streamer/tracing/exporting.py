@@ -19,9 +19,9 @@ from streamer.tracing.sending import Sender
 
 QUEUE: Final = 8192
 """Spans that wait for the collector at most; further ones are lost."""
-BATCH: Final = 512
+BATCH: Final = 2048
 """Spans in one request at most."""
-DELAY: Final = 0.5
+DELAY: Final = 1.0
 """Seconds that a span waits for others."""
 PAUSE: Final = 5.0
 """Seconds in which nothing is sent after a request has failed: spans are not even written then."""
@@ -84,7 +84,9 @@ class Export:
             self._wake.wait(DELAY)
             self._wake.clear()
             ends = self._ends
-            while self._queue and not self._collector.has_ended:
+            self._send_some()
+            # Fewer wait for others: a request costs as much as writing a hundred spans.
+            while self._put - self._sent >= (1 if ends else BATCH) and not self._collector.has_ended:
                 self._send_some()
             self._tell(ends)
             if ends:
@@ -106,6 +108,7 @@ class Export:
                 self._log.warning("spans are lost", error=f"{type(error).__name__}: {error}")
         for at in range(0, len(spans), BATCH):
             self._collector.take(spans[at : at + BATCH])
+        # Now there is room for others.
         self._sent += count
 
     def _tell(self, ends: bool) -> None:

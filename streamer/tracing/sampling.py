@@ -62,7 +62,7 @@ def sampled(headers: Sequence[Sequence[Header] | None] | None, places: Sequence[
     `headers` are those of all records of the block, `places` those of the records to look at. A record whose header is
     not valid, or that has several, gets none.
     """
-    if headers is None:
+    if headers is None or not (isinstance(headers, Headers) or any(headers)):
         return [Sampled(places[number], None) for number in draw.drawn(len(places))]
     is_whole = isinstance(places, range) and places == range(len(headers))
     if isinstance(headers, Headers):

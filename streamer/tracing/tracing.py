@@ -6,9 +6,11 @@ Owned by the run thread. A batch without a sampled record has no spans.
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -77,7 +79,8 @@ class Tracing:
             return
         clock = _Clock()
         began = _began(run, part)
-        spans = [self._record(part, each, began, clock) for each in chosen]
+        arrivals = clock.arrivals(part, began)
+        spans = [self._record(part, each, arrivals.of(each.place)) for each in chosen]
         _pass_on(result, spans, first)
         if spans[0].is_request:
             self._sources[part.source].traced([(each.position, each.context.header()) for each in spans])
@@ -99,7 +102,7 @@ class Tracing:
     ) -> None:
         self.close()
 
-    def _record(self, part: DecodedBatch, each: Sampled, began: float, clock: _Clock) -> RecordSpan:
+    def _record(self, part: DecodedBatch, each: Sampled, arrived: int) -> RecordSpan:
         parent, place, records = each.context, each.place, part.records
         if parent is None:
             context = TraceContext(new_trace(), new_span(), SAMPLED)
@@ -109,7 +112,6 @@ class Tracing:
         origin: Origin | str = self._service
         if kind not in _ASKED:
             origin = Origin(kind, records.topic_of(place), records.partitions[records.span_of(place)])
-        arrived = clock.arrival(part, part.first + place, began)
         return RecordSpan(place, parent, context, origin, int(records.positions[place]), arrived)
 
     def _end(
@@ -158,14 +160,26 @@ class _Clock:
         at = self._counter + int(began * 1e9)
         return Period(name, at, at + int(seconds * 1e9))
 
-    def arrival(self, part: DecodedBatch, row: int, began: float) -> int:
-        """When the record of a row came into the process; `began` (`time.perf_counter`) if that is not known."""
-        if part.arrivals is not None:
-            blocks = part.arrivals.of(range(row, row + 1))
-            at = next((at for at, count in blocks if count), None)
-            if at is not None:
-                return self._monotonic + int(at * 1e9)
-        return self.nanoseconds(began)
+    def arrivals(self, part: DecodedBatch, began: float) -> _Arrivals:
+        """When the records of a batch came into the process; `began` (`time.perf_counter`) where that is not known."""
+        blocks = () if part.arrivals is None else part.arrivals.blocks
+        times = [self._monotonic + int(at * 1e9) for at, _ in blocks]
+        return _Arrivals([*accumulate(count for _, count in blocks)], [*times, self.nanoseconds(began)])
+
+
+class _Arrivals:
+    """Times of day of records, by blocks of records that came together."""
+
+    __slots__ = ("_stops", "_times")
+
+    def __init__(self, stops: Sequence[int], times: Sequence[int]) -> None:
+        """`stops` are the ends of the blocks, `times` theirs and one for records behind them."""
+        self._stops = stops
+        self._times = times
+
+    def of(self, place: int) -> int:
+        """When the record at this place of the batch's records came, in nanoseconds since 1970."""
+        return self._times[bisect_right(self._stops, place)]
 
 
 def _began(run: BatchRun, part: DecodedBatch) -> float:

@@ -33,6 +33,14 @@ def test_headers_of_some_rows_can_be_taken() -> None:
     assert list(headers.take(np.array([2, 0, 1, 2]))) == [headers[2], headers[0], None, headers[2]]
 
 
+def test_headers_of_some_rows_can_be_replaced() -> None:
+    headers = Headers.of([[("a", b"1")], None, [("c", b""), ("d", None)]]).take(np.array([2, 1, 0]))
+    changed = headers.replaced({1: [("x", b"7")], 0: [("c", b"2")]})
+    assert list(changed) == [[("c", b"2")], [("x", b"7")], [("a", b"1")]]
+    assert list(headers)[1] is None
+    assert list(Headers.none(2).replaced({1: [("x", None)]})) == [None, [("x", None)]]
+
+
 def test_a_name_that_is_no_text_is_read_all_the_same() -> None:
     one = np.array([0]), np.array([1])
     assert list(Headers(Spans.of([b"a\xff"]), Spans.of([b"v"]), *one)) == [[("a\ufffd", b"v")]]
