@@ -36,6 +36,7 @@ from streamer.delivery.guarantee import guarantee
 from streamer.delivery.letterlog import Logged
 from streamer.observe.metrics import ServiceMeters
 from streamer.routing.keep import kept
+from streamer.tracing.heldback import HeldBack
 
 if TYPE_CHECKING:
     from streamer.tracing.tracing import Tracing
@@ -138,6 +139,8 @@ class RunLoop:
         self._stateful = executor.stateful
         self._joins = self._may_join()
         self._tracing = self._meters.run.timeline = self._assembly.tracing(self._log)
+        if self._tracing is not None and self._guarantee.transactional:
+            self._tracing.transactions = HeldBack(self._tracing.put, self._delivery)
         self._open_pipelines()
         self._models = LiveModels(self._assembly, self._inbox.batches.wake, self._log)
         self._meters.models = self._models.readings

@@ -51,6 +51,9 @@ class Timeline(Protocol):
     def stage(self, stage: str, began: float, seconds: float) -> None:
         """A batch was in this stage for `seconds`, from `began` (`time.perf_counter`)."""
 
+    def transaction(self, outcome: Literal["committed", "aborted"]) -> None:
+        """The transaction of the batches that were delivered has ended."""
+
 
 class SourceMeters:
     """The metrics that one intake thread writes."""
@@ -105,6 +108,8 @@ class RunMeters:
         """Count a transaction that has ended, `seconds` after it began."""
         self.transactions[outcome] += 1
         self.transaction_seconds.add_one(seconds)
+        if self.timeline is not None:
+            self.timeline.transaction(outcome)
 
     def stage(self, stage: Literal["run", "encode", "send"], began: float, seconds: float, rows: int) -> None:
         """Note that a batch spent `seconds` in this stage, from `began` (`time.perf_counter`)."""

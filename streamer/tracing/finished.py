@@ -89,6 +89,15 @@ class Finished:
             return replace(self, records=records)
         return replace(self, records=records, stages=self.stages[:left], run=None, steps=())
 
+    def decide(self, outcome: Outcome, at: int) -> None:
+        """Its transaction has ended so, at this time; results become visible by a commit, which is a stage, too."""
+        self.transaction = outcome
+        for each in self.records:
+            each.transaction = each.transaction or outcome
+        if outcome == "committed":
+            self.stages = [*self.stages, Period("commit", self.ended, at)]
+            self.ended = at
+
     def spans(self) -> list[bytes]:
         """The spans of the batch, its stages and its sampled records, as `otlp` writes them."""
         trace = new_trace()

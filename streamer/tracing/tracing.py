@@ -22,7 +22,8 @@ from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.runs.batchrun import BatchRun
 from streamer.definition.service import Service
 from streamer.tracing.exporting import Export
-from streamer.tracing.finished import Finished, Origin, Period, RecordSpan, new_span, new_trace
+from streamer.tracing.finished import Finished, Origin, Outcome, Period, RecordSpan, new_span, new_trace
+from streamer.tracing.heldback import HeldBack
 from streamer.tracing.sampling import Draw, Sampled, sampled
 from streamer.tracing.traceparent import SAMPLED, TraceContext, replaced
 
@@ -38,7 +39,10 @@ class Tracing:
     def __init__(self, service: Service, sources: Mapping[str, Source], export: Export) -> None:
         """`sources` are those of the service, by name: they name the spans of requests in their answers."""
         assert service.tracing is not None
+        self.put = export.put
         self._export = export
+        self.transactions: HeldBack | None = None
+        """Holds back batches of transactions; `None`: there are none."""
         self._draw = Draw(service.tracing.sample)
         self._types = {config.label: config.type for config in service.sources}
         self._sources = sources
@@ -57,6 +61,11 @@ class Tracing:
     def stage(self, stage: str, began: float, seconds: float) -> None:
         """A batch was in this stage."""
         self._stages.append((stage, began, seconds))
+
+    def transaction(self, outcome: Outcome) -> None:
+        """A transaction has ended."""
+        if self.transactions is not None:
+            self.transactions.ended(outcome)
 
     def deliver(
         self,
@@ -92,6 +101,7 @@ class Tracing:
 
     def close(self) -> None:
         """Send the spans that wait to the collector."""
+        self.transaction("unknown")
         self._export.close()
 
     def __enter__(self) -> Self:
@@ -138,7 +148,11 @@ class Tracing:
                 if error is not None:
                     each.error = type(error.__cause__ or error).__name__, str(error)
         began_at = clock.nanoseconds(began)
-        self._export.put(Finished(part.source, len(part.rows), began_at, ended, spans, stages, of_run, steps))
+        finished = Finished(part.source, len(part.rows), began_at, ended, spans, stages, of_run, steps)
+        if self.transactions is None:
+            self.put(finished)
+        else:
+            self.transactions.add(part, finished)
 
 
 class _Clock:

@@ -11,7 +11,7 @@ import grpc
 import httpx2
 import pytest
 from collector import Collector, attributes, collecting
-from kafkatopics import read, write
+from kafkatopics import QUICK, read, write
 from mqttclient import MqttClient, publish_properties
 from paho.mqtt.client import MQTTv5
 
@@ -40,13 +40,16 @@ def collector() -> Iterator[Collector]:
         yield there
 
 
-def service(collector: Collector, source: dict[str, Any], sink: dict[str, Any], name: str) -> streamer.Service:
+def service(
+    collector: Collector, source: dict[str, Any], sink: dict[str, Any], name: str, **more: Any
+) -> streamer.Service:
     return streamer.Service(
         name=name,
         source=source,
         sink=sink,
         pipeline=pipelines.Sequence([lambda data: Data({"y": data["x"] * 2})]),
         tracing={"endpoint": collector.endpoint, "sample": 0},
+        **more,
     )
 
 
@@ -82,6 +85,42 @@ def test_over_kafka(kafka: Broker, topics: Any, tmp_path: Path, collector: Colle
     found = attributes(span)
     assert (found["messaging.system"], found["messaging.kafka.offset"]) == ("kafka", 0)
     assert found["messaging.destination.partition.id"] == "0"
+
+
+def test_exactly_once_and_while_another_process_takes_over(
+    kafka: Broker, topics: Any, tmp_path: Path, collector: Collector
+) -> None:
+    source, out = topics(2, "traced-in"), topics(1, "traced-out")
+    bus = {"type": "kafka", "bootstrap": kafka.bootstrap, "codec": "json"}
+    ends = {**bus, "topics": source, "start": "earliest", "client": QUICK}, {**bus, "topic": out}
+    once = {"delivery": "exactly_once", "transaction": {"interval": "50ms"}}
+    contexts = [TraceContext(number + 1, number + 1) for number in range(12)]
+
+    def send(part: slice) -> None:
+        for number in range(12)[part]:
+            headers = [("traceparent", contexts[number].header())]
+            write(kafka.bootstrap, source, [b'{"x": 1}'], number % 2, headers=headers)
+
+    first, second = (service(collector, *ends, tmp_path.name, **once) for _ in range(2))
+    send(slice(4))
+    with first:
+        read(kafka.bootstrap, out, 4)
+        with second:
+            send(slice(4, 8))
+            read(kafka.bootstrap, out, 8)
+            first.stop()
+            send(slice(8, 12))
+            results = read(kafka.bootstrap, out, 12)
+    named = [context_of(dict(result.headers or ())["traceparent"] or b"") for result in results]
+    spans = {int.from_bytes(each.span_id, "big"): each for each in collector.named(f"process {source}")}
+    assert sorted(each.trace for each in named if each is not None) == [each.trace for each in contexts]
+    for each in named:
+        assert each is not None
+        span = spans[each.span]
+        assert int.from_bytes(span.trace_id, "big") == int.from_bytes(span.parent_span_id, "big") == each.trace
+        assert attributes(span)["streamer.transaction"] == "committed"
+    assert {attributes(each)["streamer.transaction"] for each in collector.named("streamer batch")} >= {"committed"}
+    assert collector.named("commit")
 
 
 def test_over_mqtt(mqtt_broker: MqttBroker, tmp_path: Path, collector: Collector) -> None:

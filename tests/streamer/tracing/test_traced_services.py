@@ -7,7 +7,8 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from collector import Collector, attributes, collecting
@@ -16,6 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 import pipelines
 from connectors.memory import MemorySink, MemorySource, MemoryTopic
 from connectors.message import Message
+from connectors.records import Lane
 from pipelines import Data
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
@@ -25,6 +27,7 @@ from streamer.observe.logs import logger
 from streamer.tracing import otlp
 from streamer.tracing.exporting import Export
 from streamer.tracing.finished import Finished, Origin, Period, RecordSpan
+from streamer.tracing.heldback import HeldBack
 from streamer.tracing.traceparent import TraceContext, read
 
 ERROR = 2
@@ -205,6 +208,46 @@ def test_of_a_batch_that_does_not_fit_into_the_queue_the_spans_that_do_are_sent(
     assert [each.name for each in collector.spans] == names
     (line,) = [line for line in caplog.messages if "spans are lost" in line]
     assert f"lost={9 + 4}" in line
+
+
+def test_spans_of_a_transaction_say_whether_its_results_were_published() -> None:
+    sent: list[Finished] = []
+    lost: set[Lane] = set()
+    confirming = SimpleNamespace(unconfirmed=True)
+    ledger = SimpleNamespace(has_ended=lost.__contains__)
+    held = HeldBack(sent.append, cast(Any, SimpleNamespace(ledger=ledger, confirming=confirming)))
+    lanes = [Lane("in", "a", 0), Lane("in", "b", 0)]
+    part = cast(Any, SimpleNamespace(records=SimpleNamespace(lane_of=lanes.__getitem__)))
+
+    def add() -> None:
+        records = [RecordSpan(n, None, TraceContext(n + 1, 1), "doubles", n, 1) for n in range(2)]
+        held.add(part, Finished("in", 2, 1, 2, records, [], None, []))
+
+    def outcomes() -> list[tuple[str | None, list[str | None]]]:
+        seen = [(each.transaction, [record.transaction for record in each.records]) for each in sent]
+        assert all(b"commit" in b"".join(each.spans()) or each.transaction == "aborted" for each in sent)
+        sent.clear()
+        return seen  # type: ignore[return-value]
+
+    add()
+    add()
+    assert outcomes() == []
+    held.ended("committed")
+    assert outcomes() == [("committed", ["committed"] * 2)] * 2
+    add()
+    held.ended("aborted")
+    assert outcomes() == [("aborted", ["aborted"] * 2)]
+    lost.add(lanes[0])
+    add()
+    held.ended("committed")
+    assert outcomes() == [("committed", ["aborted", "committed"])]
+    lost.add(lanes[1])
+    add()
+    assert outcomes() == [("aborted", ["aborted"] * 2)], "it was never sent"
+    lost.clear()
+    confirming.unconfirmed = False
+    add()
+    assert outcomes() == [("committed", ["committed"] * 2)], "its transaction has ended while it was sent"
 
 
 def test_what_is_written_is_what_the_protocol_s_own_library_writes() -> None:
