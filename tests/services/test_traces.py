@@ -93,7 +93,7 @@ def test_exactly_once_and_while_another_process_takes_over(
     source, out = topics(2, "traced-in"), topics(1, "traced-out")
     bus = {"type": "kafka", "bootstrap": kafka.bootstrap, "codec": "json"}
     ends = {**bus, "topics": source, "start": "earliest", "client": QUICK}, {**bus, "topic": out}
-    once = {"delivery": "exactly_once", "transaction": {"interval": "50ms"}}
+    once: dict[str, Any] = {"delivery": "exactly_once", "transaction": {"interval": "50ms"}}
     contexts = [TraceContext(number + 1, number + 1) for number in range(12)]
 
     def send(part: slice) -> None:
