@@ -6,8 +6,9 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from pipelines.errors import ConnectorError, DefinitionError, StreamerError
+from streamer.letters.nosuchletter import NoSuchLetter
 from streamer.letters.replayed import GROUP, Replayed
-from streamer.letters.stored import NoSuchLetter, StoredLetter, parsed
+from streamer.letters.stored import StoredLetter, parsed
 
 if TYPE_CHECKING:
     from connectors.browser import Browser, TopicReader

@@ -6,14 +6,10 @@ import re
 import zlib
 from typing import Any, Final, NamedTuple
 
-from pipelines.errors import StreamerError
 from streamer.delivery.deadletter import Original
+from streamer.letters.nosuchletter import NoSuchLetter
 
 _NAME: Final = re.compile(r"(\d{1,6})-(\d{1,19})-([0-9a-f]{8})")
-
-
-class NoSuchLetter(StreamerError):
-    """There is no dead letter of this name, or not any more."""
 
 
 class StoredLetter(NamedTuple):

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 
 from connectors.http.exchange import Answer, HttpRequest
 from pipelines.errors import ConnectorError, StreamerError
-from streamer.letters.stored import NoSuchLetter
+from streamer.letters.nosuchletter import NoSuchLetter
 from streamer.observe import commands
 
 PATIENCE: Final = 8.0

@@ -18,7 +18,7 @@ from streamer.definition.loading import loads
 from streamer.devbroker import Broker
 from streamer.letters import document as shown
 from streamer.letters.desk import LetterDesk
-from streamer.letters.stored import NoSuchLetter
+from streamer.letters.nosuchletter import NoSuchLetter
 from streamer.observe.logs import logger
 
 PNG = base64.b64decode(

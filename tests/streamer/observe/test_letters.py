@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipelines.errors import ConnectorError, StreamerError
-from streamer.letters.stored import NoSuchLetter
+from streamer.letters.nosuchletter import NoSuchLetter
 from streamer.observe import turns
 from tests.streamer.observe.test_commands import BEARER, sent
 from tests.streamer.observe.test_control_port import TOKEN, Service, served
