@@ -8,12 +8,15 @@ import time
 
 import streamer
 from pipelines import Data, Onnx, Sequence
+from streamer.cli.process import collect_less_often, pass_over_what_stays
 
 
 def main(model: str, http: str, grpc: str, seconds: str) -> None:
     """Run until SIGTERM."""
     # Blocked before threads begin, so that the signal waits for `sigwait`.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    # As `streamer serve` does.
+    collect_less_often()
     pause = float(seconds)
 
     def sleep(data: Data) -> Data:
@@ -23,6 +26,7 @@ def main(model: str, http: str, grpc: str, seconds: str) -> None:
     steps = [Onnx(model_uri=model), *([sleep] if pause else [])]
     source = {"type": "http", "listen": f"127.0.0.1:{http}", "grpc": f"127.0.0.1:{grpc}"}
     with streamer.Service(name="model", source=source, sink={"type": "http"}, pipeline=Sequence(steps)):
+        pass_over_what_stays()
         signal.sigwait({signal.SIGTERM})
 
 
