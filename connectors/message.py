@@ -29,14 +29,14 @@ class Message(NamedTuple):
 
 def messages_of_records(records: Records) -> list[Message]:
     """The rows of a block of records."""
-    headers = records.header_column()
+    headers = _listed(records.header_column(), len(records))
     stamps = records.timestamp_column()
     topics = records.topics_of()
     return [
         Message(
             records.values[row],
             None if records.keys is None else records.keys[row],
-            tuple((headers[row] if headers is not None else None) or ()),
+            tuple(headers[row] or ()),
             None if stamps[row] < 0 else int(stamps[row]),
             records.partitions[number],
             topics[row],
@@ -65,12 +65,13 @@ def records_of(messages: Sequence[Message], source: str) -> Records:
 
 def messages_of_block(block: Messages) -> list[Message]:
     """The messages of a block for a sink."""
+    headers = _listed(block.headers, len(block))
     stamps = block.timestamps
     return [
         Message(
             value,
             None if block.keys is None else block.keys[index],
-            tuple((block.headers[index] if block.headers is not None else None) or ()),
+            tuple(headers[index] or ()),
             None if stamps is None or stamps[index] < 0 else int(stamps[index]),
             None,
             None if block.topics is None else block.topics[index],
@@ -91,3 +92,8 @@ def block_of(messages: Sequence[Message], first: int = 0) -> Messages:
         np.array([-1 if m.timestamp is None else m.timestamp for m in messages], np.int64) if stamped else None,
         [message.topic or "" for message in messages] if any(m.topic for m in messages) else None,
     )
+
+
+def _listed(headers: Sequence[Sequence[Header] | None] | None, count: int) -> Sequence[Sequence[Header] | None]:
+    """The headers of each row. Columns are read at once: a row of them alone costs several times as much."""
+    return [None] * count if headers is None else list(headers)
