@@ -26,6 +26,7 @@ from connectors.message import Message
 from pipelines import Data, Onnx
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
+from streamer.cli.process import collect_less_often
 from streamer.definition.service import Service
 from streamer.tracing.traceparent import TraceContext
 
@@ -60,6 +61,8 @@ def main(
     records: Annotated[int, typer.Option(help="Records of a round, for each service.")] = 60_000,
 ) -> None:
     """Measure, and print a line for each kind of records."""
+    # As `streamer run` does.
+    collect_less_often()
     pixels = np.random.default_rng(1).integers(0, 17, (8, 8)).astype(np.uint8)
     payload = Data({"image": pixels}).to_bytes()
     contexts = [TraceContext(n + 1, n + 1, int(random.Random(n).random() < SHARE)) for n in range(records)]
