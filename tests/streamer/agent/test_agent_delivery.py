@@ -240,3 +240,16 @@ def test_confirmations_are_taken_in_before_the_next_barrier(
     eventually(lambda: serving.agent.meters.run.latency.count == 1)
     eventually(lambda: serving.agent.meters.in_flight() == 0)
     assert sink.barriers == 0
+
+
+def test_the_latency_of_each_record_that_has_a_time_counts_in_batches_of_any_size(
+    define: Any, serve: Any, eventually: Any
+) -> None:
+    source, payload = MemorySource(name="memory"), Data({"x": 1}).to_bytes()
+    serving = serve(define(), {"memory": source})
+    meters, before = serving.agent.meters, int(time.time() * 1000) - 60_000
+    for size, finished, counted in ((3, 3, 2), (200, 203, 135)):
+        source.feed(*(Message(payload, timestamp=before if number % 3 else -1) for number in range(size)))
+        eventually(lambda: meters.total("ok") == finished and meters.run.latency.count >= counted)  # noqa: B023
+        assert meters.run.latency.count == counted
+    assert 60 * 135 <= meters.run.latency.total < 180 * 135

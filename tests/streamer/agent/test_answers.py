@@ -122,6 +122,29 @@ def test_failures_of_other_sources_still_stop_a_service_that_answers() -> None:
         talk()
 
 
+def test_answers_to_clients_do_not_hide_that_the_records_of_another_source_fail() -> None:
+    topic = memory_topic(uuid.uuid4().hex)
+    service = service_of(
+        source=[ENDPOINT, {"type": "memory", "topic": topic.name, "codec": "json"}],
+        sink=ANSWERS,
+        dead_letter={"type": "memory", "topic": f"{topic.name}.dead"},
+        errors={"stop_ratio": 0.5, "over": 20, "first": 0},
+    )
+
+    def talk() -> None:
+        with service, device(service) as client:
+            for _ in range(19):
+                topic.append(Message(b"bad", None))
+                for _ in range(4):
+                    client.publish("ask/me", b'{"x": 1}', 1)
+                client.take(4)
+            topic.append(Message(b"bad", None))
+            wait_for_the_end(service)
+
+    with pytest.raises(StreamerError, match="20 of the last 20 records failed in decode"):
+        talk()
+
+
 @pytest.mark.parametrize("file", [False, True])
 def test_a_client_that_does_not_acknowledge_its_answer_holds_up_no_other(file: bool, tmp_path: Path) -> None:
     sinks = [ANSWERS, *([{"type": "file", "path": str(tmp_path / "out.jsonl"), "codec": "json"}] if file else [])]

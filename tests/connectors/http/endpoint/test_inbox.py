@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -102,6 +103,27 @@ def test_requests_come_again_in_order_before_others_and_keep_their_numbers(loop:
     inbox.finish(1, Answer(202, (), b""))
     assert inbox.again() == 1
     assert [request.number for request in inbox.take(10, 1 << 20, 0.0)] == [1, 2, 3]
+
+
+def test_finishing_requests_that_were_answered_leaves_the_loop_alone(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inbox = Inbox(loop, 10, 1 << 20)
+    client = Client(loop, inbox)
+    requests = client.ask(*[time.monotonic() + 60] * 3)
+    assert len(inbox.take(3, 1 << 20, 0.0)) == 3
+    inbox.answer([(0, Answer(200, (), b"")), (1, Answer(200, (), b""))])
+    call, calls = loop.call_soon_threadsafe, list[object]()
+
+    def counted(*given: Any) -> None:
+        calls.append(given)
+        call(*given)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
+    inbox.finish(2, Answer(202, (), b""))
+    assert (calls, inbox.running) == ([], 1)
+    inbox.finish(3, Answer(202, (), b""))
+    assert [client.status(request) for request in requests] == [200, 200, 202]
 
 
 def test_positions_are_awaited_as_long_as_a_client_below_them_has_no_answer(loop: asyncio.AbstractEventLoop) -> None:
