@@ -193,6 +193,7 @@ def run_repository(repository: ModelRepository, note: str) -> list[Summary]:
     from streamer.cli.signals import draining
 
     repository.start()
+    # Its models are loaded beside this, and may be unloaded: what they leave behind is to be collected.
     pass_over_what_stays()
     with draining(repository.stop, note):
         return _opened(repository.join)
