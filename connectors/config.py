@@ -366,7 +366,7 @@ class SinkConfig(ConnectorConfig):
     does not wait until a client has taken an answer."""
 
     when: str | dict[str, Any] | None = None
-    """Which results it gets: `{label: [cat, dog]}`, `{prob: {gt: 0.8}}` or `module:function`; by default all."""
+    """Which results it gets: `{label: [cat, dog]}`, `{prob: {gt: 0.8}}`; by default all."""
     sources: OneOrMore | None = Field(default=None, min_length=1)
     """Names of sources: it gets the results of their records only; by default those of all sources. A result of several records, such as that of a window, has to be of these sources' records alone."""  # noqa: E501
     keys: tuple[str, ...] | None = None
@@ -379,11 +379,6 @@ class SinkConfig(ConnectorConfig):
     """What happens while the sink accepts no more messages: the service waits and reads nothing (`wait`), or messages are dropped, counted and logged (`drop`). The default is `drop` if all sources are live (cameras), else `wait`."""  # noqa: E501
     outbox: OutboxConfig | None = None
     """A file that keeps the sink's messages until the sink has confirmed them, so that they wait there while its broker is away: `{path: results.outbox, max: 1GiB}`; by default none."""  # noqa: E501
-
-    @property
-    def code_keys(self) -> tuple[str, ...]:
-        """`when`, if it is a function."""
-        return ("when",) if isinstance(self.when, str) else ()
 
     @property
     def exclusive(self) -> Mapping[str, str]:

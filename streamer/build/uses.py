@@ -96,8 +96,6 @@ def _add_connector(uses: Uses, part: str, config: ConnectorConfig) -> None:
         uses.need(f"{part}, codec {codec.type}", codec.needs)
         uses.come_from(part, CODECS.known[codec.type].distribution)
         codec = codec.wrapped
-    if isinstance(config, SinkConfig):
-        uses.call(part, config.when)
     for function in config.functions:
         uses.call(part, function)
 

@@ -54,7 +54,7 @@ WithoutCode = Annotated[
     typer.Option(
         "--no-code",
         help="For service files that you do not trust: refuse code that they contain or name (PYTHON and FUNCTION "
-        "steps, functions of switches, combine steps and `when`, `oauth_cb`, native libraries, models of TensorFlow "
+        "steps, functions of switches and combine steps, `oauth_cb`, native libraries, models of TensorFlow "
         "and TVM), and environment variables and files that --env and --files do not list. STREAMER_NO_CODE=1 does "
         "the same.",
     ),

@@ -15,6 +15,7 @@ import numpy as np
 from connectors.codecs.config import CodecConfig, PayloadFields
 from connectors.codecs.registry import codec_config
 from connectors.config import SinkConfig
+from pipelines.conditions.condition import condition
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.definitions.graph import Graph
@@ -27,7 +28,6 @@ from pipelines.steps import AnyOf, GraphStep, Merge, PipelineStep, Step, Switch,
 from pipelines.values import Image, ValueType
 from streamer.definition.service import Service
 from streamer.routing.template import template
-from streamer.routing.when import condition
 
 _INPUT = "input"
 """The name of a graph's input."""
@@ -244,10 +244,9 @@ def incomparable(config: SinkConfig, results: Keys) -> Iterator[str]:
         return
     for key, test in config.when.items():
         example = _example(results.forms.get(key))
-        tested = condition({key: test})
-        if example is None or tested is None:
+        if example is None:
             continue
-        _, failures = tested.rows(Batch.of([Data({key: example})]))
+        _, failures = condition({key: test}).rows(Batch.of([Data({key: example})]))
         yield from map(str, failures.values())
 
 

@@ -1,7 +1,7 @@
 """Untrusted services: `--no-code` refuses all that would use the rights and secrets of the user who runs them.
 
 Steps, sinks and sources declare the keys that hold code (`code_keys`): PYTHON and FUNCTION steps, functions of SWITCH
-and COMBINE, `when: module:function`, Kafka's `oauth_cb`, native libraries; also in pipelines inside a pipeline.
+and COMBINE, Kafka's `oauth_cb`, native libraries; also in pipelines inside a pipeline.
 Installed plug-ins are not part of the file, and are allowed.
 
 Options that are passed through to a library (of libav, of encoders, of Kafka's and registries' clients, of onnxruntime)

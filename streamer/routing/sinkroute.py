@@ -14,6 +14,8 @@ from connectors.config import SinkConfig
 from connectors.records import Header, Messages
 from connectors.sink import Sink
 from connectors.source import Source
+from pipelines.conditions.condition import condition
+from pipelines.conditions.contract import Condition, Failures
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Mask, Rows
 from pipelines.data.membership import among
@@ -30,7 +32,6 @@ from streamer.routing.provenance import (
     record_timestamps,
 )
 from streamer.routing.template import Allowed, Template, allowed, keys_of, template
-from streamer.routing.when import Condition, Failures, condition
 
 Failed = dict[int, Exception]
 """Row number to the error."""
@@ -385,7 +386,7 @@ def selection(sink: SinkConfig, label: str, record_names: Iterable[str] = (), so
         topic, addressing = check_topics(sink, record_names), sink.addressing
         return Selection(
             sink=label,
-            condition=condition(sink.when),
+            condition=None if sink.when is None else condition(sink.when),
             written=sink.keys,
             dropped=sink.drop,
             topic=topic,

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from connectors.recordnames import instead_of, is_record_name
+from pipelines.conditions.contract import Failures
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column
 from pipelines.errors import DataError, DefinitionError, RowsFailed
 from pipelines.values import ValueType, type_of
 from streamer.routing.provenance import record_column
-from streamer.routing.when import Failures
 
 _PIECE = re.compile(r"\{([^{}]*)\}|[{}]")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
+from pipelines.conditions.condition import condition
 from pipelines.data.data import Data
 from pipelines.errors import DefinitionError
 from streamer.routing.sinkroute import check_topics
-from streamer.routing.when import check_condition
 
 
 def checks(config: ConnectorConfig, sources: Sequence[SourceConfig] | None = None) -> dict[str, Callable[[], object]]:
@@ -21,7 +21,9 @@ def checks(config: ConnectorConfig, sources: Sequence[SourceConfig] | None = Non
         field_checks["into"] = lambda: _check_into(config)
     if isinstance(config, SinkConfig):
         field_checks["outbox"] = config.check_outbox
-        field_checks["when"] = lambda: check_condition(config.when)
+        if config.when is not None:
+            described = config.when
+            field_checks["when"] = lambda: condition(described)
         names = None if sources is None else record_names(sources)
         if sources is not None:
             field_checks["sources"] = lambda: config.check_sources([source.label for source in sources])

@@ -118,7 +118,6 @@ REFUSALS: list[Any] = [
         "step 0:FUNCTION: function",
         id="async",
     ),
-    pytest.param(PLAIN, {}, {"when": f"{MARK}:run"}, "sink memory: when", id="when"),
     pytest.param(
         PLAIN,
         {**KAFKA, "topics": "t", "client": {"oauth_cb": f"{MARK}:run"}},
@@ -200,7 +199,7 @@ def test_the_variable_does_what_the_switch_does(tmp_path: Path, cli: Any, monkey
 
 
 def test_without_the_switch_the_same_file_runs_its_code(tmp_path: Path, cli: Any) -> None:
-    file = written(tmp_path, {"steps": [FUNCTION]}, sink={"when": f"{MARK}:run"})
+    file = written(tmp_path, {"steps": [FUNCTION]})
     ended = cli("check", file)
     assert ended.code == 0, ended
     assert (tmp_path / "mark").exists()

@@ -1,29 +1,29 @@
-"""`when`: which results a sink gets."""
+"""`Comparisons`: rows are chosen by comparing their values, exactly, with those of a mapping: `{label: cat}`."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from pipelines.conditions.contract import Failures
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, DenseColumn, Mask, ObjectColumn
-from pipelines.data.data import Data
 from pipelines.data.spanscolumn import SpansColumn
-from pipelines.definitions.functions import resolve, well_formed
-from pipelines.errors import RAISED, DataError, DefinitionError, RowsFailed, blamed
+from pipelines.errors import DataError, DefinitionError, RowsFailed
 from pipelines.values import ValueType, type_of
 
-Failures = dict[int, Exception]
-"""Position in the batch to the error of the row."""
-
-OPERATORS: Final = ("gt", "ge", "lt", "le", "eq", "ne", "in", "exists")
-"""Comparisons of a `when`; several of one key must all hold."""
+OPERATORS: Final = ("gt", "ge", "lt", "le", "ne", "exists")
+"""The comparisons of a key that have names; several of one key must all hold."""
+_PLAIN: Final[Mapping[str, str]] = {
+    "eq": "the value itself, {%s: VALUE}",
+    "in": "the list itself, {%s: [VALUE, VALUE]}",
+}
 
 _ORDER: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "gt": operator.gt,
@@ -35,40 +35,6 @@ _EXACT: Final = 1 << 53
 _NUMERIC: Final = (bool, int, float)
 
 
-class Condition(Protocol):
-    """Chooses rows of a batch."""
-
-    def rows(self, batch: Batch) -> tuple[Mask, Failures]:
-        """The chosen rows, `bool (N,)`, and the errors of rows that cannot be compared, which are not chosen."""
-
-
-def condition(when: str | Mapping[str, Any] | None) -> Condition | None:
-    """The condition that `when` describes; `None` if it is `None`: every row is chosen.
-
-    A mapping holds a condition for each value that it names, and all must hold: `{label: cat}`, `{label: [cat, dog]}`,
-    `{prob: {ge: 0.5, lt: 0.8}}` with gt, ge, lt, le, eq, ne, in and `exists: true | false`. A row that lacks the value
-    is not chosen, unless by `exists: false`. An array of one number counts as that number, and a list is true if it has
-    values, to be compared with true or false alone. A text is `module:function`,
-    called with the `Data` of each row; the row is chosen if it returns true.
-
-    Raises `DefinitionError` if `when` is not a condition, or names a function that cannot be imported.
-    """
-    if when is None:
-        return None
-    if isinstance(when, str):
-        check_condition(when)
-        return _Function(when, resolve(when))
-    return _All(tuple(test for key, wanted in when.items() for test in _tests(key, wanted)))
-
-
-def check_condition(when: str | Mapping[str, Any] | None) -> None:
-    """Raise `DefinitionError` as `condition` does, but import no function."""
-    if not isinstance(when, str):
-        condition(when)
-    elif not well_formed(when):
-        raise DefinitionError(f'"{when}" is not a function; write module:function, or a mapping like {{label: cat}}')
-
-
 @dataclass(frozen=True, slots=True)
 class _Test:
     key: str
@@ -76,67 +42,66 @@ class _Test:
     wanted: Any
 
 
-@dataclass(frozen=True, slots=True)
-class _All:
-    tests: tuple[_Test, ...]
+class Comparisons:
+    """Chooses the rows for which all comparisons hold.
+
+    `wanted` has a condition for each value that it names: `{label: cat}`, `{label: [cat, dog]}`,
+    `{prob: {ge: 0.5, lt: 0.8}}` with gt, ge, lt, le, ne and `exists: true | false`. A row that lacks the value is not
+    chosen, unless by `exists: false`. An array of one number counts as that number, and a list is true if it has
+    values, to be compared with true or false alone. Raises `DefinitionError` if it is no such mapping.
+    """
+
+    def __init__(self, wanted: Mapping[str, Any]) -> None:
+        self._tests = tuple(test for key, value in wanted.items() for test in _tests(key, value))
+        self.names = frozenset(wanted)
 
     def rows(self, batch: Batch) -> tuple[Mask, Failures]:
+        """As `Condition.rows`."""
         chosen = np.ones(batch.size, np.bool_)
         failures: Failures = {}
-        for test in self.tests:
+        for test in self._tests:
             chosen &= _passes(test, batch, failures)
         if failures:
             chosen[list(failures)] = False
         return chosen, failures
 
 
-@dataclass(frozen=True, slots=True)
-class _Function:
-    name: str
-    function: Callable[[Data], object]
-
-    def rows(self, batch: Batch) -> tuple[Mask, Failures]:
-        chosen = np.zeros(batch.size, np.bool_)
-        failures: Failures = {}
-        for position, data in enumerate(batch.to_list()):
-            try:
-                chosen[position] = bool(self.function(data))
-            except RAISED as raised:  # any exception belongs to that row
-                error = blamed(raised)
-                failed = DataError(f"when: {self.name}: {type(error).__name__}: {error}")
-                failed.__cause__ = error
-                failures[position] = failed
-        return chosen, failures
-
-
 def _tests(key: str, wanted: object) -> list[_Test]:
     if isinstance(wanted, (list, tuple)):
-        return [_test(key, "in", wanted)]
+        return [_list(key, wanted)]
     if not isinstance(wanted, Mapping):
-        return [_test(key, "eq", wanted)]
+        return [_Test(key, "eq", _scalar(key, wanted))]
     if not wanted:
         raise DefinitionError(f"{key}: nothing to compare with; write one of {', '.join(OPERATORS)}")
     return [_test(key, str(name), value) for name, value in wanted.items()]
 
 
+def _list(key: str, wanted: Sequence[Any]) -> _Test:
+    if not all(isinstance(item, (str, *_NUMERIC)) for item in wanted):
+        raise DefinitionError(f"{key}: a list of texts, numbers and booleans is needed, not {wanted!r}")
+    return _Test(key, "in", tuple(wanted))
+
+
 def _test(key: str, name: str, wanted: object) -> _Test:
+    if name in _PLAIN:
+        raise DefinitionError(f"{key}: {name}: write {_PLAIN[name] % key}")
     if name not in OPERATORS:
         raise DefinitionError(f"{key}: {name}: no such comparison; there are {', '.join(OPERATORS)}")
-    if name == "in":
-        if not isinstance(wanted, (list, tuple)) or not all(isinstance(item, (str, *_NUMERIC)) for item in wanted):
-            raise DefinitionError(f"{key}: in: a list of texts, numbers and booleans is needed, not {wanted!r}")
-        return _Test(key, name, tuple(wanted))
     if name == "exists":
         if not isinstance(wanted, bool):
             raise DefinitionError(f"{key}: exists: true or false is needed, not {wanted!r}")
         return _Test(key, name, wanted)
-    if not isinstance(wanted, (str, *_NUMERIC)):
-        raise DefinitionError(
-            f"{key}: {name}: a text, number or boolean is needed, not {wanted!r}; "
-            "a missing value is found by exists: false"
-        )
+    value = _scalar(f"{key}: {name}", wanted)
     # A reference like ${THRESHOLD} leaves text: gt, ge, lt and le compare with the number that it holds.
-    return _Test(key, name, _number(wanted) if name in _ORDER and isinstance(wanted, str) else wanted)
+    return _Test(key, name, _number(value) if name in _ORDER and isinstance(value, str) else value)
+
+
+def _scalar(place: str, wanted: object) -> str | bool | int | float:
+    if isinstance(wanted, (str, bool, int, float)):
+        return wanted
+    raise DefinitionError(
+        f"{place}: a text, number or boolean is needed, not {wanted!r}; a missing value is matched by exists: false"
+    )
 
 
 def _number(text: str) -> str | int | float:
@@ -227,10 +192,10 @@ def _holds(test: _Test, value: Any) -> bool:
         value = value.reshape(())[()]
     if isinstance(value, list):
         if not isinstance(test.wanted, bool) or test.name not in ("eq", "ne"):
-            raise _incomparable(test, value, f"write {test.key}: true for lists with values, or use a function")
+            raise _incomparable(test, value, f"write {test.key}: true for lists with values")
         value = bool(value)
     if not isinstance(value, (str, bytes, np.generic, *_NUMERIC)):
-        raise _incomparable(test, value, "use a function (module:function)")
+        raise _incomparable(test, value, "have a FUNCTION step make a number, text or boolean of it")
     if test.name in _ORDER:
         if isinstance(value, str) is not isinstance(test.wanted, str) or isinstance(value, bytes):
             raise _incomparable(test, value, "text is compared with text, a number with a number")
@@ -243,4 +208,4 @@ def _holds(test: _Test, value: Any) -> bool:
 def _incomparable(test: _Test, value: Any, hint: str) -> DataError:
     kind = ValueType(type_of(value)).name
     shape = f" of shape {list(value.shape)}" if isinstance(value, np.ndarray) else ""
-    return DataError(f'when: the value "{test.key}" is of type {kind}{shape} and cannot be compared; {hint}')
+    return DataError(f'the value "{test.key}" is of type {kind}{shape} and cannot be compared; {hint}')
