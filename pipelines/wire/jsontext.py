@@ -304,6 +304,7 @@ _MOST_DIGITS: Final = 4000
 _BEYOND: Final = 1 << 64
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
-# Brackets, braces and commas; strings, with a colon behind those that are keys.
-_TOKENS: Final = re.compile(rb'[][{},]|"[^"\\]*+(?:\\.[^"\\]*+)*+"(\s*+:)?', re.DOTALL)
+# Brackets, braces and commas; strings, with a colon behind those that are keys. A string without an end is one too: else
+# each escaped quote in it would be tried as the beginning of another.
+_TOKENS: Final = re.compile(rb'[][{},]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?+(\s*+:)?', re.DOTALL)
 _TOO_DEEP: Final = WireError("the payload is nested too deep")

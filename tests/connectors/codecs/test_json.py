@@ -339,6 +339,14 @@ def test_limits_belong_to_a_record(options: dict[str, Any], good: bytes, bad: by
         assert found.batch.rows.tolist() == [0, 2]
 
 
+@pytest.mark.parametrize("codec", ["json", {"type": "json", "each": True}, "konduit-json"])
+def test_a_large_text_of_escapes_without_an_end_is_refused_at_once(codec: str | dict[str, Any]) -> None:
+    """Tried from each of its quotes it would take hours."""
+    payload = b'{"' + b'\\"' * 1_000_000 + b":" * 20_000
+    found = codec_of(codec).decode(records_of([Message(payload)], "bus"), None)
+    assert list(found.failed) == [0]
+
+
 def test_fields_reach_inside() -> None:
     fields = {"temp": "/readings/0/temp", "odd": "/a~1b/~01", "all": "/readings", "deep": "/x/y", "kind": "/@type"}
     payload = json.dumps({"readings": [{"temp": 21.5}], "a/b": {"~1": 7}, "temp": "other", "@type": "s"}).encode()
