@@ -89,11 +89,13 @@ class JsonReader:
         fields: list[tuple[str, list[tuple[str, int | None]]]],
         each: bool,
         bare: bool,
+        nan_is_missing: bool,
         limits: tuple[int, ...],
     ) -> JsonReader:
         """`fields` are keys and the steps of their pointers, with the number of the element that a step may be; `each`:
-        elements and lines are rows; `bare`: payloads are values, of the first field; `limits` are bytes, depth,
-        elements and keys: what may exceed them is left to Python."""
+        elements and lines are rows; `bare`: payloads are values, of the first field; `nan_is_missing`: NaN
+        and infinity as bare words are as null; `limits` are bytes, depth, elements and keys: what may exceed them is
+        left to Python."""
 
     def read(self, buffer: Bytes, starts: Ints, lengths: Ints) -> Found:
         """Payloads `buffer[starts[i]:starts[i] + lengths[i]]`: none where the length is -1, something else where -2.

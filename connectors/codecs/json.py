@@ -34,6 +34,8 @@ class JsonConfig(WritesImages, MessageConfig):
     """Values from inside a record, and their keys, by JSON pointer: `{temp: /readings/0/temp}`. Where there is none, or null, the record lacks the key."""  # noqa: E501
     each: bool = False
     """Whether every element of an array, or every line, is a record of its own. The payload is done when they all are; if one fails, all of it fails."""  # noqa: E501
+    read_nan: Literal["error", "missing"] = "error"
+    """What `NaN`, `nan`, `Infinity` and `-inf`, which JSON does not have, are in a payload: an error of it; or a missing value, as null is."""  # noqa: E501
     nan: Literal["null", "error"] = "null"
     """What to write for NaN and infinite numbers, which JSON does not have: null; or the record fails."""
     pretty: bool = False
@@ -72,7 +74,7 @@ class Json(Codec):
         fields = tuple((key, Pointer(text)) for key, text in config.fields.items())
         self._hot_path = choose().report
         self._each = config.each
-        self._read = json_reader(JsonOptions(config.limits, fields, config.each))
+        self._read = json_reader(JsonOptions(config.limits, fields, config.each, config.read_nan))
         self._write = json_writer(JsonForm(config.nan, config.pretty))
 
     @property

@@ -89,6 +89,7 @@ class CompiledJsonReader:
             [(key, [(step, _index(step)) for step in pointer.steps]) for key, pointer in options.fields],
             options.each,
             False,
+            options.read_nan == "missing",
             tuple(min(limit, sys.maxsize) for limit in bounds),
         )
         return reader
@@ -127,7 +128,9 @@ class SpansJsonDecoder(JsonDecoder):
 
     def _column(self, texts: Spans) -> Column | None:
         """The column of these texts; `None` if it is left to Python: they differ in type, or are not values."""
-        reader: _native.JsonReader = self.native.JsonReader([_VALUE], [(_VALUE, [])], False, True, (sys.maxsize,) * 4)
+        reader: _native.JsonReader = self.native.JsonReader(
+            [_VALUE], [(_VALUE, [])], False, True, False, (sys.maxsize,) * 4
+        )
         raw = FoundColumns(*read_spans(reader, texts))
         if raw.odd or len(raw.parts) != 1 or raw.parts[0][1] == MIXED:
             return None

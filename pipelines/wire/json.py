@@ -422,7 +422,7 @@ _OBJECTS: dict[str, frozenset[str]] = {
 """The objects that are another value than a `Data`: the key that marks each, in the order in which they are tried, and
 all keys that it may have."""
 _INFINITE = (math.inf, -math.inf)
-# Braces outside of strings; strings, with a colon behind those that are keys. A string without an end is one too: else
-# each escaped quote in it would be tried as the beginning of another.
+# Braces outside of strings; strings, with a colon behind those that are keys. A string without an end is one too, as
+# else each escaped quote in it would be tried as the beginning of another.
 _KEYS_AND_BRACES = re.compile(r'[{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?+(\s*+:)?', re.DOTALL)
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

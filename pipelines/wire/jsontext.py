@@ -110,6 +110,11 @@ def members_of_lines(lines: bytes, count: int) -> list[dict[str, Any]] | None:
     return records if len(records) == count else None
 
 
+def without_nan(text: bytes) -> bytes:
+    """The text with null in place of NaN and infinity, bare words as programs in C print them, in any case."""
+    return _STRINGS_AND_NAN.sub(lambda token: token[0] if token[1] is None else b"null", text)
+
+
 def brackets(text: bytes) -> int:
     """The number of objects and arrays that a text begins, or more: it has no more levels."""
     return text.count(b"{") + text.count(b"[")
@@ -280,11 +285,20 @@ def _no_json(error: json.JSONDecodeError) -> WireError:
     if error.msg == "Extra data":
         hint = "; each: true in the codec makes a row of every line" if error.lineno > 1 else ""
         return WireError(f"the payload is no JSON: more follows its value at character {error.pos}{hint}")
+    if (word := _NAN.match(error.doc, error.pos)) is not None:
+        return _nan(word[0])
     return WireError(f"the payload is no JSON: {error}")
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise WireError(f"the payload is no JSON: {name} is no number there; write null, or leave the key out")
+    raise _nan(name)
+
+
+def _nan(word: str) -> WireError:
+    return WireError(
+        f"the payload is no JSON: {word} is no number there; write null, or leave the key out; "
+        "read_nan: missing of the codec json reads it as null"
+    )
 
 
 def _integer(digits: str) -> int:
@@ -303,8 +317,11 @@ _SPANS: Final = json.JSONDecoder(parse_int=str, parse_float=str)
 _MOST_DIGITS: Final = 4000
 _BEYOND: Final = 1 << 64
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
+_NAN_WORD: Final = r"-?(?i:nan|inf(?:inity)?)(?!\w)"
+_NAN: Final = re.compile(_NAN_WORD, re.ASCII)
+_STRINGS_AND_NAN: Final = re.compile(rf'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|({_NAN_WORD})'.encode(), re.DOTALL)
 
-# Brackets, braces and commas; strings, with a colon behind those that are keys. A string without an end is one too: else
-# each escaped quote in it would be tried as the beginning of another.
+# Brackets, braces and commas; strings, with a colon behind those that are keys. A string without an end is one too, as
+# else each escaped quote in it would be tried as the beginning of another.
 _TOKENS: Final = re.compile(rb'[][{},]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?+(\s*+:)?', re.DOTALL)
 _TOO_DEEP: Final = WireError("the payload is nested too deep")

@@ -36,6 +36,7 @@ from pipelines.wire.jsontext import (
     quickly_parsed,
     text_of,
     with_null,
+    without_nan,
 )
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 from pipelines.wire.owndigits import in_own_digits
@@ -43,6 +44,8 @@ from pipelines.wire.plainvalues import PlainForm, PlainRules, note_unreadable, r
 
 NaN: TypeAlias = Literal["null", "error"]
 """How NaN and infinite numbers, which JSON lacks, are written: as null, or not at all, and the record fails."""
+ReadNaN: TypeAlias = Literal["error", "missing"]
+"""What NaN and infinite numbers are in a record that is read: an error, or missing values, as null is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ class JsonOptions:
     """Keys, each with the place of its value inside of the record. They hide keys of the record with the same name."""
     each: bool = False
     """Whether every element of an array, or every line, is a row."""
+    read_nan: ReadNaN = "error"
+    """What the bare words NaN and infinity are (`without_nan`)."""
 
 
 class ReadJson(NamedTuple):
@@ -89,7 +94,7 @@ def read_json(
         if payload is None:
             continue
         try:
-            read = _records(text_of(payload, options.limits), options)
+            read = _payload(text_of(payload, options.limits), options)
         except WireError as error:
             failed[position] = without_traceback(error)
         else:
@@ -298,6 +303,18 @@ def _usual_records(payloads: Sequence[Any], options: JsonOptions) -> list[dict[s
     if (lines.count(b"{") > len(payloads) or b"[" in lines) and max(map(brackets, payloads)) > limits.max_depth:
         return None
     return members_of_lines(lines, len(payloads))
+
+
+def _payload(text: bytes, options: JsonOptions) -> list[dict[str, Text | None]]:
+    """The rows of a payload, which may have NaN if the options allow it."""
+    try:
+        return _records(text, options)
+    except WireError:
+        # Only a text that cannot be read is searched, so that NaN costs nothing where it is not.
+        plain = text if options.read_nan == "error" else without_nan(text)
+        if plain == text:
+            raise
+    return _records(plain, options)
 
 
 def _records(text: bytes, options: JsonOptions) -> list[dict[str, Text | None]]:

@@ -55,6 +55,7 @@ fn read(payloads: Spans<'_>, each: bool, all: bool, fields: &[Field]) {
         fields,
         each,
         bare: false,
+        nan_is_missing: false,
         longest: 1 << 20,
         limits: Limits {
             depth: 32,

@@ -23,6 +23,7 @@ struct JsonReader {
     fields: Vec<Field>,
     each: bool,
     bare: bool,
+    nan_is_missing: bool,
     longest: usize,
     limits: Limits,
 }
@@ -35,6 +36,7 @@ impl JsonReader {
         fields: Vec<(String, Steps)>,
         each: bool,
         bare: bool,
+        nan_is_missing: bool,
         limits: (u64, u64, u64, u64),
     ) -> JsonReader {
         let bound = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
@@ -51,6 +53,7 @@ impl JsonReader {
             fields: fields.into_iter().map(field).collect(),
             each,
             bare,
+            nan_is_missing,
             longest: bound(limits.0),
             limits: Limits {
                 depth: bound(limits.1),
@@ -72,6 +75,7 @@ impl JsonReader {
             fields: &self.fields,
             each: self.each,
             bare: self.bare,
+            nan_is_missing: self.nan_is_missing,
             longest: self.longest,
             limits: self.limits,
         };

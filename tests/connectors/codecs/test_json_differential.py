@@ -34,7 +34,7 @@ SCRAPS = [
     "1.7976931348623158e308", "1.7976931348623159e308", "Infinity", "-Infinity", "-NaN", "-", "1e", "00", "-01", "1E+2",
     '"\\ud800\\u0041"', '"\\udc00"', '{"\\ud800": 1}', '"\x7f"', '"\\u0000"', '"\\/"', '"\t"', "tru", "1 2",
     "[" * 31 + "]" * 31, "[" * 40 + "]" * 40, "[" * 1100 + "]" * 1100, '{"k":' * 1100 + "1" + "}" * 1100,
-    "\ufeff1", '"\u2028"',
+    "\ufeff1", '"\u2028"', "nan", "-inf", "INFINITY", "[nan, 1]", '{"k": NaN}', '"nan"', "nanny", "-", "nan1",
 ]  # fmt: skip
 KEYS = ['"a"', '"b"', '"a"', '"c"', '"é"', '"\\u0061"', '""', '"@type"', '"long key of many characters"', "b"]
 
@@ -90,7 +90,7 @@ def same(payloads: Sequence[Any], wanted: frozenset[str], *, spans: bool = False
     assert {row: str(error) for row, error in a.failed.items()} == {row: str(error) for row, error in b.failed.items()}
     assert a.batch.rows.tolist() == b.batch.rows.tolist()
     assert set(a.batch.keys()) == set(b.batch.keys())
-    nulls = "fields" in options or any(b"null" in bytes(payload or b"") for payload in payloads)
+    nulls = {"fields", "read_nan"} & options.keys() or any(b"null" in bytes(payload or b"") for payload in payloads)
     if not a.failed and not nulls:
         # A key that is null in one record and has a value in another, which is left to Python, comes by the latter.
         assert a.batch.keys() == b.batch.keys()
@@ -169,6 +169,15 @@ def test_keys_stand_in_the_order_in_which_records_name_them_also_where_their_val
     codec = codec_of("json")
     batch = decoded(codec, records[-2:], wanted, spans=False).batch
     assert batch.keys() == ["x", "z", "a", "b"]
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(payloads=payloads, wanted=wanted, each=st.booleans())
+def test_both_ways_agree_on_numbers_that_are_missing(
+    payloads: list[bytes | None], wanted: frozenset[str], each: bool
+) -> None:
+    same(payloads, wanted, read_nan="missing", each=each)
+    same(payloads, wanted, read_nan="missing", fields={"b": "/a", "zzz": "/c/k"})
 
 
 @settings(max_examples=examples(25), deadline=None)

@@ -108,6 +108,16 @@ impl Column {
         self.entries.put(base + at, base + end, row).then_some(end)
     }
 
+    /// Where the word at `at` ends that stands for no number (NaN), which was not added: it is no value.
+    #[cold]
+    pub fn not_a_number(&self, text: &[u8], at: usize, row: usize) -> Option<usize> {
+        // Of a key twice the last value counts.
+        if self.entries.has(row) {
+            return None;
+        }
+        scan::not_a_number(text, at)
+    }
+
     /// Lets go of the values from this row on.
     pub fn take_back(&mut self, from: usize) {
         self.entries.take_back(from);

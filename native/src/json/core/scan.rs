@@ -251,6 +251,18 @@ fn significant(mantissa: &[u8]) -> usize {
         .count()
 }
 
+/// Where the word for NaN or infinity at `at` ends, as programs in C and Python write it, which is no JSON.
+#[cold]
+pub fn not_a_number(bytes: &[u8], at: usize) -> Option<usize> {
+    let at = at + usize::from(byte(bytes, at) == b'-');
+    let is_word = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+    let length = bytes.get(at..)?.iter().take_while(is_word).count();
+    let word = &bytes[at..at + length];
+    let words: [&[u8]; 3] = [b"nan", b"inf", b"infinity"];
+    let known = words.iter().any(|known| word.eq_ignore_ascii_case(known));
+    known.then_some(at + length)
+}
+
 /// Where the number at `at` ends.
 #[inline]
 fn number_end(bytes: &[u8], at: usize) -> Option<usize> {

@@ -28,6 +28,8 @@ pub struct Options<'a> {
     pub each: bool,
     /// Whether payloads are values of the first field and no records. Nulls are rows, too, then.
     pub bare: bool,
+    /// Whether NaN and infinity as values of a key are as null. Inside of values they are left to Python.
+    pub nan_is_missing: bool,
     /// Bytes of the longest payload that is read here.
     pub longest: usize,
     pub limits: Limits,
@@ -203,7 +205,11 @@ impl Table {
                 if let Some(slot) = column.root {
                     self.slots[slot] = Some(at);
                 }
-                at = space(text, column.add(text, at, base, row, &mut counts)?);
+                let end = match column.add(text, at, base, row, &mut counts) {
+                    None if options.nan_is_missing => column.not_a_number(text, at, row),
+                    end => end,
+                };
+                at = space(text, end?);
                 expected = place + 1;
                 match byte(text, at) {
                     b',' => {
@@ -308,7 +314,12 @@ impl Table {
                 place = scan::inside(text, at, &step.key, step.index)?;
             }
             if let Some(at) = place {
-                column.add(text, at, base, row, &mut Counts::default())?;
+                let end = column.add(text, at, base, row, &mut Counts::default());
+                if end.is_none() && options.nan_is_missing {
+                    column.not_a_number(text, at, row)?;
+                } else {
+                    end?;
+                }
             }
         }
         Some(())
@@ -328,6 +339,7 @@ mod tests {
             fields,
             each,
             bare: false,
+            nan_is_missing: false,
             longest: 100,
             limits: Limits {
                 depth: 5,
