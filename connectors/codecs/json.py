@@ -16,8 +16,9 @@ from pipelines.data.rowrange import row_range
 from pipelines.hotpath import HotPathReport, choose
 from pipelines.steps.config import Key
 from pipelines.wire.jsoncolumns import json_reader, json_writer
+from pipelines.wire.jsonrecords import JsonOptions
 from pipelines.wire.jsontext import Pointer
-from pipelines.wire.plainjson import JsonForm, JsonOptions
+from pipelines.wire.plainjson import JsonForm
 
 _KONDUITS: Final = ("byte_order", "nulls")
 """Fields of the codec `konduit-json`, which users of Konduit may expect here."""

@@ -33,12 +33,12 @@ from pipelines.wire.compiled_columns import (
     read_spans,
     together,
 )
+from pipelines.wire.jsonrecords import JsonOptions
 from pipelines.wire.jsontext import INDEX
 from pipelines.wire.owndigits import in_own_digits
 from pipelines.wire.plainjson import (
     JsonDecoder,
     JsonForm,
-    JsonOptions,
     JsonWriter,
     ReadJson,
     WrittenJson,

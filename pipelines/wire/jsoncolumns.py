@@ -12,7 +12,8 @@ from typing import Any
 
 from pipelines.data.batch import Batch
 from pipelines.hotpath import choose
-from pipelines.wire.plainjson import JsonForm, JsonOptions, ReadJson, WrittenJson, read_json, write_json
+from pipelines.wire.jsonrecords import JsonOptions
+from pipelines.wire.plainjson import JsonForm, ReadJson, WrittenJson, read_json, write_json
 
 JsonReader = Callable[[Sequence[Any], frozenset[str]], ReadJson]
 """Reads payloads into columns and decodes the columns of the keys in the set."""

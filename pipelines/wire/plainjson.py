@@ -21,22 +21,13 @@ from pipelines.data.sparsecolumn import SparseColumn, by_key, in_form
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError, without_traceback
 from pipelines.values.oddvalue import OddValue
-from pipelines.wire.hints import encoded_twice
+from pipelines.wire.jsonrecords import JsonOptions, payload_records, usual_records
 from pipelines.wire.jsontext import (
     REFUSED,
-    Pointer,
     Text,
-    brackets,
-    check_size,
-    described,
-    documents,
-    members,
-    members_of_lines,
     parsed,
     quickly_parsed,
     text_of,
-    with_null,
-    without_nan,
 )
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 from pipelines.wire.owndigits import in_own_digits
@@ -44,21 +35,6 @@ from pipelines.wire.plainvalues import PlainForm, PlainRules, note_unreadable, r
 
 NaN: TypeAlias = Literal["null", "error"]
 """How NaN and infinite numbers, which JSON lacks, are written: as null, or not at all, and the record fails."""
-ReadNaN: TypeAlias = Literal["error", "missing"]
-"""What NaN and infinite numbers are in a record that is read: an error, or missing values, as null is."""
-
-
-@dataclass(frozen=True, slots=True)
-class JsonOptions:
-    """How records are read."""
-
-    limits: Limits = DEFAULT_LIMITS
-    fields: tuple[tuple[str, Pointer], ...] = ()
-    """Keys, each with the place of its value inside of the record. They hide keys of the record with the same name."""
-    each: bool = False
-    """Whether every element of an array, or every line, is a row."""
-    read_nan: ReadNaN = "error"
-    """What the bare words NaN and infinity are (`without_nan`)."""
 
 
 class ReadJson(NamedTuple):
@@ -82,7 +58,7 @@ def read_json(
     value under a wanted key that no `Data` can hold; with `each`, it fails with all its rows.
     """
     decoder = decoder or JsonDecoder(options.limits)
-    usual = _usual_records(values, options)
+    usual = usual_records(values, options)
     if usual is not None:
         columns, wrong = _columns(usual, wanted, decoder, complete=True)
         if not wrong:
@@ -94,7 +70,7 @@ def read_json(
         if payload is None:
             continue
         try:
-            read = _payload(text_of(payload, options.limits), options)
+            read = payload_records(text_of(payload, options.limits), options)
         except WireError as error:
             failed[position] = without_traceback(error)
         else:
@@ -288,63 +264,6 @@ def _without_exponent(array: Any) -> list[bool]:
     return alike
 
 
-def _usual_records(payloads: Sequence[Any], options: JsonOptions) -> list[dict[str, Any]] | None:
-    """The rows of payloads of which each is one object without null, cut out in one call; `None` for any others."""
-    payloads = list(payloads)
-    if options.each or options.fields or set(map(type, payloads)) != {bytes}:
-        return None
-    limits, longest = options.limits, max(map(len, payloads))
-    # No text has more keys or elements than characters.
-    if longest > min(limits.max_bytes, limits.max_keys, limits.max_elements):
-        return None
-    if {payload[:1] + payload[-1:] for payload in payloads} != {b"{}"}:
-        return None
-    lines = b"\n".join(payloads)
-    if (lines.count(b"{") > len(payloads) or b"[" in lines) and max(map(brackets, payloads)) > limits.max_depth:
-        return None
-    return members_of_lines(lines, len(payloads))
-
-
-def _payload(text: bytes, options: JsonOptions) -> list[dict[str, Text | None]]:
-    """The rows of a payload, which may have NaN if the options allow it."""
-    try:
-        return _records(text, options)
-    except WireError:
-        # Only a text that cannot be read is searched, so that NaN costs nothing where it is not.
-        plain = text if options.read_nan == "error" else without_nan(text)
-        if plain == text:
-            raise
-    return _records(plain, options)
-
-
-def _records(text: bytes, options: JsonOptions) -> list[dict[str, Text | None]]:
-    """The rows of a payload."""
-    if not options.each:
-        check_size(text, options.limits)
-        return [_record(text, options)]
-    records: list[dict[str, Text | None]] = []
-    for plain, part in documents(text):
-        if not isinstance(plain, dict):
-            raise WireError(
-                f"each row is a JSON object, but number {len(records)} is {described(plain)}{encoded_twice(plain)}"
-            )
-        check_size(part, options.limits)
-        options.limits.check_elements(len(records))
-        records.append(_record(part, options))
-    return records
-
-
-def _record(text: bytes, options: JsonOptions) -> dict[str, Text | None]:
-    """The text of each value; `None` for null and for a field that is not there, as their keys have a place too."""
-    values = members(text)
-    if options.fields:
-        inside = {key: pointer.value(text) or _NULL for key, pointer in options.fields}
-        values = {**{key: value for key, value in values.items() if key not in inside}, **inside}
-    if options.fields or with_null(text):
-        values = {key: None if bytes(value) == _NULL else value for key, value in values.items()}
-    return values
-
-
 class Members(PackedEntries[Text]):
     """The texts of a key in records that all have it, looked up when they are asked for."""
 
@@ -421,7 +340,6 @@ def _without_nan(plain: Any) -> Any:
     return plain
 
 
-_NULL: Final = b"null"
 _FORM: Final = PlainForm()
 _written: Final = msgspec.json.Encoder().encode
 _COMPACT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
