@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from connectors.browser import Browser
 from connectors.codecs.config import CodecConfig
 from connectors.localpath import LocalPath as LocalPath
+from connectors.metadata.bytetypes import ByteType
 from connectors.outbox.config import OutboxConfig
 from connectors.recordnames import instead_of, is_record_name
 from connectors.sink import Sink, TransactionalSink
@@ -237,6 +238,16 @@ class SourceConfig(ConnectorConfig):
         `levels.NAME`). `check_into` and topics made from values go by it.
         """
         return self.record_columns
+
+    @property
+    def key_type(self) -> ByteType | None:
+        """The type of its records' keys, as `into` takes them; `None`: texts if they are UTF-8, else bytes."""
+        return None
+
+    @property
+    def header_types(self) -> Mapping[str, ByteType]:
+        """The types of headers by their names, as `into` takes them; others are texts if they are UTF-8, else bytes."""
+        return {}
 
     def check_into(self) -> None:
         """Raise `DefinitionError` if `into` names metadata that no record of this source has."""

@@ -37,6 +37,8 @@ from connectors.kafka.client.userproperties import (
     queue_room,
     refuse,
 )
+from connectors.metadata.bytetypes import ByteType
+from connectors.metadata.typedfields import TypedKeys, check_header_types
 from connectors.secrets import wrapped
 from connectors.units import Duration, OneOrMore, Position, Size
 from pipelines.errors import DefinitionError
@@ -141,7 +143,7 @@ class _KafkaClientConfig(ConnectorConfig):
         _check_properties(self)
 
 
-class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
+class KafkaSourceConfig(_KafkaClientConfig, TypedKeys):
     """Records from Kafka topics, as a member of a consumer group."""
 
     built_by: ClassVar[str] = "connectors.kafka.source:KafkaSource"
@@ -162,8 +164,8 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
     """A name for this member that stays the same over restarts (static membership): a restart within `session.timeout.ms` (45 s) then moves no partitions. Every process needs its own."""  # noqa: E501
     assignor: Literal["range", "consumer", "roundrobin", "cooperative-sticky"] = "range"
     """How partitions are assigned to the members of the group: range, roundrobin and cooperative-sticky are librdkafka's; consumer is the brokers' own protocol (Kafka 4.0 and later). All members of a group use the same."""  # noqa: E501
-    headers: bool = True
-    """Whether the records' headers are read. With `false`, results and dead letters have none of them, and a record takes up to a fifth less CPU time."""  # noqa: E501
+    headers: bool | dict[str, ByteType] = True
+    """Whether the records' headers are read. With `false`, results and dead letters have none of them, and a record takes up to a fifth less CPU time. `{seq: long}` says what `into` makes of headers, by their names, with the types of `key`. A header that is something else fails its record."""  # noqa: E501
     revoke_timeout: Duration = 10.0
     """How long the service keeps partitions that are taken away (a rebalance), to finish their records in flight; at most 20 % of `max.poll.interval.ms`."""  # noqa: E501
     max_fetch: Annotated[Size, Field(ge=1024, le=1_000_000_000)] = 4 << 20
@@ -189,11 +191,22 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
     @model_validator(mode="after")
     def _headers_that_are_asked_for(self) -> Self:
         asked = next((name for name in self.into if name.startswith("headers.")), None)
-        if asked is not None and not self.headers:
+        if asked is not None and not self.reads_headers:
             raise ValueError(
                 f"into asks for {asked}, and headers: false leaves all headers unread; leave one of them out"
             )
+        check_header_types(self)
         return self
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether the records' headers are read."""
+        return self.headers is not False
+
+    @property
+    def header_types(self) -> Mapping[str, ByteType]:
+        """Those of `headers`."""
+        return self.headers if isinstance(self.headers, dict) else {}
 
     @property
     def topic_names(self) -> tuple[str, ...]:

@@ -132,9 +132,9 @@ class KafkaSource(Source):
         self._consumer, self._failures, lanes = consumer, failures, self._lanes
         self._calls = DaemonPool(1, f"kafka {self.name}")
         self._reading = (
-            PlainReading(consumer, self._only_topic, headers=self._config.headers)
+            PlainReading(consumer, self._only_topic, headers=self._config.reads_headers)
             if reader is None
-            else CompiledReading(consumer, reader, headers=self._config.headers)
+            else CompiledReading(consumer, reader, headers=self._config.reads_headers)
         )
         group = str(self._config.group)
         self._commits = Commits(consumer, lanes, group, failures.scrub, by_producer=not commits)

@@ -7,11 +7,12 @@ from typing import ClassVar, Final, Literal
 from pydantic import Field
 
 from connectors.config import Addressing, SinkConfig, SourceConfig
+from connectors.metadata.typedfields import TypedHeaders, TypedKeys
 
 ANYTHING: Final = frozenset[Literal["bytes", "objects"]]({"bytes", "objects"})
 
 
-class MemorySourceConfig(SourceConfig):
+class MemorySourceConfig(TypedKeys, TypedHeaders):
     """Records from a topic in this process."""
 
     built_by: ClassVar[str] = "connectors.memory.source:MemorySource.of"

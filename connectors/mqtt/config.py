@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from connectors.browser import Browser
 from connectors.config import ConnectorConfig, SourceConfig
+from connectors.metadata.typedfields import TypedHeaders
 from connectors.mqtt.client import MqttClientFields
 from connectors.mqtt.columns import COLUMNS
 from connectors.mqtt.protocol.packets import Subscription
@@ -81,7 +82,7 @@ class CanaryConfig(BaseModel):
         return topic
 
 
-class MqttSourceConfig(MqttClientFields, SourceConfig):
+class MqttSourceConfig(MqttClientFields, TypedHeaders):
     """Messages of MQTT topics, as one client of a broker."""
 
     model_config = ConfigDict(hide_input_in_errors=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from streamer.batching.cutting import by_samples
 from streamer.batching.pictures import in_parts
 from streamer.batching.residence import Arrivals
 from streamer.delivery.sending import pause
-from streamer.routing.keep import put_metadata
+from streamer.routing.into import Into
 
 Wait = Callable[[float, str], bool]
 """Called with seconds to wait and the reason; returns `False` if the service stops."""
@@ -44,11 +44,8 @@ class Decoding:
 class BlockDecoder:
     """Decodes blocks of records, in the intake thread of their source."""
 
-    def __init__(
-        self, source: str, codec: Codec, index: int, into: Mapping[str, str], decoding: Decoding, log: Any
-    ) -> None:
-        """`source` and `index`: the name and the number of the source. `into`: which metadata of its records becomes
-        which value."""
+    def __init__(self, source: str, codec: Codec, index: int, into: Into, decoding: Decoding, log: Any) -> None:
+        """`source` and `index`: the name and the number of the source."""
         self.codec = codec
         self._source = source
         self._next_row = index << SOURCE_BITS
@@ -73,7 +70,7 @@ class BlockDecoder:
         decoding = self._read(records, first, wait)
         if decoding is None:
             return None
-        batch = put_metadata(decoding.batch, self._into) if self._into else decoding.batch
+        batch = decoding.batch
         failed = (
             {row: StepError.of("decode", error) for row, error in decoding.failed.items()} if decoding.failed else {}
         )
@@ -110,6 +107,8 @@ class BlockDecoder:
         while True:
             try:
                 decoding = self.codec.decode(records, self._decoding.wanted, first)
+                if self._into:
+                    decoding = self._into.put(decoding, records, first)
             except ConnectorError as error:
                 if not error.retriable:
                     raise

@@ -24,6 +24,7 @@ from streamer.delivery.guarantee import STATEFUL, guarantee
 from streamer.delivery.ledger import Ledger
 from streamer.delivery.transactions import Transactions
 from streamer.observe.metrics import RunMeters, ServiceMeters
+from streamer.routing.into import Into
 from streamer.routing.sinkroute import Sinks
 
 
@@ -63,7 +64,7 @@ def built_intakes(
         Intake(
             IntakeLoop(
                 SourceWatch(source, service.limits.stuck, log),
-                BlockDecoder(name, assembly.codecs[name], index, config.into, decoding, log),
+                BlockDecoder(name, assembly.codecs[name], index, Into.of(config), decoding, log),
                 _batcher(assembly, batch, runs, rule),
                 inbox,
                 guarantee(service.delivery),

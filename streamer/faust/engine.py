@@ -69,7 +69,7 @@ class Engine:
         source = FaustSource(
             self._app,
             name=self._config.label,
-            headers=self._config.headers,
+            headers=self._config.reads_headers,
             commit=None if testing else self._commit,
         )
         yielding = YieldingSink(made=_for_tests if testing else None)

@@ -1,4 +1,4 @@
-"""`into`, which makes values of record metadata, and `keep`, which puts input values back into results."""
+"""`keep`, which puts input values back into results."""
 
 from __future__ import annotations
 
@@ -11,22 +11,9 @@ from connectors.records import Ints
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column
 from pipelines.data.sparsecolumn import SparseColumn, divide
-from streamer.routing.provenance import record_column
 
 Keep = Literal["all"] | Sequence[str]
 """Which input values are put back into the results: their keys, or all."""
-
-
-def put_metadata(batch: Batch, into: Mapping[str, str]) -> Batch:
-    """`batch` with metadata of its records as values: `into` maps key, timestamp, topic, partition, offset, source,
-    `headers.NAME`, or a name that the source declares, to the value's key.
-
-    Keys and headers become text if they are UTF-8, else bytes. It replaces a value of the payload that has the same
-    key; a row lacks the value if its record lacks the metadata.
-    """
-    if not into:
-        return batch
-    return batch.with_columns({key: record_column(batch, name) for name, key in into.items()})
 
 
 def kept(result: Batch, given: Batch, keep: Keep | None) -> Batch:

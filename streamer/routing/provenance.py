@@ -79,7 +79,7 @@ def record_column(batch: Batch, name: str) -> Column:
         known = stamps >= 0
         return DenseColumn(stamps, ValueType.INT64, None if known.all() else known)
     if name.startswith("headers."):
-        return _texts(_header(record_headers(batch), name.removeprefix("headers.")), batch.size)
+        return _texts(header_values(record_headers(batch), name.removeprefix("headers.")), batch.size)
     block = _block(batch)
     if block is None:
         contexts = _contexts(batch)
@@ -135,7 +135,8 @@ def _of_context(context: RecordContext, name: str) -> Any:
     return getattr(context, name) if name in RECORD_NAMES else context.extras.get(name, MISSING)
 
 
-def _header(column: Sequence[Sequence[Header] | None] | None, name: str) -> list[bytes | None] | None:
+def header_values(column: Sequence[Sequence[Header] | None] | None, name: str) -> list[bytes | None] | None:
+    """The last value of the header of this name in each of these rows of headers; `None` where no row has any."""
     if column is None:
         return None
     return [next((value for key, value in reversed(headers or ()) if key == name), None) for headers in column]

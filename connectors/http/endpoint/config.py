@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 from connectors.config import Addressing, SinkConfig, SourceConfig
 from connectors.http.endpoint.origins import ANY, origin_of
 from connectors.http.hosts import is_loopback
+from connectors.metadata.typedfields import TypedHeaders
 from connectors.tls.fields import ServerTls
 from connectors.units import Duration, Size, host_and_port, listening
 from pipelines.errors import DefinitionError
@@ -21,7 +22,7 @@ COLUMNS = ("client", "path", "protocol", "version")
 the version of the model that it names where there are several, else an empty text."""
 
 
-class HttpSourceConfig(SourceConfig):
+class HttpSourceConfig(TypedHeaders):
     """Requests over HTTP and gRPC, by the Open Inference Protocol (KServe v2) or in plain JSON: each is a record."""
 
     model_config = ConfigDict(hide_input_in_errors=True)

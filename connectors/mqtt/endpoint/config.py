@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 
 from connectors.config import Addressing, SinkConfig, SourceConfig
+from connectors.metadata.typedfields import TypedHeaders
 from connectors.mqtt.protocol.reading import LARGEST
 from connectors.mqtt.protocol.topics import SHARE, TopicPatterns, levels_as_values
 from connectors.mqtt.qos import Qos
@@ -26,7 +27,7 @@ REQUEST_HEADERS = {"response_topic": "streamer-mqtt-response-topic", "correlatio
 """The headers by which a result carries the response topic and the correlation data of its request."""
 
 
-class MqttEndpointSourceConfig(SourceConfig):
+class MqttEndpointSourceConfig(TypedHeaders):
     """Messages of MQTT clients that connect to the service itself. There is no broker, and no message goes from one
     client to another."""
 

@@ -89,6 +89,7 @@ EVERYWHERE = {
     "codec": "a codec, whose own fields are looked at",
     "when": "a condition",
     "into": "names of metadata and values",
+    "headers": "names of headers and their types",
     "input_names": "names of a model's inputs",
     "output_names": "names of a model's outputs",
     "inputs": "names of a model's inputs",

@@ -16,7 +16,7 @@ from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn
 from pipelines.data.record import RecordContext
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.wire.plainjson import JsonDecoder, JsonForm, write_json
-from streamer.routing.keep import kept, put_metadata
+from streamer.routing.keep import kept
 from streamer.routing.provenance import record_column, record_headers, record_keys, record_timestamps
 
 pytestmark = pytest.mark.usefixtures("rarity")
@@ -49,22 +49,6 @@ def decoded(records: Records, rows: list[int] | None = None, **columns: Column) 
 
 
 NAMES = ("key", "timestamp", "topic", "partition", "offset", "source", "headers.h", "headers.n", "levels.line", "qos")
-
-
-def test_metadata_of_a_record_becomes_values() -> None:
-    batch = put_metadata(decoded(block()), {name: name for name in NAMES})
-    assert {key: batch.column(key).values() for key in batch.keys()} == {  # noqa: SIM118
-        "key": ["k0", MISSING, b"\xff"],
-        "timestamp": [1000, MISSING, 3000],
-        "topic": ["a", "a", "b"],
-        "partition": [0, 0, 4],
-        "offset": [10, 11, 7],
-        "source": ["bus", "bus", "bus"],
-        "headers.h": ["x", MISSING, "z"],
-        "headers.n": [MISSING, MISSING, MISSING],
-        "levels.line": ["3", MISSING, "4"],
-        "qos": [MISSING, MISSING, MISSING],
-    }
 
 
 @pytest.mark.slow
@@ -101,12 +85,6 @@ def test_rows_without_records_say_nothing() -> None:
 def test_a_row_kept_from_an_earlier_block_is_no_row_of_this_one() -> None:
     batch = Batch({}, 2, rows=np.array([FIRST - 1, FIRST], np.int64), origin=RecordsOrigin(block(), FIRST))
     assert record_column(batch, "topic").values() == [MISSING, "a"]
-
-
-def test_metadata_replaces_a_value_of_the_payload() -> None:
-    batch = decoded(block(), device=Column.of(["from", "the", "payload"]))
-    assert put_metadata(batch, {"topic": "device"}).column("device").values() == ["a", "a", "b"]
-    assert put_metadata(batch, {}) is batch
 
 
 # keep

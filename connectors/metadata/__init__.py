@@ -1,0 +1,1 @@
+"""What is around a record's payload as values: the types of keys and headers."""
