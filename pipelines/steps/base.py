@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import model_validator
 
 from pipelines.harmless import refused_options
+from pipelines.plugins.requirements import NOTHING, Requires
 from pipelines.steps.config import EXTENSION, Config, Form
 
 TYPE_KEY = "@type"
@@ -66,6 +67,11 @@ class Typed(Config):
         """The files and folders that it reads, as the definition names them: a built service has to contain them."""
         named = (getattr(self, field, None) for field in self.file_fields)
         return tuple(path for path in named if isinstance(path, str) and path)
+
+    @property
+    def requires(self) -> Requires:
+        """The packages that it needs because of its fields, besides those that its runner always needs."""
+        return NOTHING
 
     @property
     def data_files(self) -> tuple[str, ...]:

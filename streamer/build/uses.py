@@ -106,6 +106,7 @@ def _add_part(uses: Uses, piece: Part, service: Service, registry: Registry) -> 
     if isinstance(what, Step):
         factory = registry.runner_for(what, service.runners.get(what.type_name))
         uses.need(part, requirement_of(factory))
+        uses.need(part, what.requires)
         uses.come_from(part, registry.origin(factory))
     uses.come_from(part, registry.origin(type(what)))
     if isinstance(what, HasFunction):
