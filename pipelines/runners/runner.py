@@ -158,6 +158,11 @@ class Runner(ABC):
         return {}
 
     @property
+    def in_words(self) -> str:
+        """What it has opened, in a few words, for `streamer check`; empty if there is nothing to say."""
+        return ""
+
+    @property
     def notes(self) -> Sequence[str]:
         """Sentences about settings that are allowed and most likely not meant, for `streamer check`."""
         return ()

@@ -338,7 +338,8 @@ def _step(step: Step, context: OpenContext, service: Service, policy: StepPolicy
         check_parallel(service.limits.parallel, [context.step])
     does = StepKeys.of(runner)
     if not isinstance(runner, ModelRunner):
-        return factory.name + _noted(runner.notes), does
+        opened = f", {runner.in_words}" if runner.in_words else ""
+        return f"{factory.name}{opened}{_noted(runner.notes)}", does
     return f"{factory.name}, {shape_of(runner.model)}{_noted(_filled_calls(runner.model, service))}", does
 
 
