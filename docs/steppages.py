@@ -38,6 +38,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "boxes.extract": "Parts of images",
     "draw": "Drawing",
     "documents": "Documents",
+    "tables": "Tables",
     "code": "Your code, other pipelines, logs",
 }
 """Heading of a step in the index, in this order: by the folder of its configuration, or by its module where listed."""

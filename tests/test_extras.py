@@ -73,6 +73,7 @@ SCENARIOS: list[tuple[str, set[str], str]] = [
     ("msgpack", {"msgpack"}, CODEC.format("'msgpack'")),
     ("zstd", {"backports"}, CODEC.format("{'type': 'compressed', 'by': 'zstd', 'codec': 'json'}")),
     ("onnx", {"onnxruntime"}, STEPS.format('{"@type": ONNX, modelUri: a.onnx}')),
+    ("map", {"polars"}, STEPS.format('{"@type": LOOKUP, path: a.parquet, by: a, take: b}')),
     ("onnx", {"onnxruntime"}, STEPS.format('{"@type": TENSORRT, modelUri: a.onnx}')),
     ("image", {"cv2"}, STEPS.format('{"@type": IMAGE_RESIZE, height: 3, width: 3}')),
     ("camera", {"av"}, STEPS.format('{"@type": VIDEO_CAPTURE, filePath: a.mp4, outputKey: a}')),
@@ -176,7 +177,8 @@ def test_the_faust_extra_reads_records_in_every_compression_that_our_sinks_write
 
 @pytest.mark.slow
 def test_the_error_for_a_missing_package_names_the_extra_that_brings_it(tmp_path: Path) -> None:
-    (tmp_path / "a.onnx").write_bytes(b"")
+    for name in ("a.onnx", "a.parquet"):
+        (tmp_path / name).write_bytes(b"")
     tried = [one for one in SCENARIOS if one[0] != "faust" or (ROOT / "streamer" / "faust").exists()]
     modules = sorted(set().union(*(modules for _, modules, _ in SCENARIOS)) | {"compression"})
     program = WITHOUT.replace("MODULES", repr(modules)) + (

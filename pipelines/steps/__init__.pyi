@@ -28,6 +28,7 @@ from .models.tensorflow import Keras, Nd4jTensorFlow, TensorFlow
 from .models.tensorrt import NamedDimension, TensorRt
 from .models.tvm import Tvm
 from .shapes import BoxConfig, PointConfig
+from .tables.lookup import Lookup
 from .video.blur import Blur
 from .video.motion import Motion
 from .video.track import Track
@@ -84,6 +85,7 @@ __all__ = [
     "Keras",
     "Line",
     "Logging",
+    "Lookup",
     "LoopTrigger",
     "Merge",
     "Motion",

@@ -34,6 +34,8 @@ def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "theirs").mkdir()
     (tmp_path / "private").mkdir()
     (tmp_path / "private" / "token").write_text(SECRET)
+    for folder in ("private", "theirs"):
+        (tmp_path / folder / "lines.csv").write_text("machine,line\nm1,north\n")
     monkeypatch.chdir(tmp_path)
 
 
@@ -136,6 +138,11 @@ FILES: list[Any] = [
     ),
     pytest.param(
         {"pipeline": [{"@type": "VIDEO_CAPTURE", "filePath": "{}/x.mp4"}]}, "step 0:VIDEO_CAPTURE", id="video"
+    ),
+    pytest.param(
+        {"pipeline": [{"@type": "LOOKUP", "path": "{}/lines.csv", "by": "machine", "take": "line"}]},
+        "step 0:LOOKUP",
+        id="table",
     ),
 ]
 

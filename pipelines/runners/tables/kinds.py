@@ -1,0 +1,148 @@
+"""The types of a table's columns: what fields of CSV look like, and values as values of a type."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from pipelines.data.columns import MISSING
+from pipelines.steps.tables.lookup import ColumnKind
+from pipelines.values import ValueType
+from pipelines.values.native import INT64_MAX, INT64_MIN
+
+VALUE_TYPES: Final[Mapping[ColumnKind, ValueType]] = {
+    "text": ValueType.STRING,
+    "integer": ValueType.INT64,
+    "number": ValueType.DOUBLE,
+    "boolean": ValueType.BOOLEAN,
+}
+"""The types that the values of a column have in records."""
+
+# A field has such a type only if it is written as such a value would be: `007`, `+7` and `12e4` are names of things.
+_LOOKS_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_LOOKS_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+([eE][+-]?[0-9]+)?|[eE][+-][0-9]+)?")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|[+-]?inf(inity)?", re.I)
+_BOOLEANS: Final = {"true": True, "false": False, "1": True, "0": False}
+
+
+def kind_of_fields(fields: Collection[str]) -> ColumnKind | None:
+    """The type that all these fields of CSV look like; `None` if there are none.
+
+    A column of integers of which one does not fit in 64 bits, or of numbers with more than 15 digits before the point,
+    is one of texts: it would not keep them exactly.
+    """
+    if not fields:
+        return None
+    if all(map(_LOOKS_INTEGER.fullmatch, fields)):
+        return "integer" if all(INT64_MIN <= number <= INT64_MAX for number in map(int, fields)) else "text"
+    if all(map(_LOOKS_NUMBER.fullmatch, fields)):
+        return "number" if all(map(math.isfinite, map(float, fields))) else "text"
+    return "boolean" if {field.lower() for field in set(fields)} <= {"true", "false"} else "text"
+
+
+def kind_of_values(values: Iterable[Any]) -> ColumnKind | None:
+    """The type of a column of these values; `None` without values. Raises `ValueError` if it is not the same."""
+    classes = set(map(type, values))
+    if not classes:
+        return None
+    if classes == {bool}:
+        return "boolean"
+    if classes == {str}:
+        return "text"
+    if classes <= {int, float}:
+        return "integer" if classes == {int} else "number"
+    names = sorted(_NAMES.get(kind, kind.__name__) for kind in classes)
+    if classes <= _NAMES.keys():
+        raise ValueError(f"it has {' and '.join(names)}; say what they are to be (types)")
+    raise ValueError(f"it has values of {' and '.join(names)}; texts, numbers and booleans can be looked up")
+
+
+def as_kind(values: Sequence[Any], kind: ColumnKind) -> list[Any]:
+    """The values in this type, with `MISSING` for `None` and for a number that is NaN.
+
+    Raises `UnfitError` for the first that cannot be one.
+    """
+    convert = _CONVERSIONS[kind]
+    converted: list[Any] = []
+    try:
+        for value in values:
+            # One by one, so that the length says where it stopped.
+            converted.append(MISSING if value is None else convert(value))
+    except ValueError as error:
+        position = len(converted)
+        raise UnfitError(position, f"{shortened(values[position])} {error}") from None
+    return converted
+
+
+class UnfitError(ValueError):
+    """A value cannot be of the type of its column; `position` is its row, counted from 0."""
+
+    def __init__(self, position: int, why: str) -> None:
+        super().__init__(why)
+        self.position = position
+
+
+def shortened(value: object) -> str:
+    """A value as Python writes it, at most 60 characters of it."""
+    text = repr(value[:61] if isinstance(value, (str, bytes)) else value)
+    return text if len(text) <= 62 else f"{text[:60]}..."
+
+
+_NAMES: Final = {str: "texts", int: "integers", float: "numbers", bool: "booleans"}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return str(value)
+    raise ValueError("is no text")
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, str):
+        value = value.strip()
+        if not _INTEGER.fullmatch(value):
+            raise ValueError("is no integer")
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or (isinstance(value, float) and value % 1 != 0):
+        raise ValueError("is no integer")
+    if not INT64_MIN <= value <= INT64_MAX:
+        raise ValueError("does not fit in 64 bits; make the column one of texts (types)")
+    return int(value)
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, str):
+        value = value.strip()
+        if not _NUMBER.fullmatch(value):
+            raise ValueError("is no number")
+    elif isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError("is no number")
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ValueError("is beyond the largest number, 1.8e308") from None
+    return MISSING if math.isnan(number) else number
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    known = _BOOLEANS.get(str(value).strip().lower()) if isinstance(value, (str, int)) else None
+    if known is None:
+        raise ValueError("is neither true nor false")
+    return known
+
+
+_CONVERSIONS: Final[Mapping[ColumnKind, Callable[[Any], Any]]] = {
+    "text": _text,
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+}

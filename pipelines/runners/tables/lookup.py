@@ -1,0 +1,136 @@
+"""Runs LOOKUP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from pipelines.data.batch import Batch
+from pipelines.data.result import Result
+from pipelines.errors import RowsFailed, StreamerError
+from pipelines.runners.forms import Forms, ValueForm
+from pipelines.runners.models.arrays import array_column
+from pipelines.runners.runner import OpenContext, Runner
+from pipelines.runners.tables.csvtable import CsvTable
+from pipelines.runners.tables.kinds import VALUE_TYPES
+from pipelines.runners.tables.livetable import LiveTable
+from pipelines.runners.tables.parquettable import ParquetTable
+from pipelines.runners.tables.sqlitetable import SqliteTable
+from pipelines.runners.tables.table import Table
+from pipelines.runners.tables.tablefile import Limits, TableFile
+from pipelines.steps.tables.lookup import Lookup
+from pipelines.values import ValueType
+
+
+class LookupRunner(Runner):
+    """Adds values of a table's rows, for all records of a batch at once.
+
+    Fails a row that lacks a key, or has one of another type than the table's, and with `missing: fail` one that the
+    table has no row for.
+    """
+
+    opens_images: ClassVar[bool] = False
+    keeps_rows: ClassVar[bool] = True
+    keeps_keys: ClassVar[bool] = True
+    needs_all: ClassVar[bool] = True
+
+    def __init__(self, step: Lookup, context: OpenContext) -> None:
+        self._step = step
+        self._shared = context.shared
+        file = _file(step, context)
+        # Executors of one definition read the same table.
+        self._key = ("table", str(file.path), json.dumps(step.to_dict(), sort_keys=True))
+        self._live: LiveTable = self._shared.get(
+            self._key,
+            lambda: LiveTable(file, lambda before: _made(file, step, before), context.step or step.type_name),
+            LiveTable.close,
+        )
+        self._lacking = context.metrics.counter("lookup_missing", "Records that LOOKUP had no row for.")
+        self._size = context.metrics.gauge("lookup_rows", "Rows of the table that LOOKUP uses.")
+        self._outdated = context.metrics.gauge(
+            "lookup_outdated", "Whether the table of before is in use, as its file is not there or cannot be read."
+        )
+        self._shown: tuple[int, bool] | None = None
+        self._show()
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        return frozenset(self._step.by)
+
+    @property
+    def gives(self) -> frozenset[str] | None:
+        sure = self._step.missing == "fail" and self._live.table.complete
+        return frozenset(self._step.take) if sure else None
+
+    @property
+    def types(self) -> Mapping[str, ValueType]:
+        kinds = self._live.table.kinds
+        return {key: VALUE_TYPES[kinds[name]] for key, name in self._step.take.items() if name in kinds}
+
+    @property
+    def in_words(self) -> str:
+        table = self._live.table
+        return f"{table.size:,} rows, {_columns(self._step.by, table)} -> {_columns(self._step.take, table)}"
+
+    def forms(self, given: Forms) -> Forms:
+        others = {key: form for key, form in given.items() if key not in self._step.take}
+        return {**others, **{key: ValueForm(kind) for key, kind in self.types.items()}}
+
+    def misfit(self, given: Forms, possible: Collection[str] | None) -> str | None:
+        return self._live.table.misfit(given)
+
+    def limit(self, records: int) -> bool:
+        return True
+
+    def run_batch(self, batch: Batch) -> Result:
+        self._live.watch()
+        self._show()
+        # One table for all records, though a new one may come meanwhile.
+        table = self._live.table
+        failures: dict[int, Exception] = {}
+        keys = [array_column(batch, key) for key in self._step.by]
+        rows = table.rows(keys, failures)
+        absent: Sequence[int] = np.flatnonzero(rows == table.size).tolist()
+        if self._step.missing == "fail":
+            for row in absent:
+                if row not in failures:
+                    failures[row] = table.no_row(keys, row)
+        if failures:
+            raise RowsFailed(failures)
+        self._lacking.add(len(absent))
+        return Result(batch.with_columns({key: column.take(rows) for key, column in table.columns.items()}))
+
+    def close(self) -> None:
+        self._shared.release(self._key)
+
+    def _show(self) -> None:
+        state = (self._live.table.size, self._live.outdated)
+        if state != self._shown:
+            self._shown = state
+            self._size.set(state[0])
+            self._outdated.set(state[1])
+
+
+def _file(step: Lookup, context: OpenContext) -> TableFile:
+    path = context.path(step.file)
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "is not there"
+        raise StreamerError(f'the table {path} {what}; relative paths start at {context.base}, set "path" to it')
+    limits = Limits(step.max_rows, step.max_bytes)
+    if step.format == "csv":
+        return CsvTable(path, limits, step.delimiter or ("\t" if path.suffix.lower() == ".tsv" else ","))
+    return ParquetTable(path, limits) if step.format == "parquet" else SqliteTable(path, limits, step.table)
+
+
+def _made(file: TableFile, step: Lookup, before: Table | None) -> Table:
+    """The table that the file has now. Its columns have the types that they had before: the steps behind rely on it."""
+    raw = file.read(list(dict.fromkeys((*step.by.values(), *step.take.values()))))
+    kinds = {} if before is None else before.kinds
+    return Table(raw, file.label, step.by, step.take, {**kinds, **step.types})
+
+
+def _columns(named: Mapping[str, str], table: Table) -> str:
+    return ", ".join(f"{key} ({table.kinds.get(name, 'no values')})" for key, name in named.items())

@@ -1,0 +1,1 @@
+"""Steps that bring values of tables beside the records."""
