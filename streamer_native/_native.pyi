@@ -87,15 +87,18 @@ class JsonReader:
         cls,
         wanted: list[str],
         fields: list[tuple[str, list[tuple[str, int | None]]]],
+        at: list[tuple[str, int | None]],
+        outer: list[tuple[str, list[tuple[str, int | None]]]],
         each: bool,
         bare: bool,
         nan_is_missing: bool,
         limits: tuple[int, ...],
     ) -> JsonReader:
-        """`fields` are keys and the steps of their pointers, with the number of the element that a step may be; `each`:
-        elements and lines are rows; `bare`: payloads are values, of the first field; `nan_is_missing`: NaN
-        and infinity as bare words are as null; `limits` are bytes, depth, elements and keys: what may exceed them is
-        left to Python."""
+        """`fields` are keys and the steps of their pointers, with the number of the element that a step may be; `at`
+        are the steps from a payload to its record, or with `each` to the array of its records, and `outer` is as
+        `fields`, of values of the payload; `each`: elements and lines are rows; `bare`: payloads are values, of the
+        first field; `nan_is_missing`: NaN and infinity as bare words are as null; `limits` are bytes, depth, elements
+        and keys: what may exceed them is left to Python."""
 
     def read(self, buffer: Bytes, starts: Ints, lengths: Ints) -> Found:
         """Payloads `buffer[starts[i]:starts[i] + lengths[i]]`: none where the length is -1, something else where -2.

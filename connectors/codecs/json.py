@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
 from connectors.codecs.config import MessageConfig
+from connectors.codecs.fields.enveloped import Enveloped
 from connectors.codecs.images.writtenimages import WritesImages
 from connectors.records import Records
 from pipelines.data.batch import Batch
@@ -24,7 +25,7 @@ _KONDUITS: Final = ("byte_order", "nulls")
 """Fields of the codec `konduit-json`, which users of Konduit may expect here."""
 
 
-class JsonConfig(WritesImages, MessageConfig):
+class JsonConfig(Enveloped, WritesImages, MessageConfig):
     """Plain JSON objects: numbers, texts, booleans, lists, objects; arrays are lists. Values that no step reads pass through unchanged."""  # noqa: E501
 
     built_by: ClassVar[str] = "connectors.codecs.json:Json"
@@ -60,6 +61,13 @@ class JsonConfig(WritesImages, MessageConfig):
             Pointer(text)
         return fields
 
+    @model_validator(mode="after")
+    def _each_key_once(self) -> JsonConfig:
+        for key in self.outer:
+            if key in self.fields:
+                raise ValueError(f'"{key}" is in fields and in outer; a key has one value')
+        return self
+
 
 class Json(Codec):
     """One JSON object, UTF-8, for each row.
@@ -75,7 +83,9 @@ class Json(Codec):
         fields = tuple((key, Pointer(text)) for key, text in config.fields.items())
         self._hot_path = choose().report
         self._each = config.each
-        self._read = json_reader(JsonOptions(config.limits, fields, config.each, config.read_nan))
+        self._read = json_reader(
+            JsonOptions(config.limits, fields, config.each, config.read_nan, Pointer(config.at), config.outer_pointers)
+        )
         self._write = json_writer(JsonForm(config.nan, config.pretty))
 
     @property

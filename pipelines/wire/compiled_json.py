@@ -34,7 +34,7 @@ from pipelines.wire.compiled_columns import (
     together,
 )
 from pipelines.wire.jsonrecords import JsonOptions
-from pipelines.wire.jsontext import INDEX
+from pipelines.wire.jsontext import INDEX, Pointer
 from pipelines.wire.owndigits import in_own_digits
 from pipelines.wire.plainjson import (
     JsonDecoder,
@@ -86,7 +86,9 @@ class CompiledJsonReader:
         bounds = (limits.max_bytes, limits.max_depth, limits.max_elements, limits.max_keys)
         reader: _native.JsonReader = self._native.JsonReader(
             keys,
-            [(key, [(step, _index(step)) for step in pointer.steps]) for key, pointer in options.fields],
+            [(key, _steps(pointer)) for key, pointer in options.fields],
+            _steps(options.at),
+            [(key, _steps(pointer)) for key, pointer in options.outer],
             options.each,
             False,
             options.read_nan == "missing",
@@ -129,7 +131,7 @@ class SpansJsonDecoder(JsonDecoder):
     def _column(self, texts: Spans) -> Column | None:
         """The column of these texts; `None` if it is left to Python: they differ in type, or are not values."""
         reader: _native.JsonReader = self.native.JsonReader(
-            [_VALUE], [(_VALUE, [])], False, True, False, (sys.maxsize,) * 4
+            [_VALUE], [(_VALUE, [])], [], [], False, True, False, (sys.maxsize,) * 4
         )
         raw = FoundColumns(*read_spans(reader, texts))
         if raw.odd or len(raw.parts) != 1 or raw.parts[0][1] == MIXED:
@@ -204,8 +206,8 @@ def _spans(form: int, prefix: bytes, texts: Sequence[Any]) -> tuple[Any, ...]:
     return _of(form, prefix, Spans.of(texts))
 
 
-def _index(step: str) -> int | None:
-    return int(step) if INDEX.fullmatch(step) else None
+def _steps(pointer: Pointer) -> list[tuple[str, int | None]]:
+    return [(step, int(step) if INDEX.fullmatch(step) else None) for step in pointer.steps]
 
 
 def _together(raw: FoundColumns, read: ReadJson, others: ReadJson, odd: Any, wanted: frozenset[str]) -> ReadJson:

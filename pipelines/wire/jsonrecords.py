@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -17,6 +17,7 @@ from pipelines.wire.jsontext import (
     documents,
     members,
     members_of_lines,
+    parsed,
     with_null,
     without_nan,
 )
@@ -37,12 +38,16 @@ class JsonOptions:
     """Whether every element of an array, or every line, is a row."""
     read_nan: ReadNaN = "error"
     """What the bare words NaN and infinity are (`without_nan`)."""
+    at: Pointer = Pointer("")  # noqa: RUF009 - it is frozen
+    """The place in a payload of its record, with `each` of the array of its records."""
+    outer: tuple[tuple[str, Pointer], ...] = ()
+    """Keys that each record of a payload gets, each with the place of its value in the payload. They hide keys, too."""
 
 
 def usual_records(payloads: Sequence[Any], options: JsonOptions) -> list[dict[str, Any]] | None:
     """The rows of payloads of which each is one object without null, cut out in one call; `None` for any others."""
     payloads = list(payloads)
-    if options.each or options.fields or set(map(type, payloads)) != {bytes}:
+    if options.each or options.fields or options.at.text or set(map(type, payloads)) != {bytes}:
         return None
     limits, longest = options.limits, max(map(len, payloads))
     # No text has more keys or elements than characters.
@@ -70,28 +75,69 @@ def payload_records(text: bytes, options: JsonOptions) -> list[dict[str, Text | 
 
 def _records(text: bytes, options: JsonOptions) -> list[dict[str, Text | None]]:
     """The rows of a payload."""
+    if options.at.text:
+        return _enclosed(text, options)
+    if options.each:
+        return _each(text, options, {})
+    check_size(text, options.limits)
+    return [_record(text, options, {})]
+
+
+def _enclosed(text: bytes, options: JsonOptions) -> list[dict[str, Text | None]]:
+    """The rows of a payload that holds them at a place inside; none where that is null."""
+    limits, at = options.limits, f"{options.at.text} (at of the codec)"
     if not options.each:
-        check_size(text, options.limits)
-        return [_record(text, options)]
-    records: list[dict[str, Text | None]] = []
-    for plain, part in documents(text):
-        if not isinstance(plain, dict):
-            raise WireError(
-                f"each row is a JSON object, but number {len(records)} is {described(plain)}{encoded_twice(plain)}"
-            )
-        check_size(part, options.limits)
-        options.limits.check_elements(len(records))
-        records.append(_record(part, options))
+        check_size(text, limits)
+    inner = options.at.value(text)
+    if inner is None:
+        raise WireError(f"there is nothing at {at}: {options.at.absence(parsed(text))}")
+    if inner == _NULL:
+        return []
+    outer = {key: value for key, pointer in options.outer if (value := pointer.value(text)) is not None}
+    if not options.each:
+        if inner[:1] != b"{":
+            plain = parsed(inner)
+            several = "; each: true makes a row of every element" if isinstance(plain, list) else ""
+            raise WireError(f"a record is a JSON object, but {at} is {described(plain)}{several}{encoded_twice(plain)}")
+        return [_record(inner, options, outer)]
+    if inner[:1] != b"[":
+        plain = parsed(inner)
+        raise WireError(f"each: true reads an array, but {at} is {described(plain)}{encoded_twice(plain)}")
+    for value in outer.values():
+        check_size(value, limits)
+    records = _each(inner, options, outer)
+    if sum(map(len, outer.values())) * len(records) > limits.max_bytes:
+        raise WireError(
+            f"the values of outer, once for each of {len(records)} records, are longer than {limits.max_bytes} bytes "
+            "(max_bytes)"
+        )
     return records
 
 
-def _record(text: bytes, options: JsonOptions) -> dict[str, Text | None]:
-    """The text of each value; `None` for null and for a field that is not there, as their keys have a place too."""
+def _each(text: bytes, options: JsonOptions, outer: Mapping[str, Text]) -> list[dict[str, Text | None]]:
+    """The elements of an array, or the values of the lines, as rows."""
+    records: list[dict[str, Text | None]] = []
+    for plain, part in documents(text):
+        if not isinstance(plain, dict):
+            number = f"{options.at.text}/{len(records)}" if options.at.text else f"number {len(records)}"
+            raise WireError(f"each row is a JSON object, but {number} is {described(plain)}{encoded_twice(plain)}")
+        check_size(part, options.limits)
+        options.limits.check_elements(len(records))
+        records.append(_record(part, options, outer))
+    return records
+
+
+def _record(text: bytes, options: JsonOptions, outer: Mapping[str, Text]) -> dict[str, Text | None]:
+    """The text of each value; `None` for null and for a field that is not there, as their keys have a place too.
+
+    `outer` are the values that every record of the payload gets.
+    """
     values = members(text)
-    if options.fields:
+    if options.fields or options.outer:
         inside = {key: pointer.value(text) or _NULL for key, pointer in options.fields}
+        inside.update((key, outer.get(key, _NULL)) for key, _ in options.outer)
         values = {**{key: value for key, value in values.items() if key not in inside}, **inside}
-    if options.fields or with_null(text):
+    if options.fields or options.outer or with_null(text):
         values = {key: None if bytes(value) == _NULL else value for key, value in values.items()}
     return values
 

@@ -6,6 +6,7 @@ half of a surrogate pair and with very large numbers. `json` reads these, and sa
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 import msgspec
 
-from pipelines.errors import WireError
+from pipelines.errors import WireError, nearest
 from pipelines.wire.hints import encoded_twice, nul_found
 from pipelines.wire.limits import Limits
 
@@ -184,6 +185,34 @@ class Pointer:
             text = value
         return bytes(text).strip()
 
+    def way(self, plain: Any) -> Iterator[Any]:
+        """The values on the way through a parsed document: itself, then those behind each step, as far as it leads."""
+        yield plain
+        for step in self.steps:
+            if isinstance(plain, dict) and step in plain:
+                plain = plain[step]
+            elif isinstance(plain, list) and INDEX.fullmatch(step) and int(step) < len(plain):
+                plain = plain[int(step)]
+            else:
+                return
+            yield plain
+
+    def absence(self, plain: Any) -> str:
+        """What is said of a parsed document without a value at this place: how far the way leads, and what is there."""
+        *_, last = values = list(self.way(plain))
+        reached = "/".join(self.text.split("/")[: len(values)]) or "the payload"
+        step = self.steps[len(values) - 1]
+        if not isinstance(last, dict):
+            size = f" of {len(last)} elements" if isinstance(last, list) else ""
+            return f"{reached} is {described(last)}{size}{encoded_twice(last)}"
+        # Keys come from the bus: what cannot be shown is not.
+        keys = [key for key in itertools.islice(last, _MOST_KEYS) if isinstance(key, str) and key.isprintable()]
+        close = nearest(step, keys)
+        if close or not keys:
+            return f'{reached} has no "{step}"{close}'
+        named = ", ".join(f'"{key[:_KEY_LENGTH]}"' for key in keys[:_NAMED_KEYS])
+        return f'{reached} has no "{step}", but {named}{", ..." if len(keys) > _NAMED_KEYS else ""}'
+
 
 def check_size(text: bytes, limits: Limits) -> None:
     """Raise `WireError` if the text of a record is nested too deep, or holds too many keys or elements.
@@ -228,7 +257,14 @@ def check_size(text: bytes, limits: Limits) -> None:
 
 def described(plain: object) -> str:
     """What kind of JSON value this is, for errors."""
-    names: dict[type, str] = {list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    names: dict[type, str] = {
+        dict: "an object",
+        list: "an array",
+        str: "a string",
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+    }
     return names.get(type(plain), "null")
 
 
@@ -315,6 +351,7 @@ _LENIENT: Final = json.JSONDecoder(parse_constant=_no_constant, parse_int=_integ
 # Numbers as texts: only where they end counts.
 _SPANS: Final = json.JSONDecoder(parse_int=str, parse_float=str)
 _MOST_DIGITS: Final = 4000
+_MOST_KEYS, _NAMED_KEYS, _KEY_LENGTH = 1000, 8, 40
 _BEYOND: Final = 1 << 64
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _NAN_WORD: Final = r"-?(?i:nan|inf(?:inity)?)(?!\w)"

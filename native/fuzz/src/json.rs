@@ -8,8 +8,10 @@ use serde::de::IgnoredAny;
 use self::core::column::Column;
 use self::core::columns;
 use self::core::encode::{self, Element, Output, Source};
+use self::core::envelope::Envelope;
+use self::core::pointer::{Field, Step};
 use self::core::scan::{Counts, Limits, skip};
-use self::core::table::{Field, Options, Step, Table};
+use self::core::table::{Options, Table};
 use crate::columnar::core::spans::{NULL, Spans};
 
 /// Reads payloads, which NUL stands between, in every way, and writes what was found.
@@ -25,18 +27,37 @@ pub fn records(bytes: &[u8]) {
         starts: &starts,
         lengths: &lengths,
     };
+    let (bare, enclosed) = (Envelope::default(), envelope());
     for each in [false, true] {
         for (all, fields) in [(true, vec![]), (false, vec![]), (true, pointers())] {
-            read(payloads, each, all, &fields);
+            for envelope in [&bare, &enclosed] {
+                read(payloads, each, all, &fields, envelope);
+            }
         }
     }
 }
 
-fn pointers() -> Vec<Field> {
-    let step = |key: &str, index| Step {
+fn envelope() -> Envelope {
+    let field = |key: &str, steps| Field {
+        key: key.into(),
+        steps,
+    };
+    let outer = vec![
+        field("b", vec![step("b", None)]),
+        field("all", vec![]),
+        field("in", vec![step("a", None), step("0", Some(0))]),
+    ];
+    Envelope::new(vec![step("a", None)], outer)
+}
+
+fn step(key: &str, index: Option<usize>) -> Step {
+    Step {
         key: key.into(),
         index,
-    };
+    }
+}
+
+fn pointers() -> Vec<Field> {
     vec![
         Field {
             key: b"a".to_vec(),
@@ -49,10 +70,11 @@ fn pointers() -> Vec<Field> {
     ]
 }
 
-fn read(payloads: Spans<'_>, each: bool, all: bool, fields: &[Field]) {
+fn read(payloads: Spans<'_>, each: bool, all: bool, fields: &[Field], envelope: &Envelope) {
     let options = Options {
         wanted: &|_| all,
         fields,
+        envelope,
         each,
         bare: false,
         nan_is_missing: false,
@@ -67,7 +89,9 @@ fn read(payloads: Spans<'_>, each: bool, all: bool, fields: &[Field]) {
     columns::block(&table, payloads.bytes);
     let rows = table.rows.len();
     if !each {
-        assert_eq!(rows + table.odd.len(), payloads.starts.len());
+        // A payload with null where its record is has none.
+        assert!(rows + table.odd.len() <= payloads.starts.len());
+        assert!(!envelope.is_empty() || rows + table.odd.len() == payloads.starts.len());
         for row in &table.rows {
             let start = payloads.starts[*row as usize] as usize;
             let text = &payloads.bytes[start..start + payloads.lengths[*row as usize] as usize];

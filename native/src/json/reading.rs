@@ -6,8 +6,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::core::columns;
+use super::core::envelope::Envelope;
+use super::core::pointer::{Field, Step};
 use super::core::scan::Limits;
-use super::core::table::{Field, Options, Step, Table};
+use super::core::table::{Options, Table};
 use crate::columnar::{Found, take_apart};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -21,6 +23,7 @@ type Steps = Vec<(String, Option<usize>)>;
 struct JsonReader {
     wanted: HashSet<Vec<u8>>,
     fields: Vec<Field>,
+    envelope: Envelope,
     each: bool,
     bare: bool,
     nan_is_missing: bool,
@@ -34,23 +37,32 @@ impl JsonReader {
     fn new(
         wanted: Vec<String>,
         fields: Vec<(String, Steps)>,
+        at: Steps,
+        outer: Vec<(String, Steps)>,
         each: bool,
         bare: bool,
         nan_is_missing: bool,
         limits: (u64, u64, u64, u64),
     ) -> JsonReader {
         let bound = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
-        let step = |(key, index): (String, Option<usize>)| Step {
-            key: key.into_bytes(),
-            index,
+        let steps = |steps: Steps| -> Vec<Step> {
+            let step = |(key, index): (String, Option<usize>)| Step {
+                key: key.into_bytes(),
+                index,
+            };
+            steps.into_iter().map(step).collect()
         };
-        let field = |(key, steps): (String, Steps)| Field {
-            key: key.into_bytes(),
-            steps: steps.into_iter().map(step).collect(),
+        let keyed = |fields: Vec<(String, Steps)>| -> Vec<Field> {
+            let field = |(key, places): (String, Steps)| Field {
+                key: key.into_bytes(),
+                steps: steps(places),
+            };
+            fields.into_iter().map(field).collect()
         };
         JsonReader {
             wanted: wanted.into_iter().map(String::into_bytes).collect(),
-            fields: fields.into_iter().map(field).collect(),
+            envelope: Envelope::new(steps(at), keyed(outer)),
+            fields: keyed(fields),
             each,
             bare,
             nan_is_missing,
@@ -73,6 +85,7 @@ impl JsonReader {
         let options = Options {
             wanted: &|key| self.wanted.contains(key),
             fields: &self.fields,
+            envelope: &self.envelope,
             each: self.each,
             bare: self.bare,
             nan_is_missing: self.nan_is_missing,

@@ -90,7 +90,9 @@ def same(payloads: Sequence[Any], wanted: frozenset[str], *, spans: bool = False
     assert {row: str(error) for row, error in a.failed.items()} == {row: str(error) for row, error in b.failed.items()}
     assert a.batch.rows.tolist() == b.batch.rows.tolist()
     assert set(a.batch.keys()) == set(b.batch.keys())
-    nulls = {"fields", "read_nan"} & options.keys() or any(b"null" in bytes(payload or b"") for payload in payloads)
+    nulls = {"fields", "read_nan", "at"} & options.keys() or any(
+        b"null" in bytes(payload or b"") for payload in payloads
+    )
     if not a.failed and not nulls:
         # A key that is null in one record and has a value in another, which is left to Python, comes by the latter.
         assert a.batch.keys() == b.batch.keys()
@@ -198,6 +200,54 @@ def test_both_ways_agree_on_several_records_in_a_payload(
 ) -> None:
     between = b"\n" if form == b"%s" else b", "
     same([form % between.join(own) for own in parts], wanted, each=True)
+    same([form % between.join(own) for own in parts], wanted, each=True, max_elements=1)
+
+
+ENVELOPES = [
+    b'{"s": 1, "p": {"a": %s, "op": "c"}}', b'{"p":{"b":null,"a":%s},"s":[1,{"k":2}]}', b'{"p": {"a": %s, "s": 1}}',
+    b' { "p" : [7, %s] , "s" : "x" } ', b'{"p":{"a":1,"a":%s},"s":1,"s":2}', b'{"p":{"a":%s,"a":{}}}', b"%s",
+    b'{"p":%s}', b'{"p":{"a":%s},"s":NaN}', b'{"\\u0070":{"a":%s}}', b'[{"p":{"a":%s}}]', b'{"p":{"a":%s}} 1',
+    b'{"s":{"s":{"s":"y"}},"p":{"a":%s}}\x00', b'\xef\xbb\xbf{"p":{"a":%s}}', b'{"s":01,"p":{"a":%s}}', b'{"p":{}%s}',
+    b'{"s":' + b"[" * 70 + b"]" * 70 + b',"p":{"a":%s}}', b'{"p":{"a":%s,"\xff":1}}',
+    b'{"s":"' + b"x" * 90 + b'","p":{"a":%s}}',
+]  # fmt: skip
+OUTER = [
+    {},
+    {"op": "/p/op", "a": "/s"},
+    {"b": "/s/1/k", "whole": "", "p": "/p", "in": "/p/a/a", "zzz": "/p/a/0/b", "deep": "/s/s/s"},
+]
+inside = st.one_of(record, usual, mutilated().map(lambda text: text.decode(errors="replace")), st.just("null"))
+at_place = st.one_of(
+    st.tuples(st.sampled_from(ENVELOPES), inside),
+    st.tuples(
+        st.sampled_from(ENVELOPES),
+        st.lists(inside, max_size=4).map(lambda records: "[" + ", ".join(records) + "]"),
+    ),
+).map(lambda parts: parts[0].replace(b"%s", parts[1].encode()))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    payloads=st.lists(st.one_of(at_place, at_place, at_place, st.none()), max_size=8),
+    wanted=st.frozensets(st.sampled_from(["a", "b", "op", "whole", "in", "zzz"])),
+    at=st.sampled_from(["/p/a", "/p/a", "/p/a", "/p/1", "/p", "/p/a/0"]),
+    outer=st.sampled_from(OUTER),
+    each=st.booleans(),
+    spans=st.booleans(),
+    more=st.sampled_from(
+        [{}, {}, {"read_nan": "missing"}, {"fields": {"c": "/b/0"}}, {"max_bytes": 90, "max_keys": 4}]
+    ),
+)
+def test_both_ways_agree_on_records_inside_of_payloads(
+    payloads: list[bytes | None],
+    wanted: frozenset[str],
+    at: str,
+    outer: dict[str, str],
+    each: bool,
+    spans: bool,
+    more: dict[str, Any],
+) -> None:
+    same(payloads, wanted, spans=spans, at=at, outer=outer, each=each, **more)
 
 
 def test_the_comparison_of_both_ways_finds_differences() -> None:

@@ -5,5 +5,7 @@ pub mod column;
 pub mod columns;
 pub mod decimal;
 pub mod encode;
+pub mod envelope;
+pub mod pointer;
 pub mod scan;
 pub mod table;

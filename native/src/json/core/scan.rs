@@ -393,54 +393,6 @@ fn key(bytes: &[u8], at: usize, counts: &mut Counts) -> Option<usize> {
     Some(space(bytes, at + 1))
 }
 
-/// The place behind a step of a pointer in a value that was scanned before: the last of equal keys, or the element.
-pub fn inside(bytes: &[u8], at: usize, step: &[u8], index: Option<usize>) -> Option<Option<usize>> {
-    let mut counts = Counts::default();
-    let mut found = None;
-    match byte(bytes, at) {
-        b'{' => {
-            let mut at = space(bytes, at + 1);
-            if byte(bytes, at) == b'}' {
-                return Some(None);
-            }
-            loop {
-                let (end, escaped) = string(bytes, at)?;
-                if escaped {
-                    return None;
-                }
-                let own = &bytes[at + 1..end - 1] == step;
-                at = space(bytes, space(bytes, end) + 1);
-                if own {
-                    found = Some(at);
-                }
-                at = space(bytes, skip(bytes, at, &mut counts)?);
-                if byte(bytes, at) != b',' {
-                    return Some(found);
-                }
-                at = space(bytes, at + 1);
-            }
-        }
-        b'[' => {
-            let Some(index) = index else {
-                return Some(None);
-            };
-            let mut at = space(bytes, at + 1);
-            if byte(bytes, at) == b']' {
-                return Some(None);
-            }
-            for _ in 0..index {
-                at = space(bytes, skip(bytes, at, &mut counts)?);
-                if byte(bytes, at) != b',' {
-                    return Some(None);
-                }
-                at = space(bytes, at + 1);
-            }
-            Some(Some(at))
-        }
-        _ => Some(None),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -581,18 +533,5 @@ mod tests {
         for half in ["\\ud800", "\\ud800x", "\\ud800\\u0041", "\\udc00"] {
             assert_eq!(read(half), None);
         }
-    }
-
-    #[test]
-    fn steps_of_pointers_are_followed() {
-        let text = b"{\"a\": [10, {\"b\": 1, \"b\": 2}], \"a\\u0062\": 3}";
-        assert_eq!(inside(&text[..text.len()], 0, b"a", None), None);
-        let text = b"{\"a\": [10, {\"b\": 1, \"b\": 2}]}";
-        let array = inside(text, 0, b"a", None).unwrap().unwrap();
-        let object = inside(text, array, b"1", Some(1)).unwrap().unwrap();
-        let value = inside(text, object, b"b", None).unwrap().unwrap();
-        assert_eq!(text[value], b'2');
-        assert_eq!(inside(text, array, b"2", Some(2)), Some(None));
-        assert_eq!(inside(text, value, b"2", Some(2)), Some(None));
     }
 }

@@ -1,29 +1,21 @@
 //! Many records to the cells of a table: one column a key, one row an object.
 
 use super::column::Column;
+use super::envelope::{self, Envelope};
+use super::pointer::{Field, follow};
 use super::scan::{self, Counts, Limits, byte, space};
 use crate::columnar::core::places::{Places, room};
 use crate::columnar::core::spans::{Outside, Span, Spans};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A step of a pointer: a key, and which element it is if that is a number.
-pub struct Step {
-    pub key: Vec<u8>,
-    pub index: Option<usize>,
-}
-
-/// A value inside of a record, and the key that it gets.
-pub struct Field {
-    pub key: Vec<u8>,
-    pub steps: Vec<Step>,
-}
-
 /// The options of a table's reader.
 pub struct Options<'a> {
     /// Whether the values of this key are to be read.
     pub wanted: &'a (dyn Fn(&[u8]) -> bool + Sync),
     pub fields: &'a [Field],
+    /// Where the records of payloads are.
+    pub envelope: &'a Envelope,
     /// Whether each element of an array, and each line, is a row.
     pub each: bool,
     /// Whether payloads are values of the first field and no records. Nulls are rows, too, then.
@@ -38,7 +30,7 @@ pub struct Options<'a> {
 /// Plain records, taken apart.
 pub struct Table {
     pub columns: Vec<Column>,
-    /// The columns of the options' fields.
+    /// The columns of the options' fields, and behind them those of the outer ones.
     pub fields: Vec<Column>,
     /// How many columns the first row had: those of fields come behind them.
     of_first_row: usize,
@@ -49,6 +41,8 @@ pub struct Table {
     places: Places,
     /// Where the values begin that pointers go through, in the record that is read.
     slots: Vec<Option<usize>>,
+    /// Where the values are that the payload that is read holds around its records.
+    around: envelope::Places,
     /// How many payloads there are, and bytes of all: columns get room for as many values, but no more bytes.
     count: usize,
     bytes: usize,
@@ -63,6 +57,7 @@ impl Table {
             fields: options
                 .fields
                 .iter()
+                .chain(&options.envelope.outer)
                 .map(|field| Column::new(&field.key, (options.wanted)(&field.key), 0, count))
                 .collect(),
             of_first_row: 0,
@@ -70,6 +65,7 @@ impl Table {
             odd: Vec::new(),
             places: Places::default(),
             slots: Vec::new(),
+            around: envelope::Places::default(),
             count,
             bytes: payloads.bytes.len(),
         };
@@ -132,24 +128,88 @@ impl Table {
             self.rows.push(position as i64);
             return (end == text.len()).then_some(());
         }
-        if !options.each {
-            let end = self.object(position, text, at, base, options)?;
-            return (space(text, end) == text.len()).then_some(());
+        let first = self.rows.len();
+        let end = if !options.envelope.is_empty() {
+            self.enclosed(position, text, at, base, options)?
+        } else if !options.each {
+            let counts = Counts::default();
+            self.object(position, text, at, base, counts, options)?.0
+        } else if byte(text, at) == b'[' {
+            self.elements(position, text, at, base, options)?
+        } else {
+            self.lines(position, text, at, base, options)?
+        };
+        let few = self.rows.len() - first <= options.limits.elements;
+        (few && space(text, end) == text.len()).then_some(())
+    }
+
+    /// The rows of a payload that holds them somewhere inside; where it ends.
+    fn enclosed(
+        &mut self,
+        position: usize,
+        text: &[u8],
+        at: usize,
+        base: usize,
+        options: &Options<'_>,
+    ) -> Option<usize> {
+        let (first, mut counts) = (self.rows.len(), Counts::default());
+        let mut places = std::mem::take(&mut self.around);
+        let mut read = |at: usize, counts: &mut Counts| match byte(text, at) {
+            // There is no record.
+            b'n' => scan::skip(text, at, counts),
+            b'[' if options.each => self.elements(position, text, at, base, options),
+            _ if options.each => None,
+            _ => {
+                let (end, all) = self.object(position, text, at, base, *counts, options)?;
+                *counts = all;
+                Some(end)
+            }
+        };
+        let envelope = options.envelope;
+        let end = envelope.walk(text, at, &mut places, &mut counts, &mut read)?;
+        // Of several records each has limits of its own, and so have the values around them.
+        if !options.each && !counts.within(&options.limits) {
+            return None;
         }
-        if byte(text, at) == b'[' {
-            return self.elements(position, text, at, base, options);
+        let mut bytes = 0;
+        for outer in 0..envelope.outer.len() {
+            let Some(at) = envelope.place(text, outer, &places)? else {
+                continue;
+            };
+            let column = &mut self.fields[options.fields.len() + outer];
+            for row in first..self.rows.len() {
+                let mut counts = Counts::default();
+                bytes += put(column, text, at, base, row, &mut counts, options)? - at;
+                if options.each && (bytes > options.longest || !counts.within(&options.limits)) {
+                    return None;
+                }
+            }
         }
-        let mut at = at;
+        self.around = places;
+        Some(end)
+    }
+
+    /// The rows of lines from `at` on; where they end.
+    fn lines(
+        &mut self,
+        position: usize,
+        text: &[u8],
+        mut at: usize,
+        base: usize,
+        options: &Options<'_>,
+    ) -> Option<usize> {
         while at < text.len() {
-            let end = self.object(position, text, at, base, options)?;
+            let counts = Counts::default();
+            let (end, _) = self.object(position, text, at, base, counts, options)?;
             at = space(text, end);
             if at < text.len() && !text[end..at].contains(&b'\n') {
                 return None;
             }
         }
-        Some(())
+        Some(at)
     }
 
+    /// The rows of the array that begins at `at`; where it ends.
     fn elements(
         &mut self,
         position: usize,
@@ -157,11 +217,13 @@ impl Table {
         at: usize,
         base: usize,
         options: &Options<'_>,
-    ) -> Option<()> {
+    ) -> Option<usize> {
         let mut at = space(text, at + 1);
         if byte(text, at) != b']' {
             loop {
-                at = space(text, self.object(position, text, at, base, options)?);
+                let counts = Counts::default();
+                let (end, _) = self.object(position, text, at, base, counts, options)?;
+                at = space(text, end);
                 match byte(text, at) {
                     b',' => at = space(text, at + 1),
                     b']' => break,
@@ -169,23 +231,23 @@ impl Table {
                 }
             }
         }
-        (space(text, at + 1) == text.len()).then_some(())
+        Some(at + 1)
     }
 
-    /// The object that begins at `at` as a row; where it ends.
+    /// The object that begins at `at` as a row: where it ends, and the counts with its own.
     fn object(
         &mut self,
         position: usize,
         text: &[u8],
         begin: usize,
         base: usize,
+        mut counts: Counts,
         options: &Options<'_>,
-    ) -> Option<usize> {
+    ) -> Option<(usize, Counts)> {
         if byte(text, begin) != b'{' {
             return None;
         }
         let row = self.rows.len();
-        let mut counts = Counts::default();
         counts.bracket();
         self.slots.fill(None);
         let mut expected = 0;
@@ -205,11 +267,10 @@ impl Table {
                 if let Some(slot) = column.root {
                     self.slots[slot] = Some(at);
                 }
-                let end = match column.add(text, at, base, row, &mut counts) {
-                    None if options.nan_is_missing => column.not_a_number(text, at, row),
-                    end => end,
-                };
-                at = space(text, end?);
+                at = space(
+                    text,
+                    put(column, text, at, base, row, &mut counts, options)?,
+                );
                 expected = place + 1;
                 match byte(text, at) {
                     b',' => {
@@ -234,7 +295,7 @@ impl Table {
             self.of_first_row = self.columns.len();
         }
         self.rows.push(position as i64);
-        Some(at)
+        Some((at, counts))
     }
 
     /// Column and end of the key that begins at `at`.
@@ -276,7 +337,8 @@ impl Table {
 
     fn new_column(&mut self, key: &[u8], position: usize, options: &Options<'_>) -> usize {
         let place = self.columns.len();
-        let hidden = options.fields.iter().any(|field| field.key == key);
+        let mut fields = options.fields.iter().chain(&options.envelope.outer);
+        let hidden = fields.any(|field| field.key == key);
         let wanted = !hidden && (options.wanted)(key);
         let mut column = Column::new(key, wanted, position, room(place, self.count, self.bytes));
         column.hidden = hidden;
@@ -309,20 +371,29 @@ impl Table {
                 let slot = root.and_then(|root| self.columns[root].root);
                 place = slot.and_then(|slot| self.slots[slot]);
             }
-            for step in field.steps.iter().skip(1) {
-                let Some(at) = place else { break };
-                place = scan::inside(text, at, &step.key, step.index)?;
-            }
-            if let Some(at) = place {
-                let end = column.add(text, at, base, row, &mut Counts::default());
-                if end.is_none() && options.nan_is_missing {
-                    column.not_a_number(text, at, row)?;
-                } else {
-                    end?;
-                }
+            let rest = field.steps.get(1..).unwrap_or_default();
+            if let Some(at) = follow(text, place, rest)? {
+                put(column, text, at, base, row, &mut Counts::default(), options)?;
             }
         }
         Some(())
+    }
+}
+
+/// Adds the value that begins at `at` to the column; where it ends. NaN is no value, if the options allow it.
+#[inline(always)]
+fn put(
+    column: &mut Column,
+    text: &[u8],
+    at: usize,
+    base: usize,
+    row: usize,
+    counts: &mut Counts,
+    options: &Options<'_>,
+) -> Option<usize> {
+    match column.add(text, at, base, row, counts) {
+        None if options.nan_is_missing => column.not_a_number(text, at, row),
+        end => end,
     }
 }
 
@@ -331,12 +402,14 @@ mod tests {
     use super::*;
     use crate::columnar::core::cells::Kind;
     use crate::columnar::core::spans::Joined;
+    use crate::json::core::pointer::Step;
 
     fn table(payloads: &[&[u8]], each: bool, fields: &[Field]) -> Table {
         let payloads = Joined::of(payloads);
         let options = Options {
             wanted: &|key| key == b"n",
             fields,
+            envelope: &Envelope::default(),
             each,
             bare: false,
             nan_is_missing: false,

@@ -1,0 +1,1 @@
+"""Fields that the configurations of several codecs share."""
