@@ -25,6 +25,7 @@ from connectors.recordnames import instead_of, is_record_name
 from connectors.sink import Sink, TransactionalSink
 from connectors.source import Source
 from connectors.units import OneOrMore
+from pipelines.conditions.condition import Conditions
 from pipelines.errors import DefinitionError, nearest
 from pipelines.harmless import refused_options
 from pipelines.late import late
@@ -376,8 +377,8 @@ class SinkConfig(ConnectorConfig):
     records of its own source only (`takes_from`). Failures of these records never stop the service, and the service
     does not wait until a client has taken an answer."""
 
-    when: str | dict[str, Any] | None = None
-    """Which results it gets: `{label: [cat, dog]}`, `{prob: {gt: 0.8}}`; by default all."""
+    when: Conditions | None = None
+    """Which results it gets: an expression (`prob > 0.8 and lower(label) = 'cat'`), a mapping (`{label: [cat, dog]}`, `{prob: {gt: 0.8}}`), or a list of these, which must all hold; by default all."""  # noqa: E501
     sources: OneOrMore | None = Field(default=None, min_length=1)
     """Names of sources: it gets the results of their records only; by default those of all sources. A result of several records, such as that of a window, has to be of these sources' records alone."""  # noqa: E501
     keys: tuple[str, ...] | None = None

@@ -30,6 +30,7 @@ from steppages import OURS, has_fields, part_name, settings
 
 from connectors.camera.config import FrameSize
 from connectors.units import Position, seconds, size_in_bytes
+from pipelines.expressions.functions import FUNCTIONS
 from pipelines.steps import Config, Step
 from streamer.definition.service import Service
 from streamer.definition.settings import BatcherSettings, BatchSettings
@@ -95,6 +96,7 @@ def regions() -> dict[str, Callable[[], str]]:
     """Every generated part by its kind and name, `fields: step.ONNX`."""
     found = {f"fields: {name}": made for name, made in tables().items()}
     found["index: steps"] = partial(steppages.index, OURS)
+    found["index: functions"] = functions
     for model in OURS:
         found[f"about: {part_name(model)}"] = partial(steppages.about, model)
     for kind in ("connector", "codec"):
@@ -102,6 +104,20 @@ def regions() -> dict[str, Callable[[], str]]:
     for page in our_pages():
         found[f"about: {page.kind}.{page.name}"] = page.about
     return found
+
+
+def functions() -> str:
+    """The functions of expressions, a table a group."""
+    groups: dict[str, list[str]] = {}
+    for function in FUNCTIONS.values():
+        shown = ", ".join(f"{key} = {value!r}" for key, value in function.example.items())
+        result = "no value" if function.result is None else f"`{function.result!r}`"
+        example = f"{result} for `{shown}`" if shown else result
+        groups.setdefault(function.group, []).append(f"| `{function.call}` | {function.says} | {example} |")
+    return "\n".join(
+        f"Of {group}:\n\n| function | gives | example |\n| --- | --- | --- |\n" + "\n".join(rows) + "\n"
+        for group, rows in groups.items()
+    )
 
 
 def tables() -> dict[str, Callable[[], str]]:

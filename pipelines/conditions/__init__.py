@@ -1,1 +1,1 @@
-"""Conditions: which rows of a batch are chosen, by a mapping of keys to what is compared with their values."""
+"""Conditions: which rows of a batch are chosen, by an SQL expression or by comparing values with those of a mapping."""

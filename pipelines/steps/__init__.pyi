@@ -5,6 +5,7 @@ from .boxes.detect import Detect, Detections, DetectorInput
 from .boxes.extract import CropFixedGrid, CropGrid, ExtractBoundingBox
 from .code.function import Function, HasFunction
 from .code.logging import Logging
+from .code.map import Map
 from .code.pipeline import PipelineStep
 from .code.python import Python, PythonConfig, PythonIO
 from .config import EXTENSION, Config, Extension, Int, Spelling
@@ -87,6 +88,7 @@ __all__ = [
     "Logging",
     "Lookup",
     "LoopTrigger",
+    "Map",
     "Merge",
     "Motion",
     "NamedDimension",

@@ -15,7 +15,7 @@ import numpy as np
 from connectors.codecs.config import CodecConfig, PayloadFields
 from connectors.codecs.registry import codec_config
 from connectors.config import SinkConfig
-from pipelines.conditions.condition import condition
+from pipelines.conditions.condition import Described, condition, singly
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.definitions.graph import Graph
@@ -222,10 +222,7 @@ def unfilled(config: SinkConfig, results: Keys) -> Iterator[str]:
         return
     addressing = config.addressing
     named: dict[str, Iterable[str]] = {"keys": config.keys or ()}
-    if isinstance(config.when, Mapping):
-        named["when"] = [
-            key for key, test in config.when.items() if not (isinstance(test, Mapping) and "exists" in test)
-        ]
+    named["when"] = [key for each in singly(config.when) for key in _needed(each)]
     if addressing is not None:
         named["topic"] = template(addressing.topic, None).values
         named["key"] = () if addressing.key is None else (addressing.key,)
@@ -240,14 +237,19 @@ def unfilled(config: SinkConfig, results: Keys) -> Iterator[str]:
 
 def incomparable(config: SinkConfig, results: Keys) -> Iterator[str]:
     """The errors of this sink's `when` for values whose form cannot be compared."""
-    if not isinstance(config.when, Mapping):
-        return
-    for key, test in config.when.items():
-        example = _example(results.forms.get(key))
-        if example is None:
-            continue
-        _, failures = condition({key: test}).rows(Batch.of([Data({key: example})]))
-        yield from map(str, failures.values())
+    for each in map(condition, singly(config.when)):
+        for key in sorted(each.names):
+            example = _example(results.forms.get(key))
+            if example is not None:
+                _, failures = each.rows(Batch.of([Data({key: example})]))
+                yield from map(str, failures.values())
+
+
+def _needed(described: Described) -> Iterable[str]:
+    """The keys without which a result is not chosen, as far as that is sure."""
+    if isinstance(described, str):
+        return condition(described).names
+    return [key for key, test in described.items() if not (isinstance(test, Mapping) and "exists" in test)]
 
 
 def _example(form: Form | None) -> object:
