@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from connectors.browser import Browser
 from connectors.codecs.config import CodecConfig
 from connectors.localpath import LocalPath as LocalPath
 from connectors.metadata.bytetypes import ByteType
+from connectors.metadata.recordtime import TimeConfig
 from connectors.outbox.config import OutboxConfig
 from connectors.recordnames import instead_of, is_record_name
 from connectors.sink import Sink, TransactionalSink
@@ -216,6 +217,8 @@ class SourceConfig(ConnectorConfig):
 
     into: dict[str, str] = {}
     """Metadata of the record that become values: `{key: device_id, headers.trace: trace}`. Every source has key, timestamp, topic, partition, offset, source and headers.NAME; some types have more."""  # noqa: E501
+    time: TimeConfig | None = None
+    """The value that is the time of a record, in place of the time that the bus knows: `{field: ts, unit: ms}`. A record without one that can be read keeps the bus's."""  # noqa: E501
     tombstones: Literal["forward", "skip", "dead_letter"] = "forward"
     """What happens to records without a payload (Kafka's tombstones): they are sent to the sinks unchanged, without a run of the pipeline (`forward`), acknowledged and forgotten (`skip`), or become dead letters (`dead_letter`)."""  # noqa: E501
 
@@ -230,6 +233,15 @@ class SourceConfig(ConnectorConfig):
             if (other := first.setdefault(key, source)) != source:
                 raise ValueError(f'"{other}" and "{source}" would both become "{key}"; give one of them another key')
         return into
+
+    @model_validator(mode="after")
+    def _time_of_a_value(self) -> Self:
+        if self.time is not None and self.time.field == self.into.get("timestamp"):
+            raise ValueError(
+                f'time: "{self.time.field}" is what into makes of timestamp, which is the time of the record itself; '
+                "name the value that has the time, or give that of into another key"
+            )
+        return self
 
     @property
     def record_names(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -275,6 +276,12 @@ class Records:
             return [[header for header in row or () if header[0].lower() not in names] or None for row in column]
 
         return self._reading(headers)
+
+    def with_timestamps(self, timestamps: Ints) -> Records:
+        """The same records with these timestamps, `int64 (N,)` milliseconds since 1970, -1 where unknown."""
+        # Headers and extras are still read at most once.
+        extras = {name: partial(self.extra_column, name) for name in self.extras}
+        return replace(self, headers=self.header_column, timestamps=lambda: timestamps, extras=extras, _cache={})
 
     def with_headers(self, headers: Sequence[Sequence[Header] | None]) -> Records:
         """The same records with these headers, N of them."""

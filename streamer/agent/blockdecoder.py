@@ -20,6 +20,7 @@ from streamer.batching.pictures import in_parts
 from streamer.batching.residence import Arrivals
 from streamer.delivery.sending import pause
 from streamer.routing.into import Into
+from streamer.routing.recordtime import RecordTime
 
 Wait = Callable[[float, str], bool]
 """Called with seconds to wait and the reason; returns `False` if the service stops."""
@@ -44,12 +45,26 @@ class Decoding:
 class BlockDecoder:
     """Decodes blocks of records, in the intake thread of their source."""
 
-    def __init__(self, source: str, codec: Codec, index: int, into: Into, decoding: Decoding, log: Any) -> None:
-        """`source` and `index`: the name and the number of the source."""
+    def __init__(
+        self,
+        source: str,
+        codec: Codec,
+        index: int,
+        into: Into,
+        record_time: RecordTime | None,
+        decoding: Decoding,
+        log: Any,
+    ) -> None:
+        """`source` and `index`: the name and the number of the source. `record_time`: `None` if the times of its
+        records are those of the bus."""
         self.codec = codec
         self._source = source
         self._next_row = index << SOURCE_BITS
         self._into = into
+        self._time = record_time
+        self._wanted = decoding.wanted
+        if record_time is not None:
+            self._wanted = (decoding.wanted or frozenset()) | {record_time.field}
         self._decoding = decoding
         self._log = log
         self._blocks = 0
@@ -106,7 +121,7 @@ class BlockDecoder:
         tries = 0
         while True:
             try:
-                decoding = self.codec.decode(records, self._decoding.wanted, first)
+                decoding = self.codec.decode(records, self._wanted, first)
                 if self._into:
                     decoding = self._into.put(decoding, records, first)
             except ConnectorError as error:
@@ -120,7 +135,7 @@ class BlockDecoder:
                 continue
             if tries:
                 self._log.info("records are decoded again", source=self._source)
-            return decoding
+            return decoding if self._time is None else self._time.put(decoding, records, first)
 
     def _stamps(self, closed: Closed) -> Ints | None:
         self._blocks += 1

@@ -25,6 +25,7 @@ from streamer.delivery.ledger import Ledger
 from streamer.delivery.transactions import Transactions
 from streamer.observe.metrics import RunMeters, ServiceMeters
 from streamer.routing.into import Into
+from streamer.routing.recordtime import RecordTime
 from streamer.routing.sinkroute import Sinks
 
 
@@ -64,7 +65,15 @@ def built_intakes(
         Intake(
             IntakeLoop(
                 SourceWatch(source, service.limits.stuck, log),
-                BlockDecoder(name, assembly.codecs[name], index, Into.of(config), decoding, log),
+                BlockDecoder(
+                    name,
+                    assembly.codecs[name],
+                    index,
+                    Into.of(config),
+                    RecordTime.of(config, meters.sources[name].untimed, log),
+                    decoding,
+                    log,
+                ),
                 _batcher(assembly, batch, runs, rule),
                 inbox,
                 guarantee(service.delivery),

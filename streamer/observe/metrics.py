@@ -61,6 +61,9 @@ class SourceMeters:
     def __init__(self) -> None:
         self.batch_records = Distribution("streamer_batch_records", "Records in a batch.", SIZES)
         self.closed = Counts("streamer_batch_closed", "Why batches were closed.", ("reason",))
+        self.untimed = Counts(
+            "streamer_untimed_records", "Records that do not say their time, and have that of the bus.", ("source",)
+        )
         self.stages = _stages("poll", "decode")
         self.polled_rows = 0
         self.profiler: Profiler | None = None

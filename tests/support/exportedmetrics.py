@@ -63,6 +63,7 @@ def exported_families() -> Sequence[Metric]:
     the parent of its workers."""
     meters = ServiceMeters("docs", ["source"])
     meters.sources["source"].batches(1, 1, "records")
+    meters.sources["source"].untimed["source"] += 1
     meters.run.dropped["view"] += 1
     meters.run.transaction("committed", 0.1)
     meters.run.latency.add_one(0.1)
