@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import MessageConfig
-from connectors.codecs.plainrows import checked_keys, decode_plain, encode_plain
+from connectors.codecs.fields.enveloped import Enveloped
+from connectors.codecs.plainrows import checked_keys, decode_plain, decode_several, encode_plain
 from connectors.codecs.rows import payload_bytes
 from connectors.records import Records
 from pipelines.data.batch import Batch
+from pipelines.data.columns import MISSING
 from pipelines.errors import MissingPackageError, WireError
 from pipelines.plugins.requirements import Package, Requires
+from pipelines.wire.jsonrecords import check_outer, no_array_at, no_record_at, nothing_at
+from pipelines.wire.jsontext import Pointer
 from pipelines.wire.plainvalues import PlainRules
 
 if TYPE_CHECKING:
@@ -21,7 +25,7 @@ _TIMESTAMPS: Final = (b"\xd6\xff", b"\xd7\xff", b"\xc7\x0c\xff")
 """The first bytes of timestamps of 32, 64 and 96 bits."""
 
 
-class MsgpackConfig(MessageConfig):
+class MsgpackConfig(Enveloped, MessageConfig):
     """MessagePack maps: numbers, texts, bytes, lists and maps; arrays are written as lists."""
 
     built_by: ClassVar[str] = "connectors.codecs.msgpack:Msgpack"
@@ -41,11 +45,15 @@ class Msgpack(Codec):
         except ImportError:
             raise MissingPackageError("msgpack", "msgpack", "the codec msgpack") from None
         self._msgpack = msgpack
-        self._limits = (config or MsgpackConfig()).limits
+        config = config or MsgpackConfig()
+        self._limits, self._each = config.limits, config.each
+        self._at, self._outer = Pointer(config.at), config.outer_pointers
         self._rules = PlainRules(self._limits)
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """Columns of all keys; values that no step reads are written unchanged."""
+        if self._at.text or self._each:
+            return decode_several(records, first, wanted, self._read_several, self._rules)
         return decode_plain(records, first, wanted, self._read, self._rules)
 
     def encode(self, batch: Batch) -> Encoded:
@@ -53,10 +61,39 @@ class Msgpack(Codec):
         return encode_plain(batch, self._written)
 
     def _read(self, row: int, payload: Any) -> dict[str, Any]:
+        record = self._unpacked(payload)
+        if not isinstance(record, dict):
+            several = "; each: true in the codec makes a row of every element" if isinstance(record, list) else ""
+            raise WireError(f"a record is a map, but the payload is of type {type(record).__name__}{several}")
+        return self._record(record, {})
+
+    def _read_several(self, row: int, payload: Any) -> list[dict[str, Any]]:
+        document = self._unpacked(payload)
+        inner = self._at.inside(document, MISSING)
+        if inner is MISSING:
+            raise nothing_at(self._at, document)
+        if inner is None and self._at.text:
+            return []
+        outer = {key: pointer.inside(document, None) for key, pointer in self._outer}
+        at = self._at.text
+        if not self._each:
+            if not isinstance(inner, dict):
+                raise no_record_at(at, inner)
+            return [self._record(inner, outer)]
+        if not isinstance(inner, list):
+            raise no_array_at(at, inner)
+        self._limits.check_elements(len(inner))
+        check_outer(sum(len(self._msgpack.packb(value)) for value in outer.values()), len(inner), self._limits)
+        for number, record in enumerate(inner):
+            if not isinstance(record, dict):
+                raise no_record_at(f"{at}/{number}", record)
+        return [self._record(record, outer) for record in inner]
+
+    def _unpacked(self, payload: Any) -> Any:
         raw = payload_bytes(payload, "msgpack")
         self._limits.check_bytes(len(raw))
         try:
-            record = self._msgpack.unpackb(raw)
+            document = self._msgpack.unpackb(raw)
         except self._msgpack.StackError:
             raise WireError("the payload is nested too deeply") from None
         except self._msgpack.ExtraData as error:
@@ -67,12 +104,14 @@ class Msgpack(Codec):
             raise WireError(
                 f"the payload is not valid MessagePack: {reason or 'it has a byte that means nothing'}"
             ) from None
-        if not isinstance(record, dict):
-            raise WireError(f"a record is a map, but the payload is of type {type(record).__name__}")
+        return self._without_timestamps(document) if any(begin in raw for begin in _TIMESTAMPS) else document
+
+    def _record(self, record: dict[str, Any], outer: dict[str, Any]) -> dict[str, Any]:
         checked_keys(record, self._limits)
-        if any(begin in raw for begin in _TIMESTAMPS):
-            record = {key: self._without_timestamps(value) for key, value in record.items()}
-        return record
+        if not outer:
+            return record
+        # A value that is missing hides the record's as well.
+        return {**{key: value for key, value in record.items() if key not in outer}, **outer}
 
     def _without_timestamps(self, value: Any) -> Any:
         if isinstance(value, self._msgpack.Timestamp):

@@ -46,6 +46,20 @@ def decode_plain(
     return decoded_columns(records, first, cells, row_numbers(rows, first), failed)
 
 
+def decode_several(
+    records: Records,
+    first: int,
+    wanted: frozenset[str] | None,
+    read: Callable[[int, Any], list[dict[str, Any]]],
+    rules: PlainRules = RULES,
+) -> Decoded:
+    """As `decode_plain`, where `read` gives the rows of a payload: none, or several, which fail together."""
+    payloads, failed = read_each(records, first, read)
+    numbers = np.repeat(row_numbers(payloads, first), [len(rows) for rows in payloads.values()])
+    cells = read_rows([row for rows in payloads.values() for row in rows], wanted or frozenset(), rules)
+    return decoded_columns(records, first, cells, numbers, failed)
+
+
 def decoded_columns(
     records: Records, first: int, read: ReadRows, numbers: RowNumbers, failed: dict[int, Exception]
 ) -> Decoded:
@@ -53,7 +67,8 @@ def decoded_columns(
     batch = Batch(read.columns, len(numbers), rows=numbers, origin=RecordsOrigin(records, first))
     if read.failed:
         failed.update((int(numbers[at]), error) for at, error in read.failed.items())
-        batch = batch.take(np.array([at for at in range(len(numbers)) if at not in read.failed], np.int64))
+        wrong = [numbers[at] for at in read.failed]
+        batch = batch.take(np.flatnonzero(~np.isin(numbers, wrong)))
     return Decoded(batch, failed)
 
 

@@ -85,32 +85,25 @@ def _records(text: bytes, options: JsonOptions) -> list[dict[str, Text | None]]:
 
 def _enclosed(text: bytes, options: JsonOptions) -> list[dict[str, Text | None]]:
     """The rows of a payload that holds them at a place inside; none where that is null."""
-    limits, at = options.limits, f"{options.at.text} (at of the codec)"
+    limits, at = options.limits, options.at.text
     if not options.each:
         check_size(text, limits)
     inner = options.at.value(text)
     if inner is None:
-        raise WireError(f"there is nothing at {at}: {options.at.absence(parsed(text))}")
+        raise nothing_at(options.at, parsed(text))
     if inner == _NULL:
         return []
     outer = {key: value for key, pointer in options.outer if (value := pointer.value(text)) is not None}
     if not options.each:
         if inner[:1] != b"{":
-            plain = parsed(inner)
-            several = "; each: true makes a row of every element" if isinstance(plain, list) else ""
-            raise WireError(f"a record is a JSON object, but {at} is {described(plain)}{several}{encoded_twice(plain)}")
+            raise no_record_at(at, parsed(inner))
         return [_record(inner, options, outer)]
     if inner[:1] != b"[":
-        plain = parsed(inner)
-        raise WireError(f"each: true reads an array, but {at} is {described(plain)}{encoded_twice(plain)}")
+        raise no_array_at(at, parsed(inner))
     for value in outer.values():
         check_size(value, limits)
     records = _each(inner, options, outer)
-    if sum(map(len, outer.values())) * len(records) > limits.max_bytes:
-        raise WireError(
-            f"the values of outer, once for each of {len(records)} records, are longer than {limits.max_bytes} bytes "
-            "(max_bytes)"
-        )
+    check_outer(sum(map(len, outer.values())), len(records), limits)
     return records
 
 
@@ -140,6 +133,40 @@ def _record(text: bytes, options: JsonOptions, outer: Mapping[str, Text]) -> dic
     if options.fields or options.outer or with_null(text):
         values = {key: None if bytes(value) == _NULL else value for key, value in values.items()}
     return values
+
+
+def nothing_at(at: Pointer, payload: Any) -> WireError:
+    """The error of a payload, parsed, that has no value at this place."""
+    return WireError(f"there is nothing at {at.text} (at of the codec): {at.absence(payload)}")
+
+
+def no_record_at(at: str, value: Any) -> WireError:
+    """The error of a payload that has this value where its record has to be; `at`: what errors call the place."""
+    several = "; each: true makes a row of every element" if isinstance(value, list) else ""
+    return WireError(f"a record is an object, but {_place(at)} is {described(value)}{several}{encoded_twice(value)}")
+
+
+def no_array_at(at: str, value: Any) -> WireError:
+    """The error of a payload that has this value where its records have to be."""
+    return WireError(
+        f"each: true reads an array of records, but {_place(at)} is {described(value)}{encoded_twice(value)}"
+    )
+
+
+def check_outer(size: int, records: int, limits: Limits) -> None:
+    """Raise `WireError` if values of `size` bytes are too much for each of so many records of a payload to have.
+
+    A payload could be a large value and very many small records.
+    """
+    if size * records > limits.max_bytes:
+        raise WireError(
+            f"the values of outer, {size} bytes, once for each of {records} records, are more than {limits.max_bytes} "
+            "bytes (max_bytes)"
+        )
+
+
+def _place(at: str) -> str:
+    return f"{at} (at of the codec)" if at else "the payload"
 
 
 _NULL: Final = b"null"

@@ -197,6 +197,11 @@ class Pointer:
                 return
             yield plain
 
+    def inside(self, plain: Any, default: Any) -> Any:
+        """The value at this place of a parsed document; `default` if there is none."""
+        *_, last = values = list(self.way(plain))
+        return last if len(values) > len(self.steps) else default
+
     def absence(self, plain: Any) -> str:
         """What is said of a parsed document without a value at this place: how far the way leads, and what is there."""
         *_, last = values = list(self.way(plain))
@@ -256,7 +261,7 @@ def check_size(text: bytes, limits: Limits) -> None:
 
 
 def described(plain: object) -> str:
-    """What kind of JSON value this is, for errors."""
+    """What kind of value this is in words of JSON, for errors."""
     names: dict[type, str] = {
         dict: "an object",
         list: "an array",
@@ -265,7 +270,7 @@ def described(plain: object) -> str:
         int: "a number",
         float: "a number",
     }
-    return names.get(type(plain), "null")
+    return "null" if plain is None else names.get(type(plain), f"of type {type(plain).__name__}")
 
 
 def _instead(plain: object) -> str:

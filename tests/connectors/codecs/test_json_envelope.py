@@ -92,7 +92,7 @@ def test_a_payload_without_the_place_fails_and_the_error_names_what_there_is(pay
 @pytest.mark.parametrize(
     ("payload", "said"),
     [
-        (b'{"p": {"a": 7}}', "a record is a JSON object, but /p/a (at of the codec) is a number"),
+        (b'{"p": {"a": 7}}', "a record is an object, but /p/a (at of the codec) is a number"),
         (b'{"p": {"a": true}}', "is a boolean"),
         (b'{"p": {"a": "x"}}', "is a string"),
         (b'{"p": {"a": [{"n": 1}]}}', "is an array; each: true makes a row of every element"),
@@ -118,7 +118,7 @@ def test_what_is_no_record_at_the_place_fails(payload: bytes, said: str) -> None
 @pytest.mark.parametrize(
     ("payload", "said"),
     [
-        (b'{"p": {"a": {"n": 1}}}', "each: true reads an array, but /p/a (at of the codec) is an object"),
+        (b'{"p": {"a": {"n": 1}}}', "each: true reads an array of records, but /p/a (at of the codec) is an object"),
         (b'{"p": {"a": "[]"}}', "the producer encodes twice"),
         (b'{"p": {"a": [{"n": 1}, 7]}}', "each row is a JSON object, but /p/a/1 is a number"),
         (b'{"p": {"a": [{"n": 1}, null]}}', "each row is a JSON object, but /p/a/1 is null"),
