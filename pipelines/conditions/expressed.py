@@ -33,9 +33,5 @@ class Expressed:
         chosen = np.zeros(batch.size, np.bool_)
         for part in self._evaluation.run(batch, failures):
             (result,) = part.results
-            true = result.fill_null(False).to_numpy() if result.dtype == self._evaluation.boolean else False
-            if part.rows is None:
-                chosen[:] = true
-            else:
-                chosen[part.rows] = true
+            chosen[slice(None) if part.rows is None else part.rows] = result.to_numpy()
         return chosen, failures

@@ -13,6 +13,7 @@ import numpy as np
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Rows
 from pipelines.errors import WrongTypeError
+from pipelines.expressions.engine import polars
 from pipelines.expressions.expression import Expression, first_line
 from pipelines.expressions.kinds import ABSENT, KINDS, Cells, Kind, cells_of
 
@@ -37,15 +38,11 @@ class Evaluation:
     """
 
     def __init__(self, expressions: Sequence[Expression]) -> None:
-        import polars as pl
-
-        self._polars = pl
+        self._polars = pl = polars()
         self._expressions = tuple(expressions)
-        self._selected = [expression.parsed.alias(str(place)) for place, expression in enumerate(self._expressions)]
+        self._selected = [expression.selected.alias(str(place)) for place, expression in enumerate(self._expressions)]
         self.names = tuple(dict.fromkeys(name for expression in expressions for name in expression.names))
         """The keys of the values that the expressions read."""
-        self.boolean = pl.Boolean
-        """The type of results that are true, false or missing; those that are always missing may be of another."""
         self._dtypes = {"number": pl.Float64, "text": pl.String, "boolean": pl.Boolean}
         self._resolved = lru_cache(maxsize=4096)(self._resolve)
 

@@ -8,12 +8,10 @@ from itertools import islice, product
 from typing import Any, Final
 
 from pipelines.errors import DefinitionError
+from pipelines.expressions.engine import polars
 from pipelines.expressions.kinds import KINDS, Kind
 from pipelines.expressions.language import check_language
-from pipelines.plugins.requirements import Package
 
-POLARS: Final = Package("polars", extra="map")
-"""What evaluates expressions; imported when the first one is read."""
 MOST_NAMES: Final = 30
 """Values that an expression may name."""
 _MOST_TRIED: Final = 3**5
@@ -30,11 +28,8 @@ class Expression:
     def __init__(self, text: str, *, boolean: bool = False) -> None:
         """`boolean`: whether its results are to be true or false, as those of a condition."""
         check_language(text)
-        POLARS.check("an expression in SQL")
-        import polars as pl
-
         self.text = text
-        self._polars = pl
+        self._polars = pl = polars()
         self._boolean = boolean
         try:
             self.parsed = pl.sql_expr(text)
@@ -66,6 +61,11 @@ class Expression:
                     return f'"{name}" is a {kinds[name]}; {self.text} needs a {kind}{hint}'
         values = ", ".join(f"{name} ({kinds[name]})" for name in self.names)
         return f"{self.text} does not suit {values}: {self.misfit(of_names)}"
+
+    @property
+    def selected(self) -> Any:
+        """What Polars evaluates: for a condition false also where the expression is missing."""
+        return self.parsed.fill_null(False) if self._boolean else self.parsed
 
     def _first_kinds(self) -> tuple[Kind, ...] | None:
         tried = islice(product(KINDS, repeat=len(self.names)), _MOST_TRIED)

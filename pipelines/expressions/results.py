@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn
+from pipelines.expressions.engine import polars
 from pipelines.values import ValueType
 
 
@@ -15,8 +16,7 @@ def column_of(results: Any) -> Column:
 
     Integers (counts, parts of times, `TRY_CAST(x AS BIGINT)`) are INT64, all other numbers DOUBLE.
     """
-    import polars as pl
-
+    pl = polars()
     dtype = results.dtype
     if dtype == pl.Null:
         return Column.absent(len(results))

@@ -8,8 +8,9 @@ from pydantic import AfterValidator, BeforeValidator, field_validator, model_val
 
 from pipelines.conditions.comparing import Comparisons
 from pipelines.conditions.condition import Conditions, Described, singly
+from pipelines.expressions.engine import POLARS
 from pipelines.expressions.language import bare_name, check_language
-from pipelines.plugins.requirements import NOTHING, Package, Requires
+from pipelines.plugins.requirements import NOTHING, Requires
 from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Key
 
@@ -49,7 +50,7 @@ class Map(Step):
     @property
     def requires(self) -> Requires:
         """Polars, if it has an expression; names alone and mappings need nothing."""
-        return Package("polars", extra="map") if self.expressions else NOTHING
+        return POLARS if self.expressions else NOTHING
 
     @property
     def expressions(self) -> tuple[str, ...]:
