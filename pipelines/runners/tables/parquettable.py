@@ -6,7 +6,8 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from pipelines.errors import MissingPackageError, StreamerError
+from pipelines.errors import StreamerError
+from pipelines.expressions.engine import polars
 from pipelines.runners.tables.tablefile import RawTable, TableFile
 
 
@@ -14,35 +15,32 @@ class ParquetTable(TableFile):
     """A Parquet file; null is no value."""
 
     def read(self, columns: Sequence[str]) -> RawTable:
-        try:
-            import polars
-        except ImportError as error:
-            raise MissingPackageError("polars", "map", "a table in Parquet") from error
+        library = polars("a table in Parquet")
         content = self.content()
         try:
-            frame = polars.scan_parquet(io.BytesIO(content))
+            frame = library.scan_parquet(io.BytesIO(content))
             self.checked_columns(columns, frame.collect_schema().names())
             # Of the file's metadata: no column is read for it.
-            self.check_rows(int(frame.select(polars.len()).collect().item()))
+            self.check_rows(int(frame.select(library.len()).collect().item()))
             read = frame.select(columns).collect()
-            return self._values(read, polars)
-        except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
+            return self._values(read, library)
+        except (library.exceptions.PolarsError, library.exceptions.PanicException) as error:
             reason = str(error).strip().partition("\n")[0]
             raise StreamerError(f"{self.label} cannot be read: {reason}") from error
 
-    def _values(self, read: Any, polars: Any) -> RawTable:
+    def _values(self, read: Any, library: Any) -> RawTable:
         values: dict[str, Sequence[Any]] = {}
         size = 0
         for name in read.columns:
             column = read.get_column(name)
-            if column.dtype in (polars.Categorical, polars.Enum):
-                column = column.cast(polars.String)
-            elif column.dtype == polars.Decimal:
-                column = column.cast(polars.Float64)
+            if column.dtype in (library.Categorical, library.Enum):
+                column = column.cast(library.String)
+            elif column.dtype == library.Decimal:
+                column = column.cast(library.Float64)
             # A text that many rows share is small in the file only.
-            size += (column.str.len_bytes().sum() or 0) if column.dtype == polars.String else 8 * len(column)
+            size += (column.str.len_bytes().sum() or 0) if column.dtype == library.String else 8 * len(column)
             self.check_bytes(size)
-            if not (column.dtype.is_numeric() or column.dtype in (polars.String, polars.Boolean, polars.Null)):
+            if not (column.dtype.is_numeric() or column.dtype in (library.String, library.Boolean, library.Null)):
                 raise StreamerError(
                     f'{self.label}: the column "{name}" has values of {column.dtype}; texts, numbers and booleans can '
                     "be looked up"
