@@ -23,6 +23,16 @@ def take_rows(column: Sequence[Any], rows: Rows) -> Sequence[Any]:
     return [column[place] for place in places.tolist()]
 
 
+def emptied(column: Sequence[Any], kept: npt.NDArray[np.bool_]) -> Sequence[Any]:
+    """The column with `None` in place of each entry that is not kept, `bool (N,)`: of its kind, else a list."""
+    if isinstance(column, Spans):
+        return Spans(column.buffer, column.starts, np.where(kept, column.lengths, -1))
+    left: list[Any] = [None] * len(column)
+    for row in np.flatnonzero(kept).tolist():
+        left[row] = column[row]
+    return left
+
+
 def joined(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
     """The entries of all parts, one after the other. Where a part is `Spans` or `Headers`, the result is too.
 

@@ -222,6 +222,9 @@ class SourceConfig(ConnectorConfig):
     tombstones: Literal["forward", "skip", "dead_letter"] = "forward"
     """What happens to records without a payload (Kafka's tombstones): they are sent to the sinks unchanged, without a run of the pipeline (`forward`), acknowledged and forgotten (`skip`), or become dead letters (`dead_letter`)."""  # noqa: E501
 
+    where: Conditions | None = None
+    """Which records are run, by their values and by the metadata that `into` makes values of: an SQL expression, `topic not like '%/bridge/%'`, a mapping, `{kind: lamp}`, or a list of these, which all have to hold. The others pass by: they are acknowledged, counted and nothing else."""  # noqa: E501
+
     @field_validator("into")
     @classmethod
     def _known_metadata(cls, into: dict[str, str]) -> dict[str, str]:
@@ -261,6 +264,11 @@ class SourceConfig(ConnectorConfig):
     def header_types(self) -> Mapping[str, ByteType]:
         """The types of headers by their names, as `into` takes them; others are texts if they are UTF-8, else bytes."""
         return {}
+
+    @property
+    def undecoded_keys(self) -> frozenset[str]:
+        """The keys of the values that `into` makes of a record before its payload is decoded."""
+        return frozenset(key for name, key in self.into.items() if name != "timestamp" or self.time is None)
 
     def check_into(self) -> None:
         """Raise `DefinitionError` if `into` names metadata that no record of this source has."""

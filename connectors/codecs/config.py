@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
@@ -50,6 +51,9 @@ class CodecConfig(BaseModel):
     """The kind of payloads that it reads and writes. Objects are for connectors that carry them inside the process,
     such as a camera's frames; `ConnectorConfig.carries` says which connectors do."""
 
+    remembers: ClassVar[bool] = False
+    """Whether it reads records by what earlier ones said, so that it has to see those, too, that are not run."""
+
     type: str
     """The type of codec."""
 
@@ -72,9 +76,22 @@ class CodecConfig(BaseModel):
         return self.requires
 
     @property
+    def several(self) -> bool:
+        """Whether a payload may hold several records, as configured."""
+        return False
+
+    @property
     def wrapped(self) -> CodecConfig | None:
         """The inner codec, for a codec that only wraps and unwraps payloads; else `None`."""
         return None
+
+    @property
+    def layers(self) -> Iterator[CodecConfig]:
+        """This codec and those that it wraps, from the outermost to the one that reads the content."""
+        layer: CodecConfig | None = self
+        while layer is not None:
+            yield layer
+            layer = layer.wrapped
 
     def ask(self) -> str | None:
         """Ask a server that it depends on, such as a schema registry, and return the findings as a text.

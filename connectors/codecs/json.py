@@ -43,6 +43,11 @@ class JsonConfig(Enveloped, WritesImages, MessageConfig):
     pretty: bool = False
     """Write indented text over several lines, for people. Values that pass through unchanged keep their form."""
 
+    @property
+    def several(self) -> bool:
+        """See `CodecConfig.several`."""
+        return self.each
+
     @model_validator(mode="before")
     @classmethod
     def _not_konduits(cls, fields: Any) -> Any:

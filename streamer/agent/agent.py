@@ -384,6 +384,7 @@ class Agent:
             ok=self.meters.total("ok"),
             dead=self.meters.total("dead"),
             dropped=self.meters.total("dropped"),
+            passed=self.meters.total("passed"),
             failed=self.meters.total("failed"),
             seconds=seconds,
             reason=reason,  # type: ignore[arg-type]

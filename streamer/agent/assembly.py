@@ -435,10 +435,7 @@ def _shadow(service: Service, sinks: Mapping[str, Sink], sources: Mapping[str, S
 
 def _innermost(config: SourceConfig) -> CodecConfig:
     """The codec of a source; of one that unpacks another format, the codec inside that reads the content."""
-    codec = codec_config(config.codec)
-    while (inside := codec.wrapped) is not None:
-        codec = inside
-    return codec
+    return list(codec_config(config.codec).layers)[-1]
 
 
 def _sinks(service: Service) -> tuple[dict[str, Sink], list[Sink]]:

@@ -6,14 +6,17 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from connectors.blockcolumns import where_null
 from connectors.codec import Codec, Decoded
 from connectors.records import Ints, Records
 from connectors.source import Source
+from pipelines.data.batch import Batch
 from pipelines.errors import ConnectorError, StepError
-from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
+from pipelines.executors.accounting import NO_ROWS
+from streamer.agent.decodedbatch import NONE_PASSED, SOURCE_BITS, DecodedBatch
+from streamer.agent.where import Where
 from streamer.batching.batcher import Closed
 from streamer.batching.cutting import by_samples
 from streamer.batching.pictures import in_parts
@@ -24,6 +27,8 @@ from streamer.routing.recordtime import RecordTime
 
 Wait = Callable[[float, str], bool]
 """Called with seconds to wait and the reason; returns `False` if the service stops."""
+NOTHING: Final = Decoded(NO_ROWS, {})
+"""What is decoded of a block from which no record is run."""
 LATENCY_SAMPLE = 8
 """Latency is measured in every eighth of the full-sized batches: reading timestamps costs 0.1 us a record."""
 
@@ -52,19 +57,23 @@ class BlockDecoder:
         index: int,
         into: Into,
         record_time: RecordTime | None,
+        where: Where | None,
         decoding: Decoding,
         log: Any,
     ) -> None:
         """`source` and `index`: the name and the number of the source. `record_time`: `None` if the times of its
-        records are those of the bus."""
+        records are those of the bus. `where`: which of its records are run; `None`: all."""
         self.codec = codec
         self._source = source
         self._next_row = index << SOURCE_BITS
         self._into = into
         self._time = record_time
+        self._where = where
         self._wanted = decoding.wanted
         if record_time is not None:
-            self._wanted = (decoding.wanted or frozenset()) | {record_time.field}
+            self._wanted = (self._wanted or frozenset()) | {record_time.field}
+        if where is not None and where.keys:
+            self._wanted = (self._wanted or frozenset()) | where.keys
         self._decoding = decoding
         self._log = log
         self._blocks = 0
@@ -82,7 +91,13 @@ class BlockDecoder:
         records = closed.records
         count, first = len(records), self._next_row
         self._next_row += count
-        decoding = self._read(records, first, wait)
+        if self._where is None:
+            decoding, passed = self._read(records, first, wait), NONE_PASSED
+        else:
+            fitting = self._where.before(records, first)
+            decoding = NOTHING if fitting.is_empty else self._read(fitting.records, first, wait)
+            if decoding is not None:
+                decoding, passed = self._where.after(decoding, fitting)
         if decoding is None:
             return None
         batch = decoding.batch
@@ -90,10 +105,10 @@ class BlockDecoder:
             {row: StepError.of("decode", error) for row, error in decoding.failed.items()} if decoding.failed else {}
         )
         tombstones: list[int] = []
-        if batch.size + len(failed) < count or batch.row_range is None:
-            # A codec may make several rows of one record.
-            tombstones = [first + row for row in where_null(records.values) if row not in records.faults]
-        decoded = DecodedBatch(self._source, records, first, batch, failed, tombstones, self._stamps(closed))
+        if batch.size + len(failed) + len(passed) < count or _has_several(batch):
+            others = {*passed.tolist(), *(first + row for row in records.faults)}
+            tombstones = [first + row for row in where_null(records.values) if first + row not in others]
+        decoded = DecodedBatch(self._source, records, first, batch, failed, tombstones, passed, self._stamps(closed))
         decoded.arrivals = arrivals = Arrivals(first, closed.arrivals)
         arrivals.decoding = time.perf_counter() - began
         arrivals.decoding_began, arrivals.gathering = began, closed.seconds
@@ -118,6 +133,7 @@ class BlockDecoder:
             )
 
     def _read(self, records: Records, first: int, wait: Wait) -> Decoded | None:
+        """The records with their metadata as values; `None` if the service stopped while the codec waited."""
         tries = 0
         while True:
             try:
@@ -142,3 +158,8 @@ class BlockDecoder:
         if closed.reason in ("records", "bytes") and self._blocks % LATENCY_SAMPLE:
             return None
         return closed.records.timestamp_column()
+
+
+def _has_several(batch: Batch) -> bool:
+    """Whether the codec made several rows of one record."""
+    return batch.row_range is None and bool((batch.rows[1:] == batch.rows[:-1]).any())

@@ -18,6 +18,8 @@ from streamer.delivery.deadletter import Letter
 
 SOURCE_BITS: Final = 48
 """A row number is the source's index shifted left by this, plus the source's count of rows."""
+NONE_PASSED: Final = np.zeros(0, np.int64)
+"""Of a batch from which no row passes by."""
 
 
 @dataclass(slots=True)
@@ -32,6 +34,8 @@ class DecodedBatch:
     """Rows that could not be decoded, by row number."""
     tombstones: list[int] = field(default_factory=list)
     """Numbers of the rows without a payload."""
+    passed: Ints = field(default_factory=lambda: NONE_PASSED)
+    """Numbers of the rows that pass by, `int64`, rising: the source's `where` leaves them out."""
     stamps: Ints | None = None
     """Timestamps of all rows, in milliseconds since 1970; `None` if the latency of this batch is not measured."""
     kept: bool = True
@@ -56,6 +60,8 @@ class DecodedBatch:
         rest.failed = {row: error for row, error in self.failed.items() if row >= edge}
         first.tombstones = [row for row in self.tombstones if row < edge]
         rest.tombstones = [row for row in self.tombstones if row >= edge]
+        at = int(np.searchsorted(self.passed, edge))
+        first.passed, rest.passed = self.passed[:at], self.passed[at:]
         return first, rest
 
     def fail(self, errors: Mapping[int, Exception]) -> None:
@@ -95,6 +101,7 @@ class DecodedBatch:
         self.batch = self.batch.take(np.isin(self.batch.rows, rows))
         self.failed = {row: error for row, error in self.failed.items() if row in kept}
         self.tombstones = [row for row in self.tombstones if row in kept]
+        self.passed = self.passed[np.isin(self.passed, rows)]
 
     def place(self, row: int) -> str:
         """Topic, partition and offset of a row's record, as text."""

@@ -13,6 +13,7 @@ from streamer.agent.intakes import Intake
 from streamer.agent.runs.batchruns import BatchRuns
 from streamer.agent.runs.dangerous import Dangerous
 from streamer.agent.sourcewatch import SourceWatch
+from streamer.agent.where import Where
 from streamer.batching.batcher import Batcher, SoftBatcher
 from streamer.batching.registry import built
 from streamer.batching.rounds import RoundBatcher
@@ -71,6 +72,7 @@ def built_intakes(
                     index,
                     Into.of(config),
                     RecordTime.of(config, meters.sources[name].untimed, log),
+                    Where.of(config, log),
                     decoding,
                     log,
                 ),

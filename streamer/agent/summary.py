@@ -17,6 +17,8 @@ class Summary:
     """Records that went to the dead letter."""
     dropped: int
     """Records that a step dropped on purpose, and tombstones that were skipped."""
+    passed: int
+    """Records that passed by, as they do not fit the `where` of their source."""
     failed: int
     """Records that failed and are lost: there is no dead letter (`on_error: drop`)."""
     seconds: float
@@ -33,5 +35,6 @@ class Summary:
 
     def followed_by(self, after: Summary) -> Summary:
         """The same over this run and one after it."""
-        counts = {name: getattr(self, name) + getattr(after, name) for name in ("ok", "dead", "dropped", "failed")}
+        names = ("ok", "dead", "dropped", "passed", "failed")
+        counts = {name: getattr(self, name) + getattr(after, name) for name in names}
         return replace(after, seconds=self.seconds + after.seconds, **counts)

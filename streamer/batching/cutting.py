@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from connectors.codec import RecordsOrigin
 from connectors.records import Ints, Records
 from streamer.agent.decodedbatch import DecodedBatch
@@ -33,7 +35,7 @@ def ranges_of(sizes: Ints, most: int) -> list[range]:
 
 def cut(decoded: DecodedBatch, ranges: list[range]) -> Iterator[DecodedBatch]:
     """A part for each range of the batch's rows, with the records up to the first of the next range."""
-    batch, first = decoded.batch, decoded.first
+    batch, first, passed = decoded.batch, decoded.first, decoded.passed
     starts = [0, *(int(batch.rows[rows.start]) - first for rows in ranges[1:]), len(decoded.records)]
     for start, stop, part in zip(starts, starts[1:], batch.parts(ranges), strict=False):
         records = decoded.records.part(start, stop)
@@ -45,6 +47,7 @@ def cut(decoded: DecodedBatch, ranges: list[range]) -> Iterator[DecodedBatch]:
             part.with_origin(_origin_of(decoded, records, start)),
             {row: error for row, error in decoded.failed.items() if row in rows},
             [row for row in decoded.tombstones if row in rows],
+            passed[slice(*np.searchsorted(passed, [rows.start, rows.stop]))],
             None if decoded.stamps is None else decoded.stamps[start:stop],
             arrivals=decoded.arrivals,
             picture_bytes=decoded.picture_bytes,

@@ -50,6 +50,7 @@ def in_parts(decoded: DecodedBatch, most: int, *, undecoded: bool) -> list[Decod
             batch,
             {**decoded.failed, **failed},
             decoded.tombstones,
+            decoded.passed,
             decoded.stamps,
             arrivals=decoded.arrivals,
             picture_bytes=decoded.picture_bytes,

@@ -20,7 +20,7 @@ from pipelines.data.result import Result
 from pipelines.data.rowrange import RowNumbers, as_array
 from pipelines.errors import ConnectorError, StepError
 from pipelines.executors.accounting import NO_ROWS, accounted
-from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
+from streamer.agent.decodedbatch import NONE_PASSED, SOURCE_BITS, DecodedBatch
 from streamer.batching.residence import FEW
 from streamer.definition.service import Service
 from streamer.delivery.confirming import Confirming, Upstream
@@ -104,6 +104,9 @@ class Delivery:
         """
         for part, part_result in self.confirming.admit(decoded, result, self._letters.send_held_back):
             failed: Failed = {**part.failed, **part_result.failed}
+            if failed and len(part.passed):
+                # A record that was tried alone has failed, whatever it was before.
+                part.passed = part.passed[~among(part.passed, in_order(failed))]
             if part.failed:
                 self._failures.look(part)
             skipped = self._sort_out_tombstones(part, failed)
@@ -247,7 +250,8 @@ class Delivery:
         counts as complete too early, even if an error is raised halfway.
         """
         decided, part_decided = _decided(result, failed, decoded)
-        self._failures.check(failed, decided)
+        passed = NONE_PASSED if decoded is None else decoded.passed
+        self._failures.check(failed, decided, passed)
         for messages in blocks:
             self.ledger.expect(messages.row_numbers)
         if failed:
@@ -261,7 +265,7 @@ class Delivery:
         if failed:
             self._errors.send()
             self._letters.add(failed)
-        self._count(decided, failed, [*result.dropped, *skipped], decoded if part_decided else None)
+        self._count(decided, failed, [*result.dropped, *skipped], passed, decoded if part_decided else None)
         let_go(failed.values())
         if self._kept:
             self._free_payloads()
@@ -353,22 +357,33 @@ class Delivery:
             self._letters.add(failed)
             self._count_failed(in_order(failed))
 
-    def _count(self, decided: RowNumbers, failed: Failed, dropped: list[int], decoded: DecodedBatch | None) -> None:
+    def _count(
+        self,
+        decided: RowNumbers,
+        failed: Failed,
+        dropped: list[int],
+        passed: Ints,
+        decoded: DecodedBatch | None,
+    ) -> None:
         """Count outcomes. `decoded` is the batch whose rows these are, each in one place; `None` for other rows."""
         if decoded is not None:
             outcomes, source = self.confirming.outcomes, decoded.source
-            outcomes[source, "ok"] += len(decided) - len(failed) - len(dropped)
+            outcomes[source, "ok"] += len(decided) - len(failed) - len(dropped) - len(passed)
             if failed:
                 outcomes[source, self._failed_outcomes[decoded.first >> SOURCE_BITS]] += len(failed)
             if dropped:
                 outcomes[source, "dropped"] += len(dropped)
+            if len(passed):
+                outcomes[source, "passed"] += len(passed)
             return
         lost = in_order(failed)
         gone = np.array(dropped, np.int64)
         self._count_failed(lost)
         self._count_rows("dropped", gone)
+        self._count_rows("passed", passed)
         rows = as_array(decided)
-        self._count_rows("ok", rows[~among(rows, np.concatenate([lost, gone]))])
+        rows = rows[~among(rows, np.concatenate([lost, gone]))]
+        self._count_rows("ok", rows[np.isin(rows, passed, invert=True)] if len(passed) else rows)
 
     def _count_failed(self, rows: Ints) -> None:
         for source in set((rows >> SOURCE_BITS).tolist()):

@@ -134,16 +134,16 @@ class Failures:
         """Find out which codec would read a record of this batch that could not be decoded."""
         self._hints.look(decoded, self.place)
 
-    def check(self, failed: Failed, finished: RowNumbers = range(0)) -> None:
-        """Count these failures, among rows that are `finished` newly. Raises `ServiceStopped` if they mean that the
-        service must not go on.
+    def check(self, failed: Failed, finished: RowNumbers = range(0), passed: RowNumbers = range(0)) -> None:
+        """Count these failures, among rows that are `finished` newly, but for those that `passed` by. Raises
+        `ServiceStopped` if they mean that the service must not go on.
 
         Called before they are decided: afterwards the ledger no longer knows where a lost record came from.
         """
-        rows, watched = len(finished), failed
+        rows, watched = len(finished) - len(passed), failed
         if self._answered:
             _, watched = self.apart(failed)
-            rows -= count_of_sources(finished, self._answered)
+            rows -= count_of_sources(finished, self._answered) - count_of_sources(passed, self._answered)
         self._errors.add(rows, watched)
         if not failed:
             return

@@ -24,7 +24,7 @@ from streamer.definition.hotpaths import PartHotPath
 
 SECONDS = (*BOUNDS, 30.0)
 """Upper bounds of the buckets of durations, in seconds."""
-OUTCOMES = ("ok", "dead", "dropped", "failed")
+OUTCOMES = ("ok", "dead", "dropped", "passed", "failed")
 """How records end: with results, as dead letters, dropped on purpose, or failed and lost."""
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0)
 """Upper bounds of the buckets of batch sizes, in records."""

@@ -34,6 +34,8 @@ class SparkplugConfig(CodecConfig):
 
     built_by: ClassVar[str] = "connectors.codecs.sparkplug.codec:Sparkplug"
 
+    remembers: ClassVar[bool] = True
+
     type: Literal["sparkplug"] = "sparkplug"
     """The type of codec."""
     metrics: dict[str, Key] | None = None

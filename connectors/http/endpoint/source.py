@@ -23,7 +23,9 @@ from pipelines.executors.ports import Ports
 
 DONE: Final = Answer(202, (), b"")
 """The answer of a service without a sink that answers: all its sinks have the request's results."""
-DROPPED: Final = Answer.refusal(422, "a step of the pipeline dropped the record, so it has no result")
+DROPPED: Final = Answer.refusal(
+    422, "the record has no result: a step of the pipeline dropped it, or it does not fit the where of the source"
+)
 STOPPING: Final = Answer.refusal(503, "the service is stopping; send the request again", (b"retry-after", b"1"))
 SECRETS: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
 """Headers that no record has."""

@@ -289,6 +289,8 @@ def _started(agent: Agent, *, with_address: bool) -> str:
 def ended(summary: Summary) -> str:
     """A line about a service that has ended: why, after how long, and with how many records."""
     counts = f"{summary.ok:,} ok, {summary.dead:,} dead, {summary.dropped:,} dropped"
+    if summary.passed:
+        counts += f", {summary.passed:,} passed"
     if summary.failed:
         counts += f", {summary.failed:,} failed and lost"
     if summary.waits is not None:

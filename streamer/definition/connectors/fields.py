@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from connectors.codecs.registry import codec_config
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
-from pipelines.conditions.condition import condition
+from pipelines.conditions.condition import condition, singly
 from pipelines.data.data import Data
 from pipelines.errors import DefinitionError
 from streamer.routing.sinkroute import check_topics
@@ -19,6 +20,7 @@ def checks(config: ConnectorConfig, sources: Sequence[SourceConfig] | None = Non
     field_checks: dict[str, Callable[[], object]] = {"codec": config.check_codec}
     if isinstance(config, SourceConfig):
         field_checks["into"] = lambda: _check_into(config)
+        field_checks["where"] = lambda: _check_where(config)
     if isinstance(config, SinkConfig):
         field_checks["outbox"] = config.check_outbox
         if config.when is not None:
@@ -62,3 +64,13 @@ def _check_no(given: bool, why: str) -> None:
 def _check_into(config: SourceConfig) -> None:
     config.check_into()
     Data(dict.fromkeys(config.into.values(), ""))
+
+
+def _check_where(config: SourceConfig) -> None:
+    of_payload = sorted(condition(singly(config.where)).names - config.undecoded_keys)
+    if of_payload and any(codec.several for codec in codec_config(config.codec).layers):
+        raise DefinitionError(
+            f'"{of_payload[0]}" is a value of the payload, which holds several records (each: true), and only whole '
+            "payloads can pass by; name metadata that into makes values of, or have a step drop the records: a MAP by "
+            "its where, or a FUNCTION that returns None"
+        )

@@ -88,6 +88,7 @@ NOT_OPTIONS = {
 EVERYWHERE = {
     "codec": "a codec, whose own fields are looked at",
     "when": "a condition",
+    "where": "a condition",
     "into": "names of metadata and values",
     "headers": "names of headers and their types",
     "input_names": "names of a model's inputs",

@@ -196,6 +196,12 @@ def test_a_missing_pipeline_file_is_an_error_when_the_service_is_made() -> None:
             '"key" and "topic" would both become "id"',
         ),
         ({"sink": {"type": "memory", "topic": "a", "when": {"p": {"gte": 1}}}}, "when: p: gte: no such comparison"),
+        ({"source": {"type": "memory", "topic": "a", "where": {"p": {"gte": 1}}}}, "where: p: gte: no such comparison"),
+        ({"source": {"type": "memory", "topic": "a", "where": [{"p": 1}, {"q": {}}]}}, "where: q: nothing to compare"),
+        (
+            {"source": {"type": "memory", "topic": "a", "codec": {"type": "json", "each": True}, "where": {"p": 1}}},
+            "where: .*holds several records .*name metadata that into makes values of",
+        ),
         ({"sink": {"type": "memory", "topic": "a.{b}"}}, "topic: .*`topics` must list"),
         ({"sink": {"type": "memory", "topic": "a", "codec": "jsn"}}, 'codec: there is no codec of type "jsn"'),
         ({"keep": "some"}, "keep"),
