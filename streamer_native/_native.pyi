@@ -93,12 +93,14 @@ class JsonReader:
         bare: bool,
         nan_is_missing: bool,
         limits: tuple[int, ...],
+        types: list[tuple[str, str]],
     ) -> JsonReader:
         """`fields` are keys and the steps of their pointers, with the number of the element that a step may be; `at`
         are the steps from a payload to its record, or with `each` to the array of its records, and `outer` is as
         `fields`, of values of the payload; `each`: elements and lines are rows; `bare`: payloads are values, of the
         first field; `nan_is_missing`: NaN and infinity as bare words are as null; `limits` are bytes, depth, elements
-        and keys: what may exceed them is left to Python."""
+        and keys: what may exceed them is left to Python; `types` are keys and the types of their values
+        (`pipelines.wire.stated`)."""
 
     def read(self, buffer: Bytes, starts: Ints, lengths: Ints) -> Found:
         """Payloads `buffer[starts[i]:starts[i] + lengths[i]]`: none where the length is -1, something else where -2.

@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Final, Literal
 from pydantic import Field, field_validator, model_validator
 
 from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
-from connectors.codecs.config import MessageConfig
+from connectors.codecs.config import MessageConfig, PayloadFields
 from connectors.codecs.fields.enveloped import Enveloped
+from connectors.codecs.fields.statestypes import StatesTypes
 from connectors.codecs.images.writtenimages import WritesImages
 from connectors.records import Records
 from pipelines.data.batch import Batch
@@ -25,7 +26,7 @@ _KONDUITS: Final = ("byte_order", "nulls")
 """Fields of the codec `konduit-json`, which users of Konduit may expect here."""
 
 
-class JsonConfig(Enveloped, WritesImages, MessageConfig):
+class JsonConfig(StatesTypes, Enveloped, WritesImages, MessageConfig):
     """Plain JSON objects: numbers, texts, booleans, lists, objects; arrays are lists. Values that no step reads pass through unchanged."""  # noqa: E501
 
     built_by: ClassVar[str] = "connectors.codecs.json:Json"
@@ -73,6 +74,10 @@ class JsonConfig(Enveloped, WritesImages, MessageConfig):
                 raise ValueError(f'"{key}" is in fields and in outer; a key has one value')
         return self
 
+    def read_fields(self, topic: str | None = None) -> PayloadFields | None:
+        """Those whose types are stated, among any others."""
+        return self.stated_fields
+
 
 class Json(Codec):
     """One JSON object, UTF-8, for each row.
@@ -88,8 +93,9 @@ class Json(Codec):
         fields = tuple((key, Pointer(text)) for key, text in config.fields.items())
         self._hot_path = choose().report
         self._each = config.each
+        at, outer = Pointer(config.at), config.outer_pointers
         self._read = json_reader(
-            JsonOptions(config.limits, fields, config.each, config.read_nan, Pointer(config.at), config.outer_pointers)
+            JsonOptions(config.limits, fields, config.each, config.read_nan, at, outer, config.stated())
         )
         self._write = json_writer(JsonForm(config.nan, config.pretty))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from connectors.codec import Codec, Decoded, Encoded
-from connectors.codecs.config import MessageConfig
+from connectors.codecs.config import MessageConfig, PayloadFields
 from connectors.codecs.fields.enveloped import Enveloped
+from connectors.codecs.fields.statestypes import StatesTypes
 from connectors.codecs.plainrows import checked_keys, decode_plain, decode_several, encode_plain
 from connectors.codecs.rows import payload_bytes
 from connectors.records import Records
@@ -16,7 +17,8 @@ from pipelines.errors import MissingPackageError, WireError
 from pipelines.plugins.requirements import Package, Requires
 from pipelines.wire.jsonrecords import check_outer, no_array_at, no_record_at, nothing_at
 from pipelines.wire.jsontext import Pointer
-from pipelines.wire.plainvalues import PlainRules
+from pipelines.wire.plainvalues import PlainDecoder, PlainRules
+from pipelines.wire.stated.types import Decoders
 
 if TYPE_CHECKING:
     import msgpack
@@ -25,7 +27,7 @@ _TIMESTAMPS: Final = (b"\xd6\xff", b"\xd7\xff", b"\xc7\x0c\xff")
 """The first bytes of timestamps of 32, 64 and 96 bits."""
 
 
-class MsgpackConfig(Enveloped, MessageConfig):
+class MsgpackConfig(StatesTypes, Enveloped, MessageConfig):
     """MessagePack maps: numbers, texts, bytes, lists and maps; arrays are written as lists."""
 
     built_by: ClassVar[str] = "connectors.codecs.msgpack:Msgpack"
@@ -34,6 +36,10 @@ class MsgpackConfig(Enveloped, MessageConfig):
 
     type: Literal["msgpack"] = "msgpack"
     """The type of codec."""
+
+    def read_fields(self, topic: str | None = None) -> PayloadFields | None:
+        """Those whose types are stated, among any others."""
+        return self.stated_fields
 
 
 class Msgpack(Codec):
@@ -46,15 +52,16 @@ class Msgpack(Codec):
             raise MissingPackageError("msgpack", "msgpack", "the codec msgpack") from None
         self._msgpack = msgpack
         config = config or MsgpackConfig()
-        self._limits, self._each = config.limits, config.each
+        limits, self._each = config.limits, config.each
+        self._limits = limits
         self._at, self._outer = Pointer(config.at), config.outer_pointers
-        self._rules = PlainRules(self._limits)
+        self._decoders = Decoders(lambda stated: PlainDecoder(PlainRules(limits, stated=stated)), config.stated())
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """Columns of all keys; values that no step reads are written unchanged."""
         if self._at.text or self._each:
-            return decode_several(records, first, wanted, self._read_several, self._rules)
-        return decode_plain(records, first, wanted, self._read, self._rules)
+            return decode_several(records, first, wanted, self._read_several, self._decoders)
+        return decode_plain(records, first, wanted, self._read, self._decoders)
 
     def encode(self, batch: Batch) -> Encoded:
         """One map for each row, without metadata."""

@@ -17,9 +17,9 @@ from pipelines.data.rowrange import RowNumbers
 from pipelines.errors import WireError
 from pipelines.wire.limits import Limits
 from pipelines.wire.plainvalues import (
-    RULES,
+    PLAIN_DECODERS,
+    PlainDecoder,
     PlainForm,
-    PlainRules,
     ReadRows,
     plain_rows,
     read_rows,
@@ -34,7 +34,7 @@ def decode_plain(
     first: int,
     wanted: frozenset[str] | None,
     read: Callable[[int, Any], dict[str, Any]],
-    rules: PlainRules = RULES,
+    decoders: Mapping[str, PlainDecoder] = PLAIN_DECODERS,
 ) -> Decoded:
     """Decode each payload by `read(row, payload)`. A payload for which it raises, a `WireError` as a rule, fails.
 
@@ -42,7 +42,7 @@ def decode_plain(
     that were read.
     """
     rows, failed = read_each(records, first, read)
-    cells = read_rows(list(rows.values()), wanted or frozenset(), rules)
+    cells = read_rows(list(rows.values()), wanted or frozenset(), decoders)
     return decoded_columns(records, first, cells, row_numbers(rows, first), failed)
 
 
@@ -51,12 +51,12 @@ def decode_several(
     first: int,
     wanted: frozenset[str] | None,
     read: Callable[[int, Any], list[dict[str, Any]]],
-    rules: PlainRules = RULES,
+    decoders: Mapping[str, PlainDecoder] = PLAIN_DECODERS,
 ) -> Decoded:
     """As `decode_plain`, where `read` gives the rows of a payload: none, or several, which fail together."""
     payloads, failed = read_each(records, first, read)
     numbers = np.repeat(row_numbers(payloads, first), [len(rows) for rows in payloads.values()])
-    cells = read_rows([row for rows in payloads.values() for row in rows], wanted or frozenset(), rules)
+    cells = read_rows([row for rows in payloads.values() for row in rows], wanted or frozenset(), decoders)
     return decoded_columns(records, first, cells, numbers, failed)
 
 

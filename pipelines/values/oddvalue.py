@@ -57,7 +57,7 @@ class OddValue:
 
     def error(self, key: str | None = None) -> WireError:
         """The error where a value of a `Data` is needed; `key` is that of the value."""
-        if key is None or self.reason.startswith((f'key "{key}"', f'key "{key}.')):
+        if key is None or self.reason.startswith((f'key "{key}"', f'key "{key}.', f"{key}: ")):
             return WireError(self.reason)
         return WireError(f'key "{key}": {self.reason}')
 

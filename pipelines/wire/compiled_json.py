@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -46,6 +47,7 @@ from pipelines.wire.plainjson import (
     write_json,
 )
 from pipelines.wire.plainvalues import note_unreadable
+from pipelines.wire.stated.types import Decoders
 
 if TYPE_CHECKING:
     from streamer_native import _native
@@ -60,7 +62,8 @@ class CompiledJsonReader:
     def __init__(self, native: Any, options: JsonOptions) -> None:
         self._native = native
         self._options = options
-        self._decoder = SpansJsonDecoder(options.limits, native)
+        make = partial(SpansJsonDecoder, options.limits, native=native)
+        self._decoders = Decoders(make, options.stated)
         self._readers = Readers(self._reader)
 
     def __call__(self, values: Sequence[Any], wanted: frozenset[str]) -> ReadJson:
@@ -78,7 +81,7 @@ class CompiledJsonReader:
         read = ReadJson(columns, raw.rows, {**failed})
         if not raw.odd:
             return read
-        others = read_json([values[position] for position in raw.odd], wanted, self._options, self._decoder)
+        others = read_json([values[position] for position in raw.odd], wanted, self._options, self._decoders)
         return _together(raw, read, others, np.array(raw.odd, np.int64), wanted)
 
     def _reader(self, keys: list[str]) -> _native.JsonReader:
@@ -93,6 +96,7 @@ class CompiledJsonReader:
             False,
             options.read_nan == "missing",
             tuple(min(limit, sys.maxsize) for limit in bounds),
+            [(stated.key, stated.kind) for stated in options.stated],
         )
         return reader
 
@@ -106,9 +110,9 @@ class CompiledJsonReader:
         for part in raw.parts:
             key, form = part[:2]
             if form != MIXED:
-                columns[key] = _column(raw, part, self._decoder)
+                columns[key] = _column(raw, part, self._decoders[key])
                 continue
-            column, errors = self._decoder.read(raw.undecoded(part))
+            column, errors = self._decoders[key].read(raw.undecoded(part))
             for row, error in errors.items():
                 note_unreadable(wrong, row, key, error)
             if not column.empty:
@@ -118,7 +122,7 @@ class CompiledJsonReader:
 
 @dataclass(frozen=True, slots=True)
 class SpansJsonDecoder(JsonDecoder):
-    """A `JsonDecoder` that leaves `Spans` to the extension. Decoders of equal limits are equal."""
+    """A `JsonDecoder` that leaves `Spans` to the extension. Decoders of equal limits and type are equal."""
 
     native: Any = field(default=None, compare=False)
 
@@ -130,8 +134,9 @@ class SpansJsonDecoder(JsonDecoder):
 
     def _column(self, texts: Spans) -> Column | None:
         """The column of these texts; `None` if it is left to Python: they differ in type, or are not values."""
+        types = [] if self.stated is None else [(_VALUE, self.stated.kind)]
         reader: _native.JsonReader = self.native.JsonReader(
-            [_VALUE], [(_VALUE, [])], [], [], False, True, False, (sys.maxsize,) * 4
+            [_VALUE], [(_VALUE, [])], [], [], False, True, False, (sys.maxsize,) * 4, types
         )
         raw = FoundColumns(*read_spans(reader, texts))
         if raw.odd or len(raw.parts) != 1 or raw.parts[0][1] == MIXED:

@@ -22,6 +22,7 @@ from pipelines.wire.jsontext import (
     without_nan,
 )
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
+from pipelines.wire.stated.types import Stated
 
 ReadNaN: TypeAlias = Literal["error", "missing"]
 """What NaN and infinite numbers are in a record that is read: an error, or missing values, as null is."""
@@ -42,6 +43,8 @@ class JsonOptions:
     """The place in a payload of its record, with `each` of the array of its records."""
     outer: tuple[tuple[str, Pointer], ...] = ()
     """Keys that each record of a payload gets, each with the place of its value in the payload. They hide keys, too."""
+    stated: tuple[Stated, ...] = ()
+    """The types of the values of keys, also of those that `fields` name."""
 
 
 def usual_records(payloads: Sequence[Any], options: JsonOptions) -> list[dict[str, Any]] | None:

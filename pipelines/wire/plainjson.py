@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
-from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeGuard, overload
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeGuard, overload
 
 import msgspec
 import numpy as np
@@ -31,7 +32,15 @@ from pipelines.wire.jsontext import (
 )
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 from pipelines.wire.owndigits import in_own_digits
-from pipelines.wire.plainvalues import PlainForm, PlainRules, note_unreadable, read_column, unwritten
+from pipelines.wire.plainvalues import (
+    PlainForm,
+    PlainRules,
+    note_unreadable,
+    read_column,
+    unwritten,
+)
+from pipelines.wire.stated.conversions import BLANKS
+from pipelines.wire.stated.types import Decoders, Stated, gives_images
 
 NaN: TypeAlias = Literal["null", "error"]
 """How NaN and infinite numbers, which JSON lacks, are written: as null, or not at all, and the record fails."""
@@ -49,18 +58,22 @@ class ReadJson(NamedTuple):
 
 
 def read_json(
-    values: Sequence[Any], wanted: frozenset[str], options: JsonOptions, decoder: JsonDecoder | None = None
+    values: Sequence[Any],
+    wanted: frozenset[str],
+    options: JsonOptions,
+    decoders: Mapping[str, JsonDecoder] | None = None,
 ) -> ReadJson:
     """The columns of many payloads: bytes, or `None` for a tombstone, which is passed over.
 
-    Keys that are `wanted` are decoded and checked. All others stay as they came (`WireColumn`, with this `decoder`):
-    errors in them show only when they are read. A payload fails if it is no JSON object, exceeds the limits, or has a
-    value under a wanted key that no `Data` can hold; with `each`, it fails with all its rows.
+    Keys that are `wanted` are decoded and checked. All others stay as they came (`WireColumn`, with the decoder of
+    their key): errors in them show only when they are read. A payload fails if it is no JSON object, exceeds limits,
+    or has a value under a wanted key that no `Data` can hold; with `each`, it fails with all its rows.
     """
-    decoder = decoder or JsonDecoder(options.limits)
+    if decoders is None:
+        decoders = Decoders(partial(JsonDecoder, options.limits), options.stated)
     usual = usual_records(values, options)
     if usual is not None:
-        columns, wrong = _columns(usual, wanted, decoder, complete=True)
+        columns, wrong = _columns(usual, wanted, decoders, complete=True)
         if not wrong:
             return ReadJson(columns, np.arange(len(usual), dtype=np.int64), {})
     records: list[dict[str, Text | None]] = []
@@ -76,23 +89,29 @@ def read_json(
         else:
             records += read
             rows += [position] * len(read)
-    columns, wrong = _columns(records, wanted, decoder)
+    columns, wrong = _columns(records, wanted, decoders)
     if wrong:
         for row, reason in wrong.items():
             failed.setdefault(rows[row], reason)
         kept = [row for row, position in enumerate(rows) if position not in failed]
         rows = [rows[row] for row in kept]
         # Values of the rows that failed are to leave no trace in the form of a column.
-        columns, _ = _columns([records[row] for row in kept], wanted, decoder)
+        columns, _ = _columns([records[row] for row in kept], wanted, decoders)
     return ReadJson(columns, np.array(rows, np.int64), failed)
 
 
 @dataclass(frozen=True, slots=True)
 class JsonDecoder:
-    """Decodes a `WireColumn` whose entries are texts of JSON values. Decoders of equal limits are equal."""
+    """Decodes a `WireColumn` whose entries are texts of JSON values. Decoders of equal limits and type are equal."""
 
     limits: Limits = DEFAULT_LIMITS
-    may_give_images: ClassVar[bool] = False
+    stated: Stated | None = None
+    """The type that the values are to be of."""
+
+    @property
+    def may_give_images(self) -> bool:
+        """Whether the type that is stated is that of images."""
+        return gives_images(self.stated)
 
     def __call__(self, entries: Sequence[Any]) -> Column:
         """The column of these texts. Raises `RowsFailed` naming the rows whose text is no value."""
@@ -102,18 +121,31 @@ class JsonDecoder:
         return column
 
     def plain(self, entry: Text) -> Any:
-        """The value of this text as Python's `json` gives it."""
+        """The value of this text, which no `Data` can hold, as Python's `json` gives it.
+
+        Raises `WireError` if a type is stated, of which it is not.
+        """
+        if self.stated is not None:
+            for error in self.read([entry])[1].values():
+                raise error
         return parsed(entry)
 
     def read(self, entries: Sequence[Any]) -> tuple[Column, dict[int, WireError]]:
         """The column of these texts, in plain Python, and the errors of those that are no value by position."""
         texts = [b"null" if entry is None else entry for entry in entries]
+        finite = False
         try:
             values = quickly_parsed(b"[" + b",".join(texts) + b"]")
         except REFUSED:
-            return read_column([parsed(text) for text in texts], PlainRules(self.limits, finite=True))
-        # None of these numbers is beyond the largest.
-        return read_column(values, PlainRules(self.limits))
+            # Only such numbers may be beyond the largest.
+            values, finite = [parsed(text) for text in texts], True
+        if self.stated is not None and self.stated.kind == "text":
+            # A number with all the digits that it came with.
+            values = [
+                bytes(text).decode().strip(BLANKS) if type(value) in (int, float) else value
+                for text, value in zip(texts, values, strict=True)
+            ]
+        return read_column(values, PlainRules(self.limits, finite, self.stated))
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +326,11 @@ class Members(PackedEntries[Text]):
 
 
 def _columns(
-    records: list[dict[str, Any]], wanted: frozenset[str], decoder: JsonDecoder, *, complete: bool = False
+    records: list[dict[str, Any]],
+    wanted: frozenset[str],
+    decoders: Mapping[str, JsonDecoder],
+    *,
+    complete: bool = False,
 ) -> tuple[dict[str, Column], dict[int, WireError]]:
     """The columns of these rows, and the errors of rows by position. `complete`: no value is `None`."""
     columns: dict[str, Column] = {}
@@ -305,16 +341,18 @@ def _columns(
         cells = ((key, None, Members(records, key)) for key in records[0])
     for key, rows, texts in cells:
         if key in wanted and _is_text(key):
-            columns[key], errors = decoder.read(texts if rows is None else [record.get(key) for record in records])
+            columns[key], errors = decoders[key].read(
+                texts if rows is None else [record.get(key) for record in records]
+            )
             for row, error in errors.items():
                 note_unreadable(failed, row, key, error)
             continue
         if rows is not None:
             there = [(row, text) for row, text in zip(rows, texts, strict=True) if text is not None]
-            inner = WireColumn([text for _, text in there], decoder)
+            inner = WireColumn([text for _, text in there], decoders[key])
             columns[key] = SparseColumn(len(records), [row for row, _ in there], inner)
         else:
-            columns[key] = WireColumn(texts, decoder)
+            columns[key] = WireColumn(texts, decoders[key])
         if not _is_text(key):
             wrong = WireError("a key is no text: it holds half of a surrogate pair")
             failed.update((row, wrong) for row in columns[key].positions())

@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from pipelines.values.oddvalue import OddValue
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 from pipelines.wire.owndigits import in_digits_of_float32
 from pipelines.wire.shortest import shortest
+from pipelines.wire.stated.types import Decoders, Stated, gives_images
 
 EXACT: Final = 1 << 53
 """Integers up to here are exact in float64."""
@@ -45,6 +46,8 @@ class PlainRules:
     """Of depths and keys; the rest is for the reader of the bytes."""
     finite: bool = False
     """Whether infinite numbers are none: a parser of JSON text makes them of numbers that are too large."""
+    stated: Stated | None = None
+    """The type that the values of a column are to be of."""
 
 
 RULES: Final = PlainRules()
@@ -88,25 +91,30 @@ def note_unreadable(failed: dict[int, WireError], row: int, key: str, why: objec
     """
     known = failed.get(row)
     if known is None or (known.key is not None and key < known.key):
-        failed[row] = WireError.unreadable(key, why)
+        failed[row] = why if isinstance(why, WireError) and why.key == key else WireError.unreadable(key, why)
 
 
 def read_column(values: Sequence[object], rules: PlainRules = RULES) -> tuple[Column, dict[int, WireError]]:
     """The decoded column of the values of a key, `None` where a row has none, and the errors of rows by position.
 
-    Rows with an error lack the key in the column. Numbers are a dense column, or a `NumbersColumn` where integers stand
-    beside floats; lists of numbers of equal rank are a `ListsColumn`.
+    With a stated type values are made of that type. Rows with an error lack the key in the column. Numbers are a dense
+    column, or a `NumbersColumn` where integers stand beside floats; lists of numbers of equal rank are a `ListsColumn`.
     """
     failed: dict[int, WireError] = {}
     there, present = _there(values)
-    # Where infinite numbers are errors, each value is looked at.
-    column = None if rules.finite else _column(there, rules)
+    stated = rules.stated
+    # Where infinite numbers are errors, and where some values are of another type than is stated, each is looked at.
+    alike = there if stated is None else stated.quickly(there)
+    column = None if rules.finite or alike is None else _column(alike, rules)
     if column is None:
         read: list[Any] = [None] * len(values)
         for row, value in enumerate(values):
             if value is not None:
                 try:
-                    read[row] = read_value(value, rules)
+                    if stated is None or type(value) in stated.kept:
+                        read[row] = read_value(value, rules)
+                    else:
+                        read[row] = stated.converted(value)
                 except WireError as error:
                     failed[row] = error
         there, present = _there(read)
@@ -121,10 +129,19 @@ class PlainDecoder:
     """Decodes a `WireColumn` whose entries are plain values, `None` where a row has none. Raises `RowsFailed`."""
 
     rules: PlainRules = RULES
-    may_give_images: ClassVar[bool] = False
+    is_written: bool = True
+    """Whether formats of plain values write undecoded values as they are; not if each is the text of another value."""
+
+    @property
+    def may_give_images(self) -> bool:
+        """Whether the type that is stated is that of images."""
+        return gives_images(self.rules.stated)
 
     def plain(self, entry: Any) -> Any:
-        """A copy of the value."""
+        """A copy of a value that no `Data` can hold. Raises `WireError` if a type is stated, of which it is not."""
+        if self.rules.stated is not None:
+            for error in read_column([entry], self.rules)[1].values():
+                raise error
         return copy.deepcopy(entry)
 
     def __call__(self, entries: Sequence[Any]) -> Column:
@@ -132,6 +149,11 @@ class PlainDecoder:
         if failed:
             raise RowsFailed(failed)
         return column
+
+
+def is_written(decoder: object) -> bool:
+    """Whether what it decodes are plain values that are written as they are, undecoded."""
+    return isinstance(decoder, PlainDecoder) and decoder.is_written
 
 
 class ReadRows(NamedTuple):
@@ -143,7 +165,15 @@ class ReadRows(NamedTuple):
     """Position to the error of a row in which a wanted key holds no value."""
 
 
-def read_rows(rows: Sequence[Mapping[str, object]], wanted: frozenset[str], rules: PlainRules = RULES) -> ReadRows:
+PLAIN_DECODERS: Final = Decoders(lambda _: PlainDecoder())
+"""Decoders by the rules of forms that have infinite numbers; no types are stated."""
+
+
+def read_rows(
+    rows: Sequence[Mapping[str, object]],
+    wanted: frozenset[str],
+    decoders: Mapping[str, PlainDecoder] = PLAIN_DECODERS,
+) -> ReadRows:
     """Columns of rows of plain values. Keys that are `wanted` are decoded and checked now.
 
     Other keys are a `WireColumn` with a `PlainDecoder`: decoded when they are asked for, and else written as they came
@@ -152,20 +182,19 @@ def read_rows(rows: Sequence[Mapping[str, object]], wanted: frozenset[str], rule
     """
     columns: dict[str, Column] = {}
     failed: dict[int, WireError] = {}
-    decoder = PlainDecoder(rules)
     for key, positions, values in by_key(rows, None):
         if positions is not None:
             pairs = [(row, value) for row, value in zip(positions, values, strict=True) if value is not None]
             if not pairs:
                 continue
             if key not in wanted:
-                inner = WireColumn([value for _, value in pairs], decoder)
+                inner = WireColumn([value for _, value in pairs], decoders[key])
                 columns[key] = SparseColumn(len(rows), [row for row, _ in pairs], inner)
                 continue
             values = [None] * len(rows)
             for row, value in pairs:
                 values[row] = value
-        put_column(columns, failed, key, values, None if key in wanted else decoder, rules)
+        put_column(columns, failed, key, values, decoders[key], wanted=key in wanted)
     return ReadRows(columns, failed)
 
 
@@ -174,14 +203,15 @@ def put_column(
     failed: dict[int, WireError],
     key: str,
     values: list[Any],
-    decoder: PlainDecoder | None,
-    rules: PlainRules,
+    decoder: PlainDecoder,
+    *,
+    wanted: bool,
 ) -> None:
-    """Put the column of a key: left to `decoder`, or read now where there is none."""
-    if decoder is not None:
+    """Put the column of a key: left to the decoder, or read now if it is `wanted`."""
+    if not wanted:
         column: Column = WireColumn(values, decoder)
     else:
-        column, wrong = read_column(values, rules)
+        column, wrong = read_column(values, decoder.rules)
         for row, error in wrong.items():
             note_unreadable(failed, row, key, error)
     if not column.empty:
@@ -259,7 +289,7 @@ def plain_rows(batch: Batch, form: PlainForm, failed: dict[int, Exception]) -> l
 def plain_cells(key: str, column: Column, form: PlainForm, failed: dict[int, Exception]) -> Iterator[tuple[int, Any]]:
     """Position and plain value of each row that has the key; errors are put into `failed`."""
     inner, positions = (column.column, column.rows) if isinstance(column, SparseColumn) else (column, None)
-    if isinstance(inner, WireColumn) and isinstance(inner.decoder, PlainDecoder):
+    if isinstance(inner, WireColumn) and is_written(inner.decoder):
         for at, value in enumerate(inner.entries):
             if value is not None:
                 yield (at if positions is None else positions[at]), value
@@ -268,6 +298,9 @@ def plain_cells(key: str, column: Column, form: PlainForm, failed: dict[int, Exc
         yield from enumerate(form.array(column.storage))
         return
     for row, value in column.all_cells():
+        if isinstance(value, OddValue) and is_written(value.decoder):
+            yield row, value.entry
+            continue
         try:
             yield row, form.value(value)
         except MissingPackageError:

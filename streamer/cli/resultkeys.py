@@ -118,9 +118,10 @@ def _there(codec: CodecConfig, topic: str | None) -> Keys:
         fields = codec.read_fields(topic)
     except Exception:  # noqa: BLE001 - a schema that is wrong or cannot be had is a finding about the codec
         return Keys()
-    if fields is None or fields.others:
+    if fields is None:
         return Keys()
-    return Keys(fields.names, fields.names, dict.fromkeys(fields.images, ImageForm()))
+    forms: Forms = dict.fromkeys(fields.images, ImageForm())
+    return Keys(forms=forms) if fields.others else Keys(fields.names, fields.names, forms)
 
 
 def at_steps(pipeline: Pipeline, given: Keys, steps: Mapping[str, StepKeys]) -> dict[str, Keys]:

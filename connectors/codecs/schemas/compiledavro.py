@@ -36,7 +36,7 @@ from pipelines.wire.compiled_columns import (
     read_spans,
     together,
 )
-from pipelines.wire.plainvalues import RULES, PlainDecoder, ReadRows, put_column
+from pipelines.wire.plainvalues import PlainDecoder, ReadRows, put_column
 
 if TYPE_CHECKING:
     from streamer_native import _native
@@ -257,7 +257,7 @@ class _Compiled:
                 self._put(columns, failed, columns_read, parts[key])
             elif key in self.defaults and columns_read.size:
                 values = [self.defaults[key]] * columns_read.size
-                put_column(columns, failed, key, values, None if key in wanted else _DECODER, RULES)
+                put_column(columns, failed, key, values, _DECODER, wanted=key in wanted)
         return AvroPart(ReadRows(columns, failed), columns_read.rows, self.names), columns_read.odd
 
     def _put(
@@ -270,7 +270,7 @@ class _Compiled:
             return
         entries = AvroEntries(self.program, key, self.fields[key], block.undecoded(part))
         if form == MIXED:
-            put_column(columns, failed, key, entries.plain(), None, RULES)
+            put_column(columns, failed, key, entries.plain(), _DECODER, wanted=True)
         else:
             columns[key] = WireColumn(entries, _DECODER, block.present(part))
 

@@ -11,6 +11,7 @@ use self::core::encode::{self, Element, Output, Source};
 use self::core::envelope::Envelope;
 use self::core::pointer::{Field, Step};
 use self::core::scan::{Counts, Limits, skip};
+use self::core::stated::Stated;
 use self::core::table::{Options, Table};
 use crate::columnar::core::spans::{NULL, Spans};
 
@@ -36,6 +37,15 @@ pub fn records(bytes: &[u8]) {
         }
     }
 }
+
+/// Types of some keys, by their first letter.
+const STATED: [Stated; 5] = [
+    Stated::Number,
+    Stated::Integer,
+    Stated::Boolean,
+    Stated::Text,
+    Stated::Other,
+];
 
 fn envelope() -> Envelope {
     let field = |key: &str, steps| Field {
@@ -73,6 +83,7 @@ fn pointers() -> Vec<Field> {
 fn read(payloads: Spans<'_>, each: bool, all: bool, fields: &[Field], envelope: &Envelope) {
     let options = Options {
         wanted: &|_| all,
+        stated: &|key| key.first().and_then(|first| STATED.get(usize::from(first % 8))).copied(),
         fields,
         envelope,
         each,

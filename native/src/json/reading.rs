@@ -1,6 +1,6 @@
 //! Records of plain JSON on their way into columns; `_native.pyi` documents the names.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -9,6 +9,7 @@ use super::core::columns;
 use super::core::envelope::Envelope;
 use super::core::pointer::{Field, Step};
 use super::core::scan::Limits;
+use super::core::stated::Stated;
 use super::core::table::{Options, Table};
 use crate::columnar::{Found, take_apart};
 
@@ -24,6 +25,7 @@ struct JsonReader {
     wanted: HashSet<Vec<u8>>,
     fields: Vec<Field>,
     envelope: Envelope,
+    types: HashMap<Vec<u8>, Stated>,
     each: bool,
     bare: bool,
     nan_is_missing: bool,
@@ -43,6 +45,7 @@ impl JsonReader {
         bare: bool,
         nan_is_missing: bool,
         limits: (u64, u64, u64, u64),
+        types: Vec<(String, String)>,
     ) -> JsonReader {
         let bound = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
         let steps = |steps: Steps| -> Vec<Step> {
@@ -63,6 +66,10 @@ impl JsonReader {
             wanted: wanted.into_iter().map(String::into_bytes).collect(),
             envelope: Envelope::new(steps(at), keyed(outer)),
             fields: keyed(fields),
+            types: types
+                .into_iter()
+                .map(|(key, name)| (key.into_bytes(), Stated::named(&name)))
+                .collect(),
             each,
             bare,
             nan_is_missing,
@@ -84,6 +91,7 @@ impl JsonReader {
     ) -> PyResult<Bound<'py, PyTuple>> {
         let options = Options {
             wanted: &|key| self.wanted.contains(key),
+            stated: &|key| self.types.get(key).copied(),
             fields: &self.fields,
             envelope: &self.envelope,
             each: self.each,

@@ -90,9 +90,8 @@ def same(payloads: Sequence[Any], wanted: frozenset[str], *, spans: bool = False
     assert {row: str(error) for row, error in a.failed.items()} == {row: str(error) for row, error in b.failed.items()}
     assert a.batch.rows.tolist() == b.batch.rows.tolist()
     assert set(a.batch.keys()) == set(b.batch.keys())
-    nulls = {"fields", "read_nan", "at"} & options.keys() or any(
-        b"null" in bytes(payload or b"") for payload in payloads
-    )
+    missing = {"fields", "read_nan", "at", "types"} & options.keys()
+    nulls = missing or any(b"null" in bytes(payload or b"") for payload in payloads)
     if not a.failed and not nulls:
         # A key that is null in one record and has a value in another, which is left to Python, comes by the latter.
         assert a.batch.keys() == b.batch.keys()
@@ -248,6 +247,34 @@ def test_both_ways_agree_on_records_inside_of_payloads(
     more: dict[str, Any],
 ) -> None:
     same(payloads, wanted, spans=spans, at=at, outer=outer, each=each, **more)
+
+
+TYPED = [
+    '"23.5"', '" 7 "', '"-1e3"', '"+.5"', '"NaN"', '"nan "', '"-inf"', '"Infinity"', '"on"', '"21,5"', '"0x1F"', '""',
+    '"1_000"', '"1e400"', '"-0"', '"007"', '"9007199254740993"', '"9223372036854775807"', '"9223372036854775808"',
+    '"true"', '"FALSE"', '"1"', '"0"', '"aGk="', '"aGk"', '"1\\n"', '"\\u0031"', '"\\ud800"', '"٣"', '"1\\u0000"',
+    "1.10", "7", "-0", "1E5", "true", "null", "[1]", "[]", '{"base64": "aGk="}',
+    '"data:image/gif;base64,R0lGODlhAQABAAAAACw="',
+]  # fmt: skip
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    rows=st.lists(
+        st.one_of(st.sampled_from(TYPED), st.sampled_from(TYPED[:4]), st.sampled_from(SCRAPS)), min_size=1, max_size=10
+    ),
+    kind=st.sampled_from(["number", "integer", "boolean", "text", "bytes", "image"]),
+    wanted=st.booleans(),
+    spans=st.booleans(),
+    inside=st.booleans(),
+)
+def test_both_ways_make_the_same_of_values_whose_type_is_stated(
+    rows: list[str], kind: str, wanted: bool, spans: bool, inside: bool
+) -> None:
+    records = [f'{{"k": {value}, "in": {{"k": {value}}}, "n": 1.10}}'.encode() for value in rows]
+    fields = {"fields": {"f": "/in/k"}} if inside else {}
+    keys = frozenset({"k", "f"} if wanted else {"n"})
+    same(records, keys, spans=spans, types={"k": kind, "f": kind}, **fields)
 
 
 def test_the_comparison_of_both_ways_finds_differences() -> None:

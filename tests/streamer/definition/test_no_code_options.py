@@ -59,8 +59,10 @@ def why(tmp_path: Path, **fields: Any) -> list[str]:
 NOT_OPTIONS = {
     "CloudEventsConfig.attributes": "names of attributes and values",
     "CloudEventsConfig.write": "names of attributes, and their values",
-    "CsvConfig.types": "types of columns",
+    "CsvConfig.types": "names of columns and their types",
     "JsonConfig.fields": "names of values and places in a document",
+    "JsonConfig.types": "names of values and their types",
+    "MsgpackConfig.types": "names of values and their types",
     "AvroConfig.schema_": "a schema",
     "AvroConfig.reader_schema": "a schema",
     "JsonSchemaConfig.schema_": "a schema",

@@ -56,6 +56,17 @@ impl Entries {
         (0..self.extents.len()).map(|place| self.rows.get(place).map_or(place, |row| *row as usize))
     }
 
+    /// Lets go of the values whose places are false here.
+    pub fn keep(&mut self, places: &[bool]) {
+        if self.rows.is_empty() {
+            self.rows.extend(0..self.extents.len() as i64);
+        }
+        let mut kept = places.iter();
+        self.rows.retain(|_| kept.next() == Some(&true));
+        let mut kept = places.iter();
+        self.extents.retain(|_| kept.next() == Some(&true));
+    }
+
     /// Lets go of the values from this row on.
     pub fn take_back(&mut self, from: usize) {
         while self.next > from {

@@ -1,6 +1,7 @@
 //! The values of one key in many records: their places, and if wanted the values themselves.
 
 use super::scan::{self, Counts, Number, byte};
+use super::stated::Stated;
 use crate::columnar::core::cells::{Cell, Kind};
 use crate::columnar::core::entries::Entries;
 
@@ -51,6 +52,10 @@ pub struct Column {
     pub root: Option<usize>,
     /// Whether values of another place stand for this key.
     pub hidden: bool,
+    /// The type that its values are to be of.
+    pub stated: Option<Stated>,
+    /// Whether Python makes the values, which are wanted.
+    pub left: bool,
     pub entries: Entries,
     /// The values, if they are wanted.
     pub cells: Vec<Cell>,
@@ -68,6 +73,8 @@ impl Column {
             first: position,
             root: None,
             hidden: false,
+            stated: None,
+            left: false,
             entries: Entries::with_room(room),
             cells: Vec::with_capacity(if wanted { room } else { 0 }),
             samples: Vec::new(),

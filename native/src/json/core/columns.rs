@@ -2,6 +2,7 @@
 
 use super::column::Column;
 use super::scan::unescaped;
+use super::stated::Stated;
 use super::table::Table;
 use crate::arena::Arena;
 use crate::columnar::core::block::{Filling, Form, Layout, Part};
@@ -36,12 +37,12 @@ fn part(column: &Column, rows: usize, bytes: &[u8]) -> (Part, Copied) {
     }
     let mut part = Part::of(Form::Mixed, key, column.first, entries, rows);
     let all = |test: fn(&Cell) -> bool| column.cells.iter().all(test);
+    let scalars = column.stated == Some(Stated::Text);
     match column.cells[0].kind {
+        _ if column.left => {}
         Kind::Text if all(|cell| cell.kind == Kind::Text) => part.form = Form::Text,
-        Kind::Text | Kind::Escaped
-            if all(|cell| matches!(cell.kind, Kind::Text | Kind::Escaped)) =>
-        {
-            if let Some(texts) = without_escapes(column, bytes) {
+        _ if scalars || all(|cell| matches!(cell.kind, Kind::Text | Kind::Escaped)) => {
+            if let Some(texts) = texts(column, bytes) {
                 copied = texts;
                 part.form = Form::Copied;
                 part.total = copied.text.len();
@@ -74,12 +75,16 @@ fn fill(out: &mut Filling<'_>, part: &Part, column: &Column, copied: &Copied) {
     }
 }
 
-/// The texts of a column; `None` if one of them is none.
-fn without_escapes(column: &Column, bytes: &[u8]) -> Option<Copied> {
+/// The texts of a column, and other scalars as they are written; `None` if a text is none.
+fn texts(column: &Column, bytes: &[u8]) -> Option<Copied> {
     let mut copied = Copied::default();
     for extent in &column.entries.extents {
         let (start, length) = (extent.start as usize, extent.length as usize);
-        unescaped(&bytes[start + 1..start + length - 1], &mut copied.text)?;
+        if bytes[start] == b'"' {
+            unescaped(&bytes[start + 1..start + length - 1], &mut copied.text)?;
+        } else {
+            copied.text.extend_from_slice(&bytes[start..start + length]);
+        }
         copied.ends.push(copied.text.len());
     }
     Some(copied)

@@ -8,4 +8,5 @@ pub mod encode;
 pub mod envelope;
 pub mod pointer;
 pub mod scan;
+pub mod stated;
 pub mod table;

@@ -4,6 +4,7 @@ use super::column::Column;
 use super::envelope::{self, Envelope};
 use super::pointer::{Field, follow};
 use super::scan::{self, Counts, Limits, byte, space};
+use super::stated::{self, Stated};
 use crate::columnar::core::places::{Places, room};
 use crate::columnar::core::spans::{Outside, Span, Spans};
 
@@ -13,6 +14,8 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 pub struct Options<'a> {
     /// Whether the values of this key are to be read.
     pub wanted: &'a (dyn Fn(&[u8]) -> bool + Sync),
+    /// The type that the values of this key are to be of.
+    pub stated: &'a (dyn Fn(&[u8]) -> Option<Stated> + Sync),
     pub fields: &'a [Field],
     /// Where the records of payloads are.
     pub envelope: &'a Envelope,
@@ -58,7 +61,12 @@ impl Table {
                 .fields
                 .iter()
                 .chain(&options.envelope.outer)
-                .map(|field| Column::new(&field.key, (options.wanted)(&field.key), 0, count))
+                .map(|field| {
+                    let wanted = (options.wanted)(&field.key);
+                    let mut column = Column::new(&field.key, wanted, 0, count);
+                    column.stated = (options.stated)(&field.key);
+                    column
+                })
                 .collect(),
             of_first_row: 0,
             rows: Vec::with_capacity(count),
@@ -78,6 +86,9 @@ impl Table {
                     table.add(position, &payloads.bytes[start..end], start, options);
                 }
             }
+        }
+        for column in table.columns.iter_mut().chain(&mut table.fields) {
+            stated::convert(column, payloads.bytes);
         }
         Ok(table)
     }
@@ -342,6 +353,7 @@ impl Table {
         let wanted = !hidden && (options.wanted)(key);
         let mut column = Column::new(key, wanted, position, room(place, self.count, self.bytes));
         column.hidden = hidden;
+        column.stated = (options.stated)(key);
         if options
             .fields
             .iter()
@@ -408,6 +420,7 @@ mod tests {
         let payloads = Joined::of(payloads);
         let options = Options {
             wanted: &|key| key == b"n",
+            stated: &|_| None,
             fields,
             envelope: &Envelope::default(),
             each,
