@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -15,29 +13,29 @@ from pydantic import Field, PositiveInt, model_validator
 
 from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import CodecConfig, PayloadFields
+from connectors.codecs.fields.statestypes import StatesTypes
 from connectors.codecs.onevalue import only_element
-from connectors.codecs.rows import decode_mappings, encode_rows, payload_bytes
+from connectors.codecs.plainrows import decode_plain
+from connectors.codecs.rows import encode_rows, payload_bytes
 from connectors.records import Records
 from connectors.units import Size
 from pipelines.data.batch import Batch
+from pipelines.data.columns import MISSING, Column
 from pipelines.data.data import Data, check_key
 from pipelines.data.describing import described
+from pipelines.data.oddcolumn import OddColumn
+from pipelines.data.sparsecolumn import SparseColumn
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import WireError, nearest
 from pipelines.steps.config import Key
-from pipelines.values.native import INT64_MAX, INT64_MIN
-from pipelines.wire.hints import nul_found
+from pipelines.values.oddvalue import OddValue
 from pipelines.wire.owndigits import in_own_digits
-from pipelines.wire.plainvalues import PlainForm
-
-Type = Literal["text", "integer", "number", "boolean"]
-"""The types of columns."""
-
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
-_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|[+-]?inf(inity)?", re.ASCII | re.I)
-_BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False, "1": True, "0": False}
+from pipelines.wire.plainvalues import PlainDecoder, PlainForm, PlainRules
+from pipelines.wire.stated.conversions import BLANKS, Decimal, looks_like
+from pipelines.wire.stated.types import Decoders, Stated, images_among
 
 
-class CsvConfig(CodecConfig):
+class CsvConfig(StatesTypes, CodecConfig):
     """A row of a table in each payload, its columns named here or by a header row before it. Fields are texts unless types are stated or shown."""  # noqa: E501
 
     built_by: ClassVar[str] = "connectors.codecs.csv:Csv"
@@ -48,13 +46,11 @@ class CsvConfig(CodecConfig):
     """The names of the columns, in their order: `[id, temp, vib]`. Without them each payload is two rows, the first one the header."""  # noqa: E501
     header: bool = False
     """Whether a row that repeats the `names`, such as the first line of a file, is no record: it is acknowledged, and nothing is made of it. Such rows are not written."""  # noqa: E501
-    types: dict[str, Type] = Field(default_factory=dict)
-    """The types of columns: `{temp: number, count: integer, ok: boolean}`; of others `text`."""
     example: str | None = None
     """An example row, in place of `types`: `"machine-7,30.5,12,true"`. A column whose field there looks like an integer, a number or a boolean has that type. Needs `names`."""  # noqa: E501
     delimiter: str = Field(default=",", min_length=1, max_length=1)
     """The separator of fields, one character: `";"`, or `"\\t"`."""
-    decimal: Literal[".", ","] = "."
+    decimal: Decimal = "."
     """The sign before the fraction of a number: a comma in `21,5`, as spreadsheets write it in much of Europe."""
     max_bytes: Size = 1 << 20
     """Size of the largest payload; a larger one is an error of its record."""
@@ -85,17 +81,19 @@ class CsvConfig(CodecConfig):
                 raise ValueError(f'types: there is no column "{name}"{nearest(name, self.names)}')
         return self
 
-    @property
-    def column_types(self) -> Mapping[str, Type]:
+    def read_fields(self, topic: str | None = None) -> PayloadFields | None:
+        """The named columns; without names those whose types are stated, among others."""
+        if not self.names:
+            return self.stated_fields
+        return PayloadFields(frozenset(self.names), images=images_among(self.stated()))
+
+    def stated(self, decimal: Decimal | None = None) -> tuple[Stated, ...]:
         """The types of columns, stated or shown by the example."""
         if self.example is None:
-            return self.types
+            return super().stated(self.decimal)
         (fields,) = _fields(self.example, self.delimiter)
-        return {name: _shown(_pointed(field, self.decimal)) for name, field in zip(self.names, fields, strict=True)}
-
-    def read_fields(self, topic: str | None = None) -> PayloadFields | None:
-        """The named columns."""
-        return self.written_fields()
+        shown = {name: looks_like(field, self.decimal) for name, field in zip(self.names, fields, strict=True)}
+        return tuple(Stated(name, kind, self.decimal) for name, kind in shown.items())
 
     def written_fields(self, *, ask: bool = False) -> PayloadFields | None:
         """The named columns. A missing value is written as an empty field."""
@@ -118,21 +116,20 @@ class Csv(Codec):
         self._config = config or CsvConfig()
         # The library's own limit is 128 KiB a field, and is the same for the whole process.
         csv.field_size_limit(max(csv.field_size_limit(), self._config.max_bytes))
-        self._pointed = partial(_pointed, decimal=self._config.decimal)
-        self._read: Mapping[str, Callable[[str], Any]] = {
-            name: _READERS[kind] for name, kind in self._config.column_types.items()
-        }
+        # A field is a text: in a column of texts it stays as it is.
+        self._stated = {stated.key: stated for stated in self._config.stated() if stated.kind != "text"}
+        self._decoders = Decoders(_decoder, self._stated.values())
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
-        """A row for each payload, with all its columns."""
-        decoded = decode_mappings(records, first, lambda _, payload: self._row(payload))
+        """A row for each payload, with all its columns; fields that no step reads are not looked at."""
+        decoded = decode_plain(records, first, wanted, lambda _, payload: self._row(payload), self._decoders)
         return Decoded(
             decoded.batch, {row: error for row, error in decoded.failed.items() if not isinstance(error, _IsHeader)}
         )
 
     def encode(self, batch: Batch) -> Encoded:
         """A row for each record, with the named columns, or with a header row of its own keys."""
-        return encode_rows(in_own_digits(batch), self._written)
+        return encode_rows(self._with_fields(in_own_digits(batch)), self._written)
 
     def _row(self, payload: object) -> dict[str, Any]:
         raw = payload_bytes(payload, "csv")
@@ -163,28 +160,46 @@ class Csv(Codec):
         repeated = bool(self._config.names) and tuple(map(str.strip, rows[0])) == names
         if repeated and self._config.header:
             raise _IsHeader
-        row: dict[str, Any] = {}
-        for name, field in zip(names, rows[0], strict=True):
-            read = self._read.get(name)
-            if read is None:
-                row[name] = field
-            elif field := field.strip():
+        if repeated:
+            self._check_repeated(rows[0])
+        return {
+            name: None if name in self._stated and not field.strip(BLANKS) else field
+            for name, field in zip(names, rows[0], strict=True)
+        }
+
+    def _check_repeated(self, fields: Sequence[str]) -> None:
+        """Raise the error of a row of names that are no values of their columns."""
+        for name, field in zip(self._config.names, fields, strict=True):
+            if name in self._stated:
                 try:
-                    row[name] = read(self._pointed(field) if read is _number else field)
-                except ValueError as error:
-                    if (nul := nul_found(field, field.find("\0"))) is not None:
-                        raise WireError(f'the field "{name}" has {nul}') from None
-                    hint = _hint(field, self._config.decimal) if read is _number else ""
-                    if repeated:
-                        hint = "; the row repeats the names: with header: true in the codec such rows are not records"
-                    raise WireError(f'the field "{name}" is {field[:60]!r}, {error}{hint}') from None
-        return row
+                    self._stated[name].converted(field)
+                except WireError as error:
+                    hint = "the row repeats the names: with header: true in the codec such rows are not records"
+                    raise WireError(f"{error}; {hint}") from None
+
+    def _with_fields(self, batch: Batch) -> Batch:
+        """The batch with fields that no step has read as the texts that came in, from rows that write numbers alike."""
+        columns: dict[str, Column] = {}
+        for key, column in batch.columns.items():
+            whole = column.spread() if isinstance(column, SparseColumn) else column
+            if isinstance(whole, WireColumn) and self._is_field(whole.decoder):
+                columns[key] = Column.of([MISSING if entry is None else entry for entry in whole.entries])
+            elif isinstance(whole, OddColumn) and any(map(self._is_odd_field, whole.objects)):
+                columns[key] = Column.of([each.entry if self._is_odd_field(each) else each for each in whole.objects])
+        return batch.with_columns(columns) if columns else batch
+
+    def _is_odd_field(self, value: object) -> bool:
+        return isinstance(value, OddValue) and self._is_field(value.decoder)
+
+    def _is_field(self, decoder: object) -> bool:
+        stated = decoder.rules.stated if isinstance(decoder, PlainDecoder) else None
+        return stated is not None and stated.decimal == self._config.decimal
 
     def _other_count(self, fields: Sequence[str], names: Sequence[str]) -> str:
         if len(names) != 1:
             return f"the row has {len(fields)} fields, but there are {len(names)} columns"
         message = f'the row has {len(fields)} fields, but there is one column, "{names[0]}"'
-        if self._config.delimiter == "," and _NUMBER.fullmatch(_pointed(",".join(fields).strip(), ",")):
+        if self._config.delimiter == "," and looks_like(",".join(fields), ",") == "number":
             message += '; if numbers are written so, set delimiter: ";" and decimal: "," in the codec'
         return message
 
@@ -226,7 +241,7 @@ class Csv(Codec):
             return "true" if value else "false"
         if isinstance(value, (int, float)):
             text = str(value) if isinstance(value, int) or math.isfinite(value) else repr(float(value))
-            return self._pointed(text)
+            return text.replace(".", self._config.decimal)
         raise WireError(
             f'the csv codec writes texts, numbers and booleans, but "{name}" is {described(value)}; '
             "choose what the sink writes (keys: [NAME], drop: [NAME]), or use json"
@@ -239,61 +254,8 @@ def _fields(text: str, delimiter: str) -> list[list[str]]:
     return [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True) if row]
 
 
-def _integer(field: str) -> Any:
-    if not _INTEGER.fullmatch(field):
-        raise ValueError("which is not an integer")
-    number = int(field)
-    if not INT64_MIN <= number <= INT64_MAX:
-        raise ValueError("which does not fit in 64 bits; make the column a text or a number (types of the codec)")
-    return number
-
-
-def _number(field: str) -> float:
-    if not _NUMBER.fullmatch(field):
-        raise ValueError("which is not a number")
-    number = float(field)
-    if math.isinf(number) and "i" not in field.lower():
-        raise ValueError("which is beyond the largest number, 1.8e308")
-    return number
-
-
-def _pointed(field: str, decimal: str) -> str:
-    """The field with a point before the fraction; a field that has a point already is then no number."""
-    return field if decimal == "." else field.translate(_COMMA)
-
-
-def _hint(field: str, decimal: str) -> str:
-    """The hint of the error about a field that is a number with the other sign before its fraction."""
-    other = "," if decimal == "." else "."
-    known = other in field and _NUMBER.fullmatch(_pointed(field, other)) is not None
-    return f'; if numbers are written so, set decimal: "{other}" in the codec' if known else ""
-
-
-def _boolean(field: str) -> bool:
-    value = _BOOLEANS.get(field.lower())
-    if value is None:
-        raise ValueError("which is neither true nor false")
-    return value
-
-
-_COMMA: Final = str.maketrans(",.", ".,")
-
-_READERS: Final[Mapping[Type, Callable[[str], Any]]] = {
-    "text": str,
-    "integer": _integer,
-    "number": _number,
-    "boolean": _boolean,
-}
-
-
-def _shown(field: str) -> Type:
-    """The type that a field of the example looks like."""
-    field = field.strip()
-    if field.lower() in ("true", "false"):
-        return "boolean"
-    if _INTEGER.fullmatch(field):
-        return "integer"
-    return "number" if _NUMBER.fullmatch(field) else "text"
+def _decoder(stated: Stated | None) -> PlainDecoder:
+    return PlainDecoder(PlainRules(stated=stated), is_written=stated is None)
 
 
 _PLAIN: Final = PlainForm()
