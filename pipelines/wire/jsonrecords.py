@@ -129,12 +129,17 @@ def _record(text: bytes, options: JsonOptions, outer: Mapping[str, Text]) -> dic
     `outer` are the values that every record of the payload gets.
     """
     values = members(text)
-    if options.fields or options.outer:
-        inside = {key: pointer.value(text) or _NULL for key, pointer in options.fields}
-        inside.update((key, outer.get(key, _NULL)) for key, _ in options.outer)
-        values = {**{key: value for key, value in values.items() if key not in inside}, **inside}
-    if options.fields or options.outer or with_null(text):
+    if with_null(text):
         values = {key: None if bytes(value) == _NULL else value for key, value in values.items()}
+    # These come behind the record's own keys, also where they take the place of one.
+    for key, pointer in options.fields:
+        values.pop(key, None)
+        value = pointer.value(text)
+        values[key] = None if value == _NULL else value
+    for key, _ in options.outer:
+        values.pop(key, None)
+        value = outer.get(key)
+        values[key] = None if value == _NULL else value
     return values
 
 

@@ -10,7 +10,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeAlias
 
 import msgspec
@@ -158,6 +158,8 @@ class Pointer:
 
     text: str
     """How it is written."""
+    steps: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    """The keys and numbers on the way."""
 
     def __post_init__(self) -> None:
         """Raises `ValueError` for a text that is no pointer."""
@@ -165,11 +167,8 @@ class Pointer:
             raise ValueError(f'"{self.text}" is no JSON pointer, which begins with a slash: /{self.text}')
         if re.search("~(?![01])", self.text):
             raise ValueError(f'"{self.text}" is no JSON pointer: in one, ~ is written ~0 and / in a key ~1')
-
-    @property
-    def steps(self) -> tuple[str, ...]:
-        """The keys and numbers on the way."""
-        return tuple(step.replace("~1", "/").replace("~0", "~") for step in self.text.split("/")[1:])
+        steps = tuple(step.replace("~1", "/").replace("~0", "~") for step in self.text.split("/")[1:])
+        object.__setattr__(self, "steps", steps)
 
     def value(self, text: Text) -> Text | None:
         """The text of the value at this place of a document that is JSON; `None` if there is none."""
