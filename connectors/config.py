@@ -212,6 +212,9 @@ class SourceConfig(ConnectorConfig):
     """Properties that its records have besides key, timestamp, topic, partition, offset, source and headers: the names
     of `Records.extras`. A name that ends with `.NAME`, as `levels.NAME`, stands for all names that begin as it does."""
 
+    topic_columns: ClassVar[tuple[str, ...]] = ()
+    """Those of `record_columns` that records of the same topic have alike."""
+
     keeps_footage: ClassVar[bool] = False
     """Whether its source can keep the packets that its records were decoded from, for sinks that write clips."""
 

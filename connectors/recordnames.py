@@ -22,7 +22,7 @@ def is_record_name(name: str, declared: Iterable[str] | None) -> bool:
     """
     if declared is None:
         return bool(name) and not name.endswith(".")
-    return name in RECORD_NAMES or any(_matches(name, record_name) for record_name in (_HEADERS, *declared))
+    return name in RECORD_NAMES or matches(name, (_HEADERS, *declared))
 
 
 def instead_of(name: str, declared: Iterable[str] | None) -> str:
@@ -33,6 +33,11 @@ def instead_of(name: str, declared: Iterable[str] | None) -> str:
         [family.removesuffix("NAME") + rest for family in (_HEADERS, *names) if family.endswith(_OPEN)] if rest else []
     )
     return f"{nearest(name, [*names, *members])}; there are {', '.join(names)} and {_HEADERS}"
+
+
+def matches(name: str, declared: Iterable[str]) -> bool:
+    """Whether this is one of the names that are declared, or a member of such a family, as `levels.line` is."""
+    return any(_matches(name, each) for each in declared)
 
 
 def _matches(name: str, declared: str) -> bool:

@@ -87,7 +87,8 @@ class MqttSourceConfig(MqttClientFields, TypedHeaders):
 
     model_config = ConfigDict(hide_input_in_errors=True)
     built_by: ClassVar[str] = "connectors.mqtt.source:MqttSource"
-    record_columns: ClassVar[tuple[str, ...]] = ("levels.NAME", *COLUMNS)
+    topic_columns: ClassVar[tuple[str, ...]] = ("levels.NAME",)
+    record_columns: ClassVar[tuple[str, ...]] = (*topic_columns, *COLUMNS)
 
     type: Literal["mqtt"] = "mqtt"
     """The type of connector."""

@@ -12,12 +12,15 @@ from connectors.blockcolumns import emptied
 from connectors.codec import Decoded, RecordsOrigin
 from connectors.codecs.registry import codec_config
 from connectors.config import SourceConfig
+from connectors.recordnames import matches
 from connectors.records import Ints, Records
 from pipelines.conditions.condition import Described, condition, singly
-from pipelines.conditions.contract import Failures
+from pipelines.conditions.contract import Condition, Failures
 from pipelines.data.batch import Batch
+from pipelines.data.columns import Mask
 from pipelines.data.rowrange import row_range
 from pipelines.errors import StepError
+from streamer.agent.bytopic import ByTopic
 from streamer.agent.decodedbatch import NONE_PASSED
 from streamer.routing.into import Into
 
@@ -70,6 +73,8 @@ class Where:
         asked = frozenset[str]() if self._early is None else self._early.names
         into = {name: key for name, key in config.into.items() if key in asked}
         self._metadata = Into(into, config.key_type, config.header_types)
+        of_topics = all(name == "topic" or matches(name, config.topic_columns) for name in into)
+        self._by_topic = ByTopic(self._fitting) if into and of_topics else None
         self._shows_all = any(codec.remembers for codec in codec_config(config.codec).layers)
         self._described = config.where
         self._source = config.label
@@ -86,18 +91,12 @@ class Where:
         """Ask the conditions on metadata of these records, which are rows `first`, `first + 1`, ..."""
         if self._early is None:
             return Fitting(records)
-        count = len(records)
-        block = Batch({}, count, rows=row_range(first, count), origin=RecordsOrigin(records, first))
-        # Metadata that cannot be read are an error of decoding.
-        put = self._metadata.put(Decoded(block, {}), records, first)
-        mask, wrong = self._early.rows(put.batch)
-        if mask.all() and not put.failed:
+        failed: dict[int, Exception] = {}
+        left = None if self._by_topic is None else self._by_topic.fitting(records)
+        if left is None:
+            left, failed = self._asked(self._early, records, first)
+        if left.all():
             return Fitting(records)
-        left = mask
-        if put.failed:
-            left = np.zeros(count, np.bool_)
-            left[put.batch.rows[mask] - first] = True
-        failed = {**put.failed, **_failures(put.batch, wrong)}
         for row in records.faults:
             # What a source itself cannot accept fails, whatever its metadata seem to be.
             left[row] = True
@@ -131,6 +130,25 @@ class Where:
         if self._passed_so_far is not None:
             self._look(len(passed), batch.size + len(failed))
         return Left(Decoded(batch, failed, samples), passed)
+
+    def _fitting(self, records: Records) -> Mask | None:
+        """Which of these records fit the conditions on their metadata; `None` if these cannot be asked of all."""
+        assert self._early is not None
+        left, failed = self._asked(self._early, records, 0)
+        return None if failed else left
+
+    def _asked(self, early: Condition, records: Records, first: int) -> tuple[Mask, dict[int, Exception]]:
+        """The same, and by row number the errors of records of which they cannot be asked."""
+        count = len(records)
+        block = Batch({}, count, rows=row_range(first, count), origin=RecordsOrigin(records, first))
+        # Metadata that cannot be read are an error of decoding.
+        put = self._metadata.put(Decoded(block, {}), records, first)
+        mask, wrong = early.rows(put.batch)
+        if not put.failed:
+            return mask, _failures(put.batch, wrong)
+        left = np.zeros(count, np.bool_)
+        left[put.batch.rows[mask] - first] = True
+        return left, {**put.failed, **_failures(put.batch, wrong)}
 
     def _look(self, passed: int, others: int) -> None:
         """Warn if all of the first records have passed by: a condition may be wrong."""

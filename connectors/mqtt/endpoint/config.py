@@ -33,7 +33,8 @@ class MqttEndpointSourceConfig(TypedHeaders):
 
     model_config = ConfigDict(hide_input_in_errors=True)
     built_by: ClassVar[str] = "connectors.mqtt.endpoint.source:MqttEndpointSource"
-    record_columns: ClassVar[tuple[str, ...]] = ("levels.NAME", *COLUMNS)
+    topic_columns: ClassVar[tuple[str, ...]] = ("levels.NAME",)
+    record_columns: ClassVar[tuple[str, ...]] = (*topic_columns, *COLUMNS)
     _service: str = PrivateAttr("")
 
     type: Literal["mqtt_endpoint"] = "mqtt_endpoint"

@@ -195,3 +195,21 @@ def test_a_record_whose_key_is_not_of_its_type_fails_and_is_not_decoded() -> Non
     report = testing.run(service(None).model_copy(update={"source": source}), given)
     assert (numbers(report), counts(report)) == ([1, 1], {"ok": 2, "dead": 1, "passed": 2})
     assert report.dead[0].step == "decode"
+
+
+@pytest.mark.parametrize(("others", "warned"), [(0, True), (1, False)])
+def test_one_warning_says_that_all_of_the_first_records_passed_by(
+    others: int, warned: bool, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [sent("lamp", {"n": 0})] * others + [sent("bridge", b"x") for _ in range(500)]
+    testing.run(service(LAMP, batch={"max_records": 50}), given)
+    log = capsys.readouterr().err + caplog.text
+    assert log.count("all records so far have passed by") == warned
+    assert not warned or '"where": {"topic": "lamp"}' in log or "lamp" in log
+
+
+def test_a_codec_that_remembers_sees_what_passes_by_and_does_not_fail_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("connectors.codecs.json.JsonConfig.remembers", True)
+    given = [sent("bridge", b"no JSON"), sent("lamp", {"n": 1}), sent("bridge", {"n": 2}), sent("lamp", b"{")]
+    report = testing.run(service(LAMP), given)
+    assert (numbers(report), counts(report)) == ([1], {"ok": 1, "dead": 1, "passed": 2})
