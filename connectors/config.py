@@ -26,11 +26,11 @@ from connectors.recordnames import instead_of, is_record_name
 from connectors.sink import Sink, TransactionalSink
 from connectors.source import Source
 from connectors.units import OneOrMore
-from pipelines.conditions.condition import Conditions
+from pipelines.conditions.condition import Conditions, packages
 from pipelines.errors import DefinitionError, nearest
 from pipelines.harmless import refused_options
 from pipelines.late import late
-from pipelines.plugins.requirements import Requires, required
+from pipelines.plugins.requirements import Requirement, Requires, all_of, required
 
 _codec_config: Final[Callable[[str | Mapping[str, Any]], CodecConfig]] = late("connectors.codecs.registry:codec_config")
 
@@ -84,6 +84,11 @@ class ConnectorConfig(BaseModel):
     """Its name in metrics, logs and messages; by default its type."""
     codec: str | dict[str, Any] = "protodata"
     """How payloads become values, or a sink's values payloads: the name of a codec, or `{type: NAME, OPTION: ...}`."""
+
+    @property
+    def needs(self) -> Requirement:
+        """The packages that it needs as configured: those of `requires`, and others because of its fields."""
+        return required(self.requires)
 
     @property
     def label(self) -> str:
@@ -168,7 +173,7 @@ class ConnectorConfig(BaseModel):
 
     def check_packages(self) -> None:
         """Raise `MissingPackageError` unless the packages that it `requires` are installed."""
-        required(self.requires).check(f'{self.label} (type "{self.type}")')
+        self.needs.check(f'{self.label} (type "{self.type}")')
 
     def check_client(self) -> None:
         """Raise `ConnectorError` for settings that its client library refuses. Nothing is connected to."""
@@ -414,6 +419,11 @@ class SinkConfig(ConnectorConfig):
     """What happens while the sink accepts no more messages: the service waits and reads nothing (`wait`), or messages are dropped, counted and logged (`drop`). The default is `drop` if all sources are live (cameras), else `wait`."""  # noqa: E501
     outbox: OutboxConfig | None = None
     """A file that keeps the sink's messages until the sink has confirmed them, so that they wait there while its broker is away: `{path: results.outbox, max: 1GiB}`; by default none."""  # noqa: E501
+
+    @property
+    def needs(self) -> Requirement:
+        """Also what the expressions of `when` need."""
+        return all_of(super().needs, packages(self.when))
 
     @property
     def exclusive(self) -> Mapping[str, str]:

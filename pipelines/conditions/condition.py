@@ -15,6 +15,8 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import Mask
 from pipelines.definitions.functions import well_formed
 from pipelines.errors import DefinitionError
+from pipelines.expressions.engine import POLARS
+from pipelines.plugins.requirements import NOTHING, Requirement
 
 Described: TypeAlias = str | dict[str, Any]
 """One condition: an expression or a mapping."""
@@ -45,6 +47,11 @@ def singly(described: Described | Sequence[Described] | None) -> Sequence[Descri
     if described is None:
         return ()
     return (described,) if isinstance(described, (str, Mapping)) else described
+
+
+def packages(described: Described | Sequence[Described] | None) -> Requirement:
+    """The packages that these conditions need: Polars for expressions."""
+    return POLARS if any(isinstance(each, str) for each in singly(described)) else NOTHING
 
 
 class AllHold:

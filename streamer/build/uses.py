@@ -88,7 +88,7 @@ def used_by(service: Service) -> Uses:
 
 def _add_connector(uses: Uses, part: str, config: ConnectorConfig) -> None:
     catalog: Catalog[Any] = SOURCES if isinstance(config, SourceConfig) else SINKS
-    uses.need(part, config.requires)
+    uses.need(part, config.needs)
     if (entry := catalog.find(config.type)) is not None:
         uses.come_from(part, entry.distribution)
     codec: CodecConfig | None = codec_config(config.codec)

@@ -11,6 +11,7 @@ from pipelines.data.data import Data, as_data
 from pipelines.data.result import Result
 from pipelines.definitions.functions import is_alone
 from pipelines.errors import DefinitionError, RowsFailed
+from pipelines.runners.code.alldropped import AllDropped
 from pipelines.runners.code.usercode import UserCode
 from pipelines.runners.runner import DROPPED, ContractError, OpenContext, RowRunner
 from pipelines.steps.code.function import Function
@@ -18,7 +19,7 @@ from pipelines.steps.code.function import Function
 LOGGER: Final = "pipelines.function"
 """Name of the logger that warns of a function that drops all records."""
 
-_MANY: Final = 100
+_WHY_DROPPED: Final = "it returned nothing for them; if that is not meant, look whether it ends without a return"
 _log = logging.getLogger(LOGGER)
 
 
@@ -52,16 +53,14 @@ class FunctionRunner(RowRunner):
         self._concurrency = step.concurrency
         self._timeout = context.policy.timeout
         self.ends_calls = self._code.waits and not self._code.batched
-        self._seen = 0
-        """Records that were run while all were dropped; -1 once one was not, or it was said."""
+        self._all_dropped = AllDropped(_log, step.label, _WHY_DROPPED)
         if step.concurrency > 1 and (self._code.batched or not self._code.waits):
             self.close()
             what = "takes whole batches" if self._code.batched else "is not async"
             raise DefinitionError(f"concurrency is for async functions of one record, and {step.label} {what}")
 
     def close(self) -> None:
-        if self._seen > 0:
-            self._warn()
+        self._all_dropped.close()
         self._code.close()
 
     def run(self, data: Data) -> Data | None | list[Data]:
@@ -77,26 +76,8 @@ class FunctionRunner(RowRunner):
 
     def run_batch(self, batch: Batch) -> Result:
         result = self._run_batched(batch) if self._code.batched else super().run_batch(batch)
-        if self._seen >= 0:
-            self._look_for_results(batch, result)
+        self._all_dropped.look(result)
         return result
-
-    def _look_for_results(self, batch: Batch, result: Result) -> None:
-        if result.batch.size:
-            self._seen = -1
-            return
-        self._seen += len(result.dropped)
-        if self._seen >= _MANY:
-            self._warn()
-
-    def _warn(self) -> None:
-        _log.warning(
-            "%s dropped each of the first %d records: it returned nothing for them; if that is not meant, "
-            "look whether it ends without a return",
-            self._label,
-            self._seen,
-        )
-        self._seen = -1
 
     def _run_batched(self, batch: Batch) -> Result:
         lent = batch.lent()

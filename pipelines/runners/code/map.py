@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -19,12 +20,16 @@ from pipelines.expressions.expression import Expression
 from pipelines.expressions.kinds import Kind
 from pipelines.expressions.language import bare_name
 from pipelines.expressions.results import column_of
+from pipelines.runners.code.alldropped import AllDropped
 from pipelines.runners.forms import Forms
 from pipelines.runners.runner import OpenContext, Runner
 from pipelines.steps.code.map import Map
 
 DROPPED: Final = "where"
 """Reason of a record that `where` left out."""
+
+
+_log = logging.getLogger("pipelines.map")
 
 
 class MapRunner(Runner):
@@ -50,6 +55,7 @@ class MapRunner(Runner):
         for read in (*conditions, *expressions):
             self._kinds |= getattr(read, "kinds", {})
         self._selected = tuple(step.select)
+        self._all_dropped = AllDropped(_log, context.step or step.type_name, f"where holds for none: {step.where}")
         self._keep = None if step.keep == "all" else step.keep
         self.keeps_keys = self._keep is None  # type: ignore[misc]
         self.keeps_rows = self._where is None  # type: ignore[misc]
@@ -89,8 +95,18 @@ class MapRunner(Runner):
         """It works on columns, of any size."""
         return True
 
+    def close(self) -> None:
+        """Say so if `where` has let no record through."""
+        self._all_dropped.close()
+
     def run_batch(self, batch: Batch) -> Result:
         """The records that are left, with their new values."""
+        result = self._run(batch)
+        if self._where is not None:
+            self._all_dropped.look(result)
+        return result
+
+    def _run(self, batch: Batch) -> Result:
         failed: dict[int, Exception] = {}
         dropped: dict[int, str] = {}
         if self._where is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import Column
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DefinitionError, StepError
+from pipelines.runners.code.map import MapRunner
+from pipelines.runners.runner import OpenContext
 from pipelines.steps import Map
 
 
@@ -191,3 +194,30 @@ def test_of_a_payload_with_several_records_some_may_be_left_out() -> None:
         result = executor.run_batch(batch)
     assert result.batch.rows.tolist() == [7]
     assert dict(result.dropped) == {8: "where"}
+
+
+def test_a_where_that_lets_nothing_through_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    with pipelines.Sequence([Map(where="a > 1", name="hot")]).open() as executor:
+        for _ in range(3):
+            executor.run_many([Data({"a": 0})] * 60)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == "hot dropped each of the first 120 records: where holds for none: a > 1"
+
+
+def test_a_step_without_where_may_fail_all_records_and_says_nothing_of_dropping(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with pipelines.Sequence([Map(ensure="a > 1")]).open() as executor:
+        executor.run_many([Data({"a": 0})] * 120)
+    assert not caplog.records
+
+
+def test_check_is_told_what_is_read_and_as_what() -> None:
+    step = Map(where="battery > 5 or battery is null", select={"f": "temp + 1", "d": "lower(device)", "e": "x"})
+    with closing(MapRunner(step, OpenContext())) as runner:
+        assert runner.in_words == "reads battery (number), temp (number), device (text)"
+        assert runner.misfit({}, None) is None
+        assert runner.misfit({}, {"battery", "temp", "device", "x"}) is None
+        assert runner.misfit({}, {"battery", "temp", "devices", "x"}) == (
+            'no record has the value "device"; did you mean "devices"?'
+        )

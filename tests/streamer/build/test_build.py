@@ -134,6 +134,22 @@ def test_a_model_in_a_store_needs_the_extra_that_fetches_it(cli: Any, tmp_path: 
     assert set(json.loads(ended.out)["extras"]) == {"onnx", "s3"}
 
 
+@pytest.mark.parametrize(
+    ("step", "when", "extras"),
+    [
+        ("{'@type': MAP, where: a > 1}", "{a: 1}", {"map"}),
+        ("{'@type': MAP, where: {a: 1}, select: {b: a}}", "{a: 1}", set()),
+        ("{'@type': LOGGING}", "[{a: 1}, a > 1]", {"map"}),
+    ],
+)
+def test_polars_is_needed_for_expressions_alone(cli: Any, tmp_path: Path, step: str, when: str, extras: set[str]) -> None:
+    (tmp_path / "a.yaml").write_text(
+        f"source: {{type: memory, topic: a}}\npipeline: [{step}]\nsink: {{type: memory, topic: b, when: {when}}}\n"
+    )
+    ended = cli("build", tmp_path / "a.yaml", "--out", tmp_path / "out", "--json")
+    assert set(json.loads(ended.out)["extras"]) == extras
+
+
 def named_by(extra: str) -> set[str]:
     """What our distribution's own metadata say that the extra needs."""
     found = [Requirement(text) for text in requires("streamer-inference") or ()]

@@ -345,3 +345,12 @@ def test_steps_of_plug_ins_that_say_so_are_refused_when_they_open() -> None:
 
     with pytest.raises(StepError, match=r"command.*not allowed here"):
         Sequence([Shell()]).open(allow_code=False)
+
+
+def test_expressions_are_no_code(tmp_path: Path, cli: Any) -> None:
+    file = written(tmp_path, {"steps": [{"@type": "MAP", "where": "x > 1"}]}, sink={"when": "x < 5"})
+    assert cli("check", file, "--no-code").code == 0
+    service = streamer.load(file).without_code()
+    assert streamer.testing.run(service, [Data({"x": n}) for n in range(8)]).results == [
+        Data({"x": n}) for n in (2, 3, 4)
+    ]
