@@ -255,6 +255,11 @@ class SourceConfig(ConnectorConfig):
         return self
 
     @property
+    def needs(self) -> Requirement:
+        """Also what the expressions of `where` need."""
+        return all_of(super().needs, packages(self.where))
+
+    @property
     def record_names(self) -> tuple[str, ...]:
         """The `record_columns` of this very source.
 

@@ -135,16 +135,17 @@ def test_a_model_in_a_store_needs_the_extra_that_fetches_it(cli: Any, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("step", "when", "extras"),
+    ("where", "step", "when", "extras"),
     [
-        ("{'@type': MAP, where: a > 1}", "{a: 1}", {"map"}),
-        ("{'@type': MAP, where: {a: 1}, select: {b: a}}", "{a: 1}", set()),
-        ("{'@type': LOGGING}", "[{a: 1}, a > 1]", {"map"}),
+        ("{a: 1}", "{'@type': MAP, where: a > 1}", "{a: 1}", {"map"}),
+        ("{a: 1}", "{'@type': MAP, where: {a: 1}, select: {b: a}}", "{a: 1}", set()),
+        ("{a: 1}", "{'@type': LOGGING}", "[{a: 1}, a > 1]", {"map"}),
+        ("a > 1", "{'@type': LOGGING}", "{a: 1}", {"map"}),
     ],
 )
-def test_polars_is_needed_for_expressions_alone(cli: Any, tmp_path: Path, step: str, when: str, extras: set[str]) -> None:
+def test_polars_is_needed_for_expressions_alone(cli: Any, tmp_path: Path, where: str, step: str, when: str, extras: set[str]) -> None:
     (tmp_path / "a.yaml").write_text(
-        f"source: {{type: memory, topic: a}}\npipeline: [{step}]\nsink: {{type: memory, topic: b, when: {when}}}\n"
+        f"source: {{type: memory, topic: a, where: {where}}}\npipeline: [{step}]\nsink: {{type: memory, topic: b, when: {when}}}\n"
     )
     ended = cli("build", tmp_path / "a.yaml", "--out", tmp_path / "out", "--json")
     assert set(json.loads(ended.out)["extras"]) == extras
