@@ -14,14 +14,7 @@ import numpy as np
 from pipelines.data.columns import MISSING, Column, Rows
 from pipelines.errors import DataError, StreamerError, WrongTypeError, nearest
 from pipelines.runners.forms import Forms, ValueForm
-from pipelines.runners.tables.kinds import (
-    VALUE_TYPES,
-    UnfitError,
-    as_kind,
-    kind_of_fields,
-    kind_of_values,
-    shortened,
-)
+from pipelines.runners.tables.kinds import VALUE_TYPES, UnfitError, shortened, typed
 from pipelines.runners.tables.tablefile import RawTable
 from pipelines.steps.tables.lookup import ColumnKind
 from pipelines.values import ValueType, type_of
@@ -111,23 +104,21 @@ class Table:
         """The error of the record at this position, which no row of the table is for."""
         values = [column[row] for column in given]
         named = ", ".join(f"{key} {shortened(value)}" for key, value in zip(self._by, values, strict=True))
-        hint = self._hinted(values[0]) if len(values) == 1 else ""
+        # Long texts are neither compared nor kept.
+        short = len(values) == 1 and not (isinstance(values[0], str) and len(values[0]) > _LONG)
+        hint = self._hinted(values[0]) if short else ""
         return DataError(f"{self.label} has no row for {named}{hint}")
 
     def _typed(self, raw: RawTable, name: str, kind: ColumnKind | None) -> list[Any]:
-        values = raw.columns[name]
         try:
-            if kind is None:
-                there = [value for value in values if value is not None]
-                kind = kind_of_values(there) if raw.typed else kind_of_fields(there)
-            if kind is None:
-                return [MISSING] * raw.size
-            self.kinds[name] = kind
-            return as_kind(values, kind)
+            shown, values = typed(raw.columns[name], kind, fields=not raw.typed)
         except UnfitError as error:
             raise StreamerError(f'{self.label}, {raw.place(error.position)}: "{name}" {error}') from None
         except ValueError as error:
             raise StreamerError(f'{self.label}: the column "{name}" is of no one type: {error}') from None
+        if shown is not None:
+            self.kinds[name] = shown
+        return values
 
     def _indexed(self, raw: RawTable, keys: Sequence[Sequence[Any]]) -> dict[Hashable, int]:
         names = list(self._by.values())
@@ -173,9 +164,8 @@ class Table:
 
     def _hint(self, key: Any) -> str:
         """The end of the error about a key that is not there: the nearest one."""
-        if not 0 < self.size <= _COMPARED or isinstance(key, bool):
-            return ""
-        if len(key) > _LONG if isinstance(key, str) else not math.isfinite(key):
+        finite = isinstance(key, str) or math.isfinite(key)
+        if not 0 < self.size <= _COMPARED or isinstance(key, bool) or not finite:
             return ""
         place = bisect.bisect_left(self._sorted, _order(key), key=_order)
         near = self._sorted[max(place - _NEIGHBOURS, 0) : place + _NEIGHBOURS]
