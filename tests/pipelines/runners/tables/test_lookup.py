@@ -130,13 +130,15 @@ def test_a_record_without_the_key_fails_alone(machines: Path, missing: str) -> N
         ("floor", "1", '"floor" is \'1\', and "floor" of machines.csv is of type INT64; types: {floor: text} of'),
         ("floor", True, '"floor" is True, and "floor" of machines.csv is of type INT64'),
         ("load", "x" * 1000, '"load" is \'xxx'),
+        ("on", 1, '"on" is 1, and "on" of machines.csv is of type BOOLEAN'),
         ("floor", Data({"a": 1}), '"floor" is of type DATA, and'),
     ],
 )
 def test_a_key_of_another_type_fails_its_record_whatever_is_missing(
     machines: Path, by: str, value: Any, text: str, missing: str
 ) -> None:
-    good = {"machine": "pump-1", "floor": 1, "load": 0.5}[by]
+    machines.write_text(MACHINES.partition("007")[0])
+    good = {"machine": "pump-1", "floor": 1, "load": 0.5, "on": True}[by]
     step = Lookup(machines, by=by, take="line", missing=missing)
     first, failed, last = run(step, {by: good}, {by: value}, {by: good})
     assert first["line"] == last["line"] == "north"
