@@ -8,9 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pipelines.data.columns import MISSING
+from pipelines.errors import WireError
 from pipelines.steps.tables.lookup import ColumnKind
 from pipelines.values import ValueType
 from pipelines.values.native import INT64_MAX, INT64_MIN
+from pipelines.wire.stated.types import Stated
 
 VALUE_TYPES: Final[Mapping[ColumnKind, ValueType]] = {
     "text": ValueType.STRING,
@@ -23,24 +25,23 @@ VALUE_TYPES: Final[Mapping[ColumnKind, ValueType]] = {
 # A field has such a type only if it is written as such a value would be: `007`, `+7` and `12e4` are names of things.
 _LOOKS_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _LOOKS_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+([eE][+-]?[0-9]+)?|[eE][+-][0-9]+)?")
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
-_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|[+-]?inf(inity)?", re.I)
-_BOOLEANS: Final = {"true": True, "false": False, "1": True, "0": False}
 
 
-def typed(values: Sequence[Any], kind: ColumnKind | None, *, fields: bool) -> tuple[ColumnKind | None, list[Any]]:
-    """The type of a column and its values in it, with `MISSING` for `None`.
+def typed(
+    name: str, values: Sequence[Any], kind: ColumnKind | None, *, fields: bool
+) -> tuple[ColumnKind | None, list[Any]]:
+    """The type of the column `name` and its values in it, with `MISSING` for `None`.
 
     `kind` is the type that it must have; `None`: that of its values, or if they are `fields` of CSV, that which these
     look like. Raises `UnfitError` for a value that cannot be of the type, and `ValueError` if there is no type.
     """
     if kind is not None:
-        return kind, as_kind(values, kind)
+        return kind, _as_kind(name, values, kind)
     there = [value for value in values if value is not None]
     shown = kind_of_fields(there) if fields else kind_of_values(there)
     if shown is None:
         return None, [MISSING] * len(values)
-    return shown, _as_they_look(values, shown) if fields else as_kind(values, shown)
+    return shown, _as_they_look(values, shown) if fields else _as_kind(name, values, shown)
 
 
 def kind_of_fields(fields: Collection[str]) -> ColumnKind | None:
@@ -75,21 +76,37 @@ def kind_of_values(values: Iterable[Any]) -> ColumnKind | None:
     raise ValueError(f"it has values of {' and '.join(names)}; texts, numbers and booleans can be looked up")
 
 
-def as_kind(values: Sequence[Any], kind: ColumnKind) -> list[Any]:
-    """The values in this type, with `MISSING` for `None` and for a number that is NaN.
-
-    Raises `UnfitError` for the first that cannot be one.
-    """
-    convert = _CONVERSIONS[kind]
+def _as_kind(name: str, values: Sequence[Any], kind: ColumnKind) -> list[Any]:
+    read = _reader(name, kind)
     converted: list[Any] = []
     try:
         for value in values:
             # One by one, so that the length says where it stopped.
-            converted.append(MISSING if value is None else convert(value))
-    except ValueError as error:
-        position = len(converted)
-        raise UnfitError(position, f"{shortened(values[position])} {error}") from None
+            converted.append(MISSING if value is None else read(value))
+    except (WireError, OverflowError) as error:
+        raise UnfitError(len(converted), str(error)) from None
     return converted
+
+
+def _reader(name: str, kind: ColumnKind) -> Callable[[Any], Any]:
+    """Reads a value as one of this type, by the rules of codecs; `MISSING` for NaN. Raises `WireError`."""
+    stated = Stated(name, kind)
+
+    def read(value: Any) -> Any:
+        if kind == "number" and type(value) in (int, float):
+            return MISSING if value != value else float(value)
+        if kind == "integer" and type(value) in (int, float) and value % 1 == 0:
+            # Its text says whether it fits in 64 bits.
+            value = str(int(value))
+        elif kind == "boolean" and type(value) is int:
+            # SQLite has no others.
+            value = str(value)
+        if type(value) in stated.kept:
+            return value
+        converted = stated.converted(value)
+        return MISSING if converted is None else converted
+
+    return read
 
 
 class UnfitError(ValueError):
@@ -110,55 +127,9 @@ _NAMES: Final = {str: "texts", int: "integers", float: "numbers", bool: "boolean
 
 
 def _as_they_look(fields: Sequence[str | None], kind: ColumnKind) -> list[Any]:
-    # All of them are known to be of the type: this takes half the time of `as_kind`.
+    # All of them are known to be of the type: this takes half the time of `_as_kind`.
     convert = _LOOKS[kind]
     return [MISSING if field is None else convert(field) for field in fields]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return str(value)
-    raise ValueError("is no text")
-
-
-def _integer(value: Any) -> int:
-    if isinstance(value, str):
-        value = value.strip()
-        if not _INTEGER.fullmatch(value):
-            raise ValueError("is no integer")
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or (isinstance(value, float) and value % 1 != 0):
-        raise ValueError("is no integer")
-    if not INT64_MIN <= value <= INT64_MAX:
-        raise ValueError("does not fit in 64 bits; make the column one of texts (types)")
-    return int(value)
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, str):
-        value = value.strip()
-        if not _NUMBER.fullmatch(value):
-            raise ValueError("is no number")
-    elif isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError("is no number")
-    try:
-        number = float(value)
-    except OverflowError:
-        raise ValueError("is beyond the largest number, 1.8e308") from None
-    return MISSING if math.isnan(number) else number
-
-
-def _boolean(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    known = _BOOLEANS.get(str(value).strip().lower()) if isinstance(value, (str, int)) else None
-    if known is None:
-        raise ValueError("is neither true nor false")
-    return known
 
 
 _LOOKS: Final[Mapping[ColumnKind, Callable[[str], Any]]] = {
@@ -166,10 +137,4 @@ _LOOKS: Final[Mapping[ColumnKind, Callable[[str], Any]]] = {
     "integer": int,
     "number": float,
     "boolean": lambda field: field.lower() == "true",
-}
-_CONVERSIONS: Final[Mapping[ColumnKind, Callable[[Any], Any]]] = {
-    "text": _text,
-    "integer": _integer,
-    "number": _number,
-    "boolean": _boolean,
 }

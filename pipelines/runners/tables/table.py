@@ -111,9 +111,9 @@ class Table:
 
     def _typed(self, raw: RawTable, name: str, kind: ColumnKind | None) -> list[Any]:
         try:
-            shown, values = typed(raw.columns[name], kind, fields=not raw.typed)
+            shown, values = typed(name, raw.columns[name], kind, fields=not raw.typed)
         except UnfitError as error:
-            raise StreamerError(f'{self.label}, {raw.place(error.position)}: "{name}" {error}') from None
+            raise StreamerError(f"{self.label}, {raw.place(error.position)}: {error}") from None
         except ValueError as error:
             raise StreamerError(f'{self.label}: the column "{name}" is of no one type: {error}') from None
         if shown is not None:

@@ -131,7 +131,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
         ("id,x\na\n", "line 2: the row has 1 fields"),
         ("id,y\na,1\n", 'has no column "x"'),
         ("id,x\na,1\na,2\n", "is there twice"),
-        ("id,x\na,one\n", "line 2: \"x\" 'one' is no integer"),
+        ("id,x\na,one\n", 'line 2: x: "one" is no integer'),
     ],
 )
 def test_a_broken_file_leaves_the_table_in_use_and_the_log_says_so_once(
