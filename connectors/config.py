@@ -125,15 +125,29 @@ class ConnectorConfig(BaseModel):
         """
         return {name: why for key, config in self._parts() for name, why in refused_options(config, key).items()}
 
+    @property
+    def codec_settings(self) -> dict[str, str | dict[str, Any]]:
+        """The settings of its codecs, by the names of the fields."""
+        return {"codec": self.codec}
+
+    @property
+    def codecs(self) -> dict[str, CodecConfig]:
+        """Its codecs and the codecs inside of these, by the key of each: `codec`, `codec.codec`, ...
+
+        Raises:
+            DefinitionError: Unknown codec or option.
+        """
+        codecs: dict[str, CodecConfig] = {}
+        for name, setting in self.codec_settings.items():
+            codecs |= _with_inner(name, setting)
+        return codecs
+
     def _parts(self) -> Iterator[tuple[str, BaseModel]]:
-        """Its fields, those of its codec and of the codecs inside that, each with the key that they are below."""
+        """Its fields, those of its codecs and of the codecs inside of these, each with the key that they are below."""
         yield "", self
-        if isinstance(self.codec, dict):
-            codec: CodecConfig | None = _codec_config(self.codec)
-            key = "codec"
-            while codec is not None:
-                yield key, codec
-                codec, key = codec.wrapped, f"{key}.codec"
+        for name, setting in self.codec_settings.items():
+            if isinstance(setting, dict):
+                yield from _with_inner(name, setting).items()
 
     @property
     def identity_keys(self) -> tuple[str, ...]:
@@ -220,6 +234,9 @@ class SourceConfig(ConnectorConfig):
     topic_columns: ClassVar[tuple[str, ...]] = ()
     """Those of `record_columns` that records of the same topic have alike."""
 
+    into_columns: ClassVar[tuple[str, ...]] = ()
+    """Names that only `into` takes, in the form of `record_columns`."""
+
     keeps_footage: ClassVar[bool] = False
     """Whether its source can keep the packets that its records were decoded from, for sinks that write clips."""
 
@@ -237,8 +254,9 @@ class SourceConfig(ConnectorConfig):
     @classmethod
     def _known_metadata(cls, into: dict[str, str]) -> dict[str, str]:
         for source in into:
-            if not is_record_name(source, cls.record_columns):
-                raise ValueError(f'"{source}" is not metadata of a record{instead_of(source, cls.record_columns)}')
+            names = (*cls.record_columns, *cls.into_columns)
+            if not is_record_name(source, names):
+                raise ValueError(f'"{source}" is not metadata of a record{instead_of(source, names)}')
         first: dict[str, str] = {}
         for source, key in into.items():
             if (other := first.setdefault(key, source)) != source:
@@ -274,6 +292,16 @@ class SourceConfig(ConnectorConfig):
         return None
 
     @property
+    def key_codec(self) -> dict[str, Any] | None:
+        """The codec of its records' keys; `None`: they have none."""
+        return None
+
+    @property
+    def codec_settings(self) -> dict[str, str | dict[str, Any]]:
+        """As `ConnectorConfig.codec_settings`, with the codec of the keys, if there is one."""
+        return {**super().codec_settings, **({} if self.key_codec is None else {"key": self.key_codec})}
+
+    @property
     def header_types(self) -> Mapping[str, ByteType]:
         """The types of headers by their names, as `into` takes them; others are texts if they are UTF-8, else bytes."""
         return {}
@@ -281,13 +309,21 @@ class SourceConfig(ConnectorConfig):
     @property
     def undecoded_keys(self) -> frozenset[str]:
         """The keys of the values that `into` makes of a record before its payload is decoded."""
-        return frozenset(key for name, key in self.into.items() if name != "timestamp" or self.time is None)
+        # A codec of keys may have to wait, as that of payloads.
+        coded = self.key_codec is not None
+        return frozenset(
+            key
+            for name, key in self.into.items()
+            if not (name == "timestamp" and self.time is not None)
+            and not (coded and (name == "key" or name.startswith("key.")))
+        )
 
     def check_into(self) -> None:
         """Raise `DefinitionError` if `into` names metadata that no record of this source has."""
         for name in self.into:
-            if not is_record_name(name, self.record_names):
-                raise DefinitionError(f'"{name}" is not metadata of a record{instead_of(name, self.record_names)}')
+            names = (*self.record_names, *self.into_columns)
+            if not is_record_name(name, names):
+                raise DefinitionError(f'"{name}" is not metadata of a record{instead_of(name, names)}')
 
     @property
     def topic_names(self) -> tuple[str, ...]:
@@ -513,6 +549,11 @@ class SinkConfig(ConnectorConfig):
         self.check_packages()
         sink: Sink = late(self.built_by)(self)
         return sink
+
+
+def _with_inner(key: str, setting: str | dict[str, Any]) -> dict[str, CodecConfig]:
+    """The codec of this setting and those inside of it, each with the key that its options are below."""
+    return {key + ".codec" * depth: codec for depth, codec in enumerate(_codec_config(setting).layers)}
 
 
 def _paths(value: object, key: str) -> dict[str, Path]:

@@ -93,6 +93,17 @@ class CodecConfig(BaseModel):
             yield layer
             layer = layer.wrapped
 
+    def of_values(self, key: str) -> Self | None:
+        """The same codec, which also reads payloads that are one value and no record, such as record keys.
+
+        Args:
+            key: The key that such a value gets.
+
+        Returns:
+            `None`: it only reads records.
+        """
+        return None
+
     def ask(self) -> str | None:
         """Ask a server that it depends on, such as a schema registry, and return the findings as a text.
 

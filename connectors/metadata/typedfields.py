@@ -2,26 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Self
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, Self
 
 from pydantic import Field, model_validator
 
 from connectors.config import SourceConfig
 from connectors.metadata.bytetypes import ByteType
 from pipelines.errors import nearest
+from pipelines.late import late
+
+_check_keys: Final[Callable[[Mapping[str, Any], Mapping[str, str]], object]] = late(
+    "connectors.metadata.codedkeys:check_keys"
+)
 
 
 class TypedKeys(SourceConfig):
     """Base of sources whose records have keys that are not always texts."""
 
-    key: ByteType | None = None
-    """What `into` makes of the keys of all records. `long`, `int` and `double` are numbers as Kafka's Java serializers write them (8, 4 and 8 bytes, big-endian), `uuid` is one in text or in 16 bytes, `text` is UTF-8, and `bytes` stay bytes. A key that is something else fails its record. By default keys that are UTF-8 are texts, others bytes."""  # noqa: E501
+    into_columns: ClassVar[tuple[str, ...]] = ("key.NAME",)
+
+    key: ByteType | dict[str, Any] | None = None
+    """What `into` makes of the keys of all records: `{type: avro, ...}` is a codec, whose values `into` takes as `key.NAME`. `long`, `int` and `double` are numbers as Kafka's Java serializers write them (8, 4 and 8 bytes, big-endian), `uuid` is one in text or in 16 bytes, `text` is UTF-8, and `bytes` stay bytes. A key that is something else fails its record. By default keys that are UTF-8 are texts, others bytes."""  # noqa: E501
 
     @property
     def key_type(self) -> ByteType | None:
-        """Its `key`."""
-        return self.key
+        """Its `key`, if that is a type."""
+        return None if isinstance(self.key, dict) else self.key
+
+    @property
+    def key_codec(self) -> dict[str, Any] | None:
+        """Its `key`, if that is a codec."""
+        return self.key if isinstance(self.key, dict) else None
+
+    @model_validator(mode="after")
+    def _keys_that_have_fields(self) -> Self:
+        fields = [name for name in self.into if name.startswith("key.")]
+        if fields and self.key_codec is None:
+            raise ValueError(
+                f"into: {fields[0]} is a value inside of the key, and the source does not say which codec reads that; "
+                "write key: {type: avro, ...}"
+            )
+        if fields and "key" in self.into:
+            raise ValueError(f"into: a key is one value (key), or a record with values ({fields[0]}); name one of both")
+        return self
+
+    def check_key(self) -> None:
+        """Raise `DefinitionError` unless the codec of the keys, if there is one, reads what `into` takes."""
+        if self.key_codec is not None:
+            _check_keys(self.key_codec, self.into)
 
 
 class TypedHeaders(SourceConfig):

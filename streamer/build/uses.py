@@ -91,11 +91,9 @@ def _add_connector(uses: Uses, part: str, config: ConnectorConfig) -> None:
     uses.need(part, config.needs)
     if (entry := catalog.find(config.type)) is not None:
         uses.come_from(part, entry.distribution)
-    codec: CodecConfig | None = codec_config(config.codec)
-    while codec is not None:
+    for codec in config.codecs.values():
         uses.need(f"{part}, codec {codec.type}", codec.needs)
         uses.come_from(part, CODECS.known[codec.type].distribution)
-        codec = codec.wrapped
     for function in config.functions:
         uses.call(part, function)
 

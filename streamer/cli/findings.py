@@ -70,6 +70,7 @@ from streamer.definition.stepsettings import policies
 from streamer.delivery.guarantee import STATEFUL, guarantee
 from streamer.models.files import State
 from streamer.models.opening import Openings
+from streamer.routing.into import Into
 from streamer.routing.sinkroute import SinkRoute
 from streamer.tracing.opening import check_packages
 
@@ -248,6 +249,7 @@ def _tracing(tracing: Tracing) -> str:
 def _source(config: SourceConfig, service: Service) -> str:
     config.check_packages()
     codec_of(config.codec)
+    Into.of(config)
     config.build()
     config.check_client()
     group = service.groups.get(config.label)

@@ -6,7 +6,6 @@ from functools import partial
 
 from connectors.browser import Browser
 from connectors.codecs.config import CodecConfig
-from connectors.codecs.registry import codec_config
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from pipelines.errors import ConnectorError, nearest
 from pipelines.plugins.requirements import required
@@ -34,13 +33,12 @@ def reached(service: Service) -> list[Finding]:
 def _codecs(part: str, config: ConnectorConfig) -> list[Finding]:
     """Checks of the codecs of a connector that depend on a server, such as a schema registry."""
     topic = config.addressing.topic if isinstance(config, SinkConfig) and config.addressing is not None else None
-    codec: CodecConfig | None = codec_config(config.codec)
     findings: list[Finding] = []
-    while codec is not None:
+    for key, codec in config.codecs.items():
         asked = codec.with_sink_topic(topic)
-        codec = codec.wrapped
         if type(asked).ask is not CodecConfig.ask:
-            result = finding(f"codec of {part}", partial(_asked, asked))
+            what = "codec of keys" if key.startswith("key") else "codec"
+            result = finding(f"{what} of {part}", partial(_asked, asked))
             if result.text or not result.ok:
                 findings.append(result)
     return findings

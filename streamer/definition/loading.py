@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 import pipelines
 from connectors.codecs.registry import CODECS, anchored
 from connectors.config import ConnectorConfig, SourceConfig
+from connectors.metadata.typedfields import TypedKeys
 from connectors.registry import SINKS, SOURCES
 from pipelines.definitions.definition import read_pipeline
 from pipelines.definitions.document import TEXT, Document, KeyPath, Lines, Problems
@@ -28,7 +29,7 @@ from streamer.definition.connectors.reading import config_class
 from streamer.definition.interpolate import InterpolationError, interpolate
 from streamer.definition.konduit import from_konduit, is_konduit
 from streamer.definition.naming import default_name
-from streamer.definition.nocode import CODEC, NoCode, code_allowed
+from streamer.definition.nocode import CODEC_KEYS, NoCode, code_allowed
 from streamer.definition.service import Service
 from streamer.definition.settings import BatcherSettings, Control
 from streamer.observe.shown import masked, remember
@@ -296,13 +297,17 @@ def _connector(
     elif isinstance(codec, str) and config is None:
         # With a configuration, `checks` checks the codec.
         problems.tried(lambda: _checked(document, "codec", lambda: CODECS.get(codec)))
+    if isinstance(config, TypedKeys) and config.key_codec is not None:
+        problems.tried(lambda: _read(CODECS, document.at("key"), given))
     problems.check()
     assert config is not None
-    if isinstance(config.codec, dict):
-        config = config.model_copy(update={"codec": anchored(config.codec, base.absolute())})
+    settings = {field: setting for field, setting in config.codec_settings.items() if isinstance(setting, dict)}
+    if settings:
+        paths_known = {field: anchored(setting, base.absolute()) for field, setting in settings.items()}
+        config = config.model_copy(update=paths_known)
         for key, file in config.file_keys.items():
             # A codec reads its files when it is checked, and its errors quote them: so they are refused before.
-            if key.startswith(CODEC) and (why := given.refused(file)) is not None:
+            if key.startswith(CODEC_KEYS) and (why := given.refused(file)) is not None:
                 problems.add(document.error(tuple(key.split(".")), why))
         problems.check()
     for field, check in checked(config, sources).items():

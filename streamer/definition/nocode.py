@@ -31,8 +31,8 @@ FILES_VARIABLE: Final = "STREAMER_NO_CODE_FILES"
 
 REFUSED: Final = f"--no-code ({VARIABLE}) refuses code that files hold or name"
 
-CODEC: Final = "codec."
-"""The prefix of a codec's keys."""
+CODEC_KEYS: Final = ("codec.", "key.")
+"""The prefixes of codecs' keys."""
 
 _OFF: Final = ("", "0", "false", "no", "off")
 

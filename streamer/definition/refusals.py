@@ -16,7 +16,7 @@ from pipelines.executors.errorclasses import needs_import
 from pipelines.plugins.modelfiles import is_remote, shortened, uses_identity
 from pipelines.runners.runner import OpenContext
 from streamer.definition.connectors.listed import connectors_of
-from streamer.definition.nocode import CODEC, REFUSED, VARIABLE, NoCode
+from streamer.definition.nocode import CODEC_KEYS, REFUSED, VARIABLE, NoCode
 from streamer.definition.service import Service
 
 _REMOVE: Final = (
@@ -108,10 +108,10 @@ def _of_connector(config: ConnectorConfig, no_code: NoCode, *, connected: bool) 
         for key in config.identity_keys:
             reasons.setdefault(key, f" logs in as this machine, and {_NO_IDENTITY}")
     for key, file in config.file_keys.items():
-        if (connected or key.startswith(CODEC)) and (why := no_code.refusal(file)):
+        if (connected or key.startswith(CODEC_KEYS)) and (why := no_code.refusal(file)):
             reasons.setdefault(key, f": {why}")
     for key, why in config.option_keys.items():
-        if connected or key.startswith(CODEC):
+        if connected or key.startswith(CODEC_KEYS):
             reasons.setdefault(key, f" {why}; {_REMOVE}")
     return reasons
 

@@ -9,6 +9,7 @@ import numpy as np
 from connectors.codec import Decoded
 from connectors.config import SourceConfig
 from connectors.metadata.bytetypes import ByteType, read_bytes
+from connectors.metadata.codedkeys import CodedKeys
 from connectors.records import Records
 from pipelines.data.columns import Column
 from pipelines.errors import WireError
@@ -23,11 +24,14 @@ class Into:
         into: Mapping[str, str],
         key_type: ByteType | None = None,
         header_types: Mapping[str, ByteType] | None = None,
+        coded_keys: CodedKeys | None = None,
     ) -> None:
         """`into` maps key, timestamp, topic, partition, offset, source, `headers.NAME`, or a name that the source
         declares, to the value's key. Without a type keys and headers become text if they are UTF-8, else bytes.
+        `coded_keys` reads keys, also their values `key.NAME`.
         """
         self._into = into
+        self._coded_keys = coded_keys
         types = {f"headers.{name}": of for name, of in (header_types or {}).items()}
         if key_type is not None:
             types["key"] = key_type
@@ -35,8 +39,11 @@ class Into:
 
     @classmethod
     def of(cls, source: SourceConfig) -> Into:
-        """That of this source."""
-        return cls(source.into, source.key_type, source.header_types)
+        """That of this source. Raises the errors of building the codec of its keys."""
+        into, setting = source.into, source.key_codec
+        asked = any(name == "key" or name.startswith("key.") for name in into)
+        coded = CodedKeys(setting, into) if setting is not None and asked else None
+        return cls(into, source.key_type, source.header_types, coded)
 
     def __bool__(self) -> bool:
         return bool(self._into)
@@ -45,19 +52,21 @@ class Into:
         """The same rows with these values. One replaces a value of the payload that has the same key; a row lacks the
         value if its record lacks the metadata. Records with a key or header that is not of its type fail.
 
-        `decoded` is what a codec made of `records`, the first of which has the row number `first`.
+        `decoded` is what a codec made of `records`, the first of which has the row number `first`. Raises
+        `ConnectorError` as the codec of keys does.
         """
         batch = decoded.batch
-        failed: dict[int, WireError] = {}
+        failed: dict[int, Exception] = {}
+        keys = {} if self._coded_keys is None else self._coded_keys.read(records, failed)
         known = batch.row_range
         places = None if known is not None and len(known) == len(records) else batch.rows - first
         columns: dict[str, Column] = {}
         for name, key in self._into.items():
             of = self._types.get(name)
-            if of is None:
+            if of is None and name not in keys:
                 columns[key] = record_column(batch, name)
                 continue
-            column = _typed(records, name, of, failed)
+            column = keys[name] if of is None else _typed(records, name, of, failed)
             columns[key] = column if places is None else column.take(places)
         batch = batch.with_columns(columns)
         if not failed:
@@ -65,7 +74,7 @@ class Into:
         return _without(Decoded(batch, decoded.failed, decoded.samples), failed, first)
 
 
-def _typed(records: Records, name: str, of: ByteType, failed: dict[int, WireError]) -> Column:
+def _typed(records: Records, name: str, of: ByteType, failed: dict[int, Exception]) -> Column:
     """The key or header `name` of all records of a block; `failed` gets the errors by place in the block."""
     entries: Sequence[bytes | None] | None
     if name == "key":
@@ -82,7 +91,7 @@ def _typed(records: Records, name: str, of: ByteType, failed: dict[int, WireErro
     return column
 
 
-def _without(decoded: Decoded, failed: Mapping[int, WireError], first: int) -> Decoded:
+def _without(decoded: Decoded, failed: Mapping[int, Exception], first: int) -> Decoded:
     """Without the rows of these records, by place, which fail. Records without rows have failed before, or have no
     payload."""
     rows = decoded.batch.rows

@@ -81,7 +81,8 @@ def _topic(config: ConnectorConfig) -> str:
 
 
 def _changed(config: Config, url: str | None, schema: Mapping[str, Any]) -> Config:
-    return config.model_copy(update={"codec": _in_memory(config.codec, url, schema)})
+    changed: dict[str, Any] = {field: _in_memory(setting, url, {}) for field, setting in config.codec_settings.items()}
+    return config.model_copy(update={**changed, "codec": _in_memory(config.codec, url, schema)})
 
 
 def _in_memory(setting: str | Mapping[str, Any], url: str | None, schema: Mapping[str, Any]) -> str | dict[str, Any]:

@@ -167,3 +167,36 @@ def test_protobuf_of_a_real_registry_goes_both_ways(registry: str, tmp_path: Pat
         codec = codec_of(setting, topic=topic)
         assert codec.decode(block(written.values), None).batch.to_list() == batch.to_list()
         assert codec.encode(batch).values == written.values
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("hot_path", ["auto", "python"])
+def test_keys_of_confluents_serializer_become_values_and_pass_on_as_they_came(
+    kafka: Broker, topics: Callable[..., str], registry: str, hot_path: str
+) -> None:
+    source, out, dead = topics(1), topics(1), topics(1)
+    machine = {"type": "record", "name": "Machine", "fields": [{"name": "id", "type": "long"}]}
+    serializer = AvroSerializer(SchemaRegistryClient({"url": registry}), json.dumps(machine))
+    keys = [serializer({"id": n}, SerializationContext(source, MessageField.KEY, [])) for n in range(3)]
+    for key in [*keys, b"none"]:
+        write(kafka.bootstrap, source, [b"{}"], key=key)
+    service = streamer.loads(f"""
+name: {source}
+hot_path: {hot_path}
+source:
+  type: kafka
+  bootstrap: {kafka.bootstrap}
+  topics: {source}
+  codec: json
+  key: {{type: avro, registry: {{url: "{registry}"}}}}
+  into: {{key.id: machine}}
+pipeline: []
+sink: {{type: kafka, bootstrap: "{kafka.bootstrap}", topic: {out}, codec: json}}
+dead_letter: {{type: kafka, bootstrap: "{kafka.bootstrap}", topic: {dead}}}
+""")
+    with service:
+        results, letters = read(kafka.bootstrap, out, 3), read(kafka.bootstrap, dead, 1)
+    assert [(one.key, json.loads(one.value)) for one in results] == [
+        (key, {"machine": n}) for n, key in enumerate(keys)
+    ]
+    assert [one.key for one in letters] == [b"none"]

@@ -109,3 +109,34 @@ dead_letter: {type: kafka, topic: dead}
     assert [(message.topic, message.key, message.value) for message in sent[:1]] == [("out.7", long(7), b'{"id":7}')]
     # No key, no value; and nothing reads the key of a record without a payload.
     assert [letter.message.value for letter in report.dead] == [b"{}", None]
+
+
+@pytest.mark.parametrize("hot_path", ["auto", "python"])
+def test_a_condition_may_ask_about_values_of_keys(hot_path: str) -> None:
+    service = streamer.loads(f"""
+hot_path: {hot_path}
+source: {{type: kafka, topics: in, codec: json, key: {{type: json}}, into: {{key.id: id}}, where: {{id: {{gt: 1}}}}}}
+pipeline: []
+sink: {{type: kafka, topic: out, codec: json}}
+dead_letter: {{type: kafka, topic: dead}}
+""")
+    records = [Message(b"{}", key=b'{"id":%d}' % number) for number in range(4)]
+    report = streamer.testing.run(
+        service, [*records, Message(b"{}", key=b"1"), Message(b"no json", key=records[0].key)]
+    )
+    assert [message.value for message in report.sinks["kafka"]] == [b'{"id":2}', b'{"id":3}']
+    assert [letter.message.value for letter in report.dead] == [b"{}", b"no json"]
+    assert report.summary.passed == 2
+
+
+def test_a_condition_on_a_typed_key_is_asked_before_payloads_are_decoded() -> None:
+    service = streamer.loads("""
+source: {type: kafka, topics: in, codec: json, key: long, into: {key: id}, where: {id: {gt: 1}}}
+pipeline: []
+sink: {type: kafka, topic: out, codec: json}
+dead_letter: {type: kafka, topic: dead}
+""")
+    records = [Message(b"no json", key=long(1)), Message(b"{}", key=long(2)), Message(b"{}", key=b"two")]
+    report = streamer.testing.run(service, records)
+    assert [message.value for message in report.sinks["kafka"]] == [b'{"id":2}']
+    assert [(letter.message.key, letter.origin.step) for letter in report.dead] == [(b"two", "decode")]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from types import ModuleType
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -60,6 +60,8 @@ class AvroConfig(CodecConfig):
     """The schema that payloads are read as, by Avro's rules: fields that this schema lacks are skipped, and fields that a payload lacks have its defaults."""  # noqa: E501
     type_key: str | None = None
     """Key under which a record gets the name of its type, such as `com.shop.Order`: to tell the records of a topic with several types apart."""  # noqa: E501
+    value_key: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """Key of the value of a payload that is no record, but a number, a text or a list (`"long"`, `["null", "string"]`). By default such payloads are errors, and such a schema cannot be used."""  # noqa: E501
     decimals: Literal["number", "text"] = "number"
     """The type of decimals: DOUBLE, or texts with all their digits."""
     record_name: str = Field(default="Result", pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$")
@@ -77,6 +79,10 @@ class AvroConfig(CodecConfig):
     def needs(self) -> Requires:
         """fastavro, and with a registry the packages of its client."""
         return _AVRO if self.registry is None else all_of(_AVRO, REGISTRY_PACKAGES)
+
+    def of_values(self, key: str) -> Self:
+        """As `CodecConfig.of_values`: payloads that are no records have their value under `key`."""
+        return self if self.value_key is not None else self.model_copy(update={"value_key": key})
 
     def ask(self) -> str | None:
         """The findings of a request to the registry; for a sink, the schema by which its results are going to be
@@ -99,7 +105,7 @@ class AvroConfig(CodecConfig):
                 texts = self._texts_of_payloads(topic)
                 if texts is None:
                     return None
-                first, *others = avroschema.payload_schema(*texts, self.decimals).branches
+                first, *others = avroschema.payload_schema(*texts, self.decimals, self.value_key).branches
                 if first is None or others:
                     return None
                 schema = first
@@ -152,7 +158,7 @@ class Avro(Codec):
             if config.reader_schema is not None:
                 self._reader = avroschema.reader_schema(schema_text(config.reader_schema), config.decimals)
             if self._text is not None:
-                self._given = self._checked(avroschema.payload_schema(self._text, {}, config.decimals))
+                self._given = self._payload_schema(self._text, {})
                 self._results = self._result_schema(self._text)
         if isinstance(self._results, WireError) and (config.sink_topic is not None or self._registry is not None):
             raise DefinitionError(str(self._results))
@@ -254,7 +260,11 @@ class Avro(Codec):
         return self._registry.parsed(of, self._parsed).of(raw, 0 if whole is not None else len(raw) - len(rest))
 
     def _parsed(self, registered: Registered) -> PayloadSchema:
-        return self._checked(avroschema.payload_schema(*_avro_texts(registered), self._config.decimals))
+        return self._payload_schema(*_avro_texts(registered))
+
+    def _payload_schema(self, text: str, references: Mapping[str, str]) -> PayloadSchema:
+        config = self._config
+        return self._checked(avroschema.payload_schema(text, references, config.decimals, config.value_key))
 
     def _checked(self, schema: PayloadSchema) -> PayloadSchema:
         key = self._config.type_key

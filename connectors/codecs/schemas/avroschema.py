@@ -41,6 +41,8 @@ MOST_VALUES: Final = 20_000
 MOST_DECIMAL: Final = 256
 """Bytes of a decimal at most: to make digits of many costs their square."""
 
+_VALUE: Final = "streamer.value."
+"""Begins the names of records that are made for other types."""
 _PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _TIMES: Final = {
     ("int", "date"): "streamer-date",
@@ -77,8 +79,8 @@ class AvroSchema:
 
     @property
     def name(self) -> str:
-        """The name of the record type, with its namespace."""
-        return str(self.prepared["name"])
+        """The name of the record type, with its namespace; of another type `long`, `string`, ..."""
+        return str(self.prepared["name"]).removeprefix(_VALUE)
 
 
 def default_value(schema: Any, default: Any, named: Mapping[str, Any], *, logical: bool) -> Any:
@@ -119,7 +121,8 @@ def default_value(schema: Any, default: Any, named: Mapping[str, Any], *, logica
 
 @dataclass(frozen=True, slots=True)
 class PayloadSchema:
-    """The schema of payloads: a record type, or a union of some, and of null."""
+    """The schema of payloads: a record type, or a union of some, and of null. Another type is that of the only field of
+    a record, which has the same bytes."""
 
     branches: tuple[AvroSchema | None, ...]
     """The types; `None` is null."""
@@ -143,8 +146,11 @@ class PayloadSchema:
         return self.branches[number], at + text.tell()
 
 
-def payload_schema(text: str, references: Mapping[str, str], decimals: Decimals) -> PayloadSchema:
-    """The schema of payloads that has this JSON text; `references` are the texts of others that it names.
+def payload_schema(
+    text: str, references: Mapping[str, str], decimals: Decimals, value_key: str | None = None
+) -> PayloadSchema:
+    """The schema of payloads that has this JSON text; `references` are the texts of others that it names. Payloads that
+    are no records have their value as the field `value_key`; `None`: they are an error.
 
     Defaults are not looked at: payloads are not read by the defaults of those who wrote them. Raises as
     `record_schema` does, for a text that is no schema of a record or of a union of records and null.
@@ -153,8 +159,8 @@ def payload_schema(text: str, references: Mapping[str, str], decimals: Decimals)
         schema = json.loads(text)
         preparing = _Preparing(_json(references), decimals, defaults=False)
         if not isinstance(schema, list):
-            return PayloadSchema((_ready(preparing.record(schema)),), union=False)
-        made = [None if branch == "null" else preparing.record(branch) for branch in schema]
+            return PayloadSchema((_ready(preparing.record(schema, value_key)),), union=False)
+        made = [None if branch == "null" else preparing.record(branch, value_key) for branch in schema]
         named = named_types([branch for branch in made if branch is not None])
         ready = [None if branch is None else _ready(self_contained(branch, named)) for branch in made]
         return PayloadSchema(tuple(ready), union=True)
@@ -221,14 +227,21 @@ class _Preparing:
     """Named types that have been read: how many values one has, and the fewest bytes."""
     open: list[str] = field(default_factory=list)
 
-    def record(self, schema: Any) -> Any:
+    def record(self, schema: Any, value_key: str | None = None) -> Any:
         prepared = self.of(schema, "", 0)[0]
         if isinstance(prepared, dict) and kind_of(prepared) == "record":
             return prepared
+        if value_key is not None:
+            name = "union" if isinstance(prepared, list) else kind_of(prepared)
+            fields = [{"name": value_key, "type": prepared}]
+            return {"type": "record", "name": f"{_VALUE}{name}", "namespace": "", "fields": fields}
         if isinstance(prepared, list):
             instead = "a union; payloads are read by a union of records, other records by a record"
         else:
             instead = f"{kind_of(prepared)}; make it a record with a field of that type"
+            if not self.defaults:
+                # It is the schema of payloads.
+                instead += ", or give the codec value_key, the key of that value"
         raise WireError(f"the Avro schema is not one of a record, but of the type {instead}")
 
     def of(self, schema: Any, space: str, depth: int) -> tuple[Any, int, int]:

@@ -13,6 +13,8 @@ from pipelines.errors import WireError
 
 HEADER: Final = "__value_schema_id"
 """The header that names the schema, spelt as Confluent's clients expect it."""
+KEY_HEADER: Final = "__key_schema_id"
+"""The same for the record's key."""
 
 _BY_ID, _BY_GUID = 0, 1
 _ID: Final = struct.Struct(">BI")

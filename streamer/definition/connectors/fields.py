@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from connectors.codecs.registry import codec_config
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
+from connectors.metadata.typedfields import TypedKeys
 from pipelines.conditions.condition import condition, singly
 from pipelines.data.data import Data
 from pipelines.errors import DefinitionError
@@ -21,6 +22,8 @@ def checks(config: ConnectorConfig, sources: Sequence[SourceConfig] | None = Non
     if isinstance(config, SourceConfig):
         field_checks["into"] = lambda: _check_into(config)
         field_checks["where"] = lambda: _check_where(config)
+        if isinstance(config, TypedKeys):
+            field_checks["key"] = config.check_key
     if isinstance(config, SinkConfig):
         field_checks["outbox"] = config.check_outbox
         if config.when is not None:

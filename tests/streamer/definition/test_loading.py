@@ -336,7 +336,7 @@ ERRORS = [
         "a metadata name that is none",
         SHORT.replace("topic: in", "topic: in, into: {keys: id}"),
         'digits.yaml:1: source.into: "keys" is not metadata of a record; did you mean "key"?; there are key, '
-        "timestamp, topic, partition, offset, source and headers.NAME",
+        "timestamp, topic, partition, offset, source, key.NAME and headers.NAME",
     ),
     (
         "a limit below one batch",

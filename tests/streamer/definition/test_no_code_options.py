@@ -93,6 +93,7 @@ EVERYWHERE = {
     "where": "a condition",
     "into": "names of metadata and values",
     "headers": "names of headers and their types",
+    "key": "the codec of keys, whose own fields are looked at",
     "input_names": "names of a model's inputs",
     "output_names": "names of a model's outputs",
     "inputs": "names of a model's inputs",

@@ -211,3 +211,29 @@ def test_payloads_of_other_forms_are_told_by_their_names(
 ) -> None:
     (error,) = registry.read(payload, type=codec)
     assert told in str(error)
+
+
+def test_payloads_that_are_no_records_have_their_value_under_a_key(registry: Registry) -> None:
+    union = ["null", "string", A]
+    number, one, many = (
+        registry.frame("long"),
+        registry.frame(union, "u"),
+        registry.frame({"type": "array", "items": "int"}, "m"),
+    )
+    payloads = [number + avro("long", 7), one + avro(union, None), one + avro(union, "x"), one + avro(union, {"a": 5})]
+    payloads += [many + avro({"type": "array", "items": "int"}, [1, 2]), number]
+    for wanted in (frozenset[str](), frozenset({"v"})):
+        *good, wrong = registry.read(*payloads, wanted=wanted, value_key="v", type_key="kind")
+        assert [dict(data) for data in good] == [
+            {"v": 7, "kind": "long"},
+            {"kind": "null"},
+            {"v": "x", "kind": "string"},
+            {"a": 5, "kind": "shop.A"},
+            {"v": [1, 2], "kind": "array"},
+        ]
+        assert str(wrong) == "the payload does not follow its schema: it ends too soon"
+
+
+def test_a_schema_of_no_record_says_what_reads_it(registry: Registry) -> None:
+    (error,) = registry.read(registry.frame("long") + avro("long", 7))
+    assert "of the type long; make it a record with a field of that type, or give the codec value_key" in str(error)
