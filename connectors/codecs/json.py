@@ -44,11 +44,6 @@ class JsonConfig(StatesTypes, Enveloped, WritesImages, MessageConfig):
     pretty: bool = False
     """Write indented text over several lines, for people. Values that pass through unchanged keep their form."""
 
-    @property
-    def several(self) -> bool:
-        """See `CodecConfig.several`."""
-        return self.each
-
     @model_validator(mode="before")
     @classmethod
     def _not_konduits(cls, fields: Any) -> Any:

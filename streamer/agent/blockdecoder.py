@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
+
+import numpy as np
 
 from connectors.blockcolumns import where_null
 from connectors.codec import Codec, Decoded
@@ -108,6 +110,7 @@ class BlockDecoder:
         if batch.size + len(failed) + len(passed) < count or _has_several(batch):
             others = {*passed.tolist(), *(first + row for row in records.faults)}
             tombstones = [first + row for row in where_null(records.values) if first + row not in others]
+            passed = _not_among(first, count, (batch.rows, list(failed), tombstones))
         decoded = DecodedBatch(self._source, records, first, batch, failed, tombstones, passed, self._stamps(closed))
         decoded.arrivals = arrivals = Arrivals(first, closed.arrivals)
         arrivals.decoding = time.perf_counter() - began
@@ -158,6 +161,14 @@ class BlockDecoder:
         if closed.reason in ("records", "bytes") and self._blocks % LATENCY_SAMPLE:
             return None
         return closed.records.timestamp_column()
+
+
+def _not_among(first: int, count: int, parts: Iterable[Ints | list[int]]) -> Ints:
+    """The others of `count` rows from `first` on: of records that passed by, or hold nothing that would be a row."""
+    others = np.ones(count, np.bool_)
+    for rows in parts:
+        others[np.asarray(rows, np.int64) - first] = False
+    return first + np.flatnonzero(others)
 
 
 def _has_several(batch: Batch) -> bool:

@@ -18,7 +18,7 @@ class Summary:
     dropped: int
     """Records that a step dropped on purpose, and tombstones that were skipped."""
     passed: int
-    """Records that passed by, as they do not fit the `where` of their source."""
+    """Records that passed by: they do not fit the `where` of their source, or its codec finds none in them."""
     failed: int
     """Records that failed and are lost: there is no dead letter (`on_error: drop`)."""
     seconds: float

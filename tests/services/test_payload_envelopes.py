@@ -80,7 +80,7 @@ def test_new_rows_of_a_table_are_records_and_deletions_pass_by(tmp_path: Path, h
         for number in range(600)
         if number % 3 != 2
     ]
-    assert (summary.dead, summary.failed) == (2, 0)
+    assert (summary.ok, summary.passed, summary.dead, summary.failed) == (400, 200, 2, 0)
     dead = lines(tmp_path / "dead.jsonl")
     assert [letter["payload"] for letter in dead] == [json.dumps(heartbeat), json.dumps(truncated)]
 
@@ -97,12 +97,14 @@ def test_the_meters_of_an_envelope_are_records_of_their_site(tmp_path: Path, hot
         '{"site": "south", "meters": null}',
     ]
     (tmp_path / "meters.jsonl").write_text("\n".join(payloads) + "\n")
-    ran(tmp_path, METERS, hot_path)
+    summary = ran(tmp_path, METERS, hot_path)
     assert (tmp_path / "readings.jsonl").read_text().splitlines() == [
         '{"id":1,"kwh":10.50,"site":"north"}',
         '{"id":2,"site":"north"}',
         '{"id":3,"kwh":1e3}',
     ]
+    # An envelope without meters holds no record either.
+    assert (summary.ok, summary.passed, summary.dead) == (2, 2, 1)
     (dead,) = lines(tmp_path / "dead.jsonl")
     assert dead["payload"] == payloads[3]
     assert "/meters/1 is a number" in str(dead["headers"])

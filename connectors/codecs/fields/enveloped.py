@@ -40,6 +40,11 @@ class Enveloped(BaseModel):
         return self
 
     @property
+    def several(self) -> bool:
+        """See `CodecConfig.several`."""
+        return self.each
+
+    @property
     def outer_pointers(self) -> tuple[tuple[str, Pointer], ...]:
         """The keys of `outer`, each with the place of its value in the payload."""
         return tuple((key, Pointer(text)) for key, text in self.outer.items())
