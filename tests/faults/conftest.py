@@ -288,6 +288,7 @@ def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
         assignor: str = "range",
         instance: str = "",
         sink: str = "",
+        source: str = "",
         **client: object,
     ) -> Bench:
         (tmp_path / "ledger_steps.py").write_text(STEPS)
@@ -305,6 +306,7 @@ source:
   group: {ledger.group}
   assignor: {assignor}
   {f"instance: {instance}" if instance else ""}
+  {source}
   client: {{{", ".join(f"{key}: {value}" for key, value in settings.items())}}}
 pipeline:
   steps: [{{"@type": FUNCTION, function: "ledger_steps:passed_on"}}]
