@@ -54,7 +54,9 @@ from streamer.cli.resultkeys import (
     misfits,
     of_input,
     of_results,
+    of_source,
     unfilled,
+    unfitting,
     with_inner,
     written,
 )
@@ -174,14 +176,19 @@ def examined(service: Service) -> Examined:
 
 
 def keys_at_odds(service: Service, steps: Mapping[str, StepKeys], *, ask: bool = False) -> list[Finding]:
-    """The errors of steps that need values which no record has, and of sinks whose settings or schema do not fit the
-    keys of results, as far as schemas are known; with `ask` also those in registries.
+    """The errors of sources and steps that need values which no record has, and of sinks whose settings or schema do
+    not fit the keys of results, as far as schemas are known; with `ask` also those in registries.
 
     A schema that cannot be read is reported by the check of its codec, not here.
     """
     given = of_input(service, ask=ask)
     at = at_steps(service.sequence(), given, steps)
-    findings = []
+    findings = [
+        Finding(f"source {source.label}", False, text)
+        for source in service.sources
+        if source.where is not None
+        for text in unfitting(source, of_source(source, ask=ask))
+    ]
     for name, there in at.items():
         text = steps[name].error(there) if name in steps else None
         if text is not None:

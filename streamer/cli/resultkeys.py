@@ -14,7 +14,7 @@ import numpy as np
 
 from connectors.codecs.config import CodecConfig, PayloadFields
 from connectors.codecs.registry import codec_config
-from connectors.config import SinkConfig
+from connectors.config import SinkConfig, SourceConfig
 from pipelines.conditions.condition import Described, condition, singly
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data
@@ -102,15 +102,15 @@ class StepKeys:
 def of_input(service: Service, *, ask: bool = False) -> Keys:
     """The keys of the records of all sources before the first step; with `ask` also from the latest schemas in
     registries."""
-    by_source = []
-    for config in service.sources:
-        codec = codec_config(config.codec)
-        named = (
-            [None] if not ask or any(set(name) & set("^{}+#") for name in config.topic_names) else config.topic_names
-        )
-        of_topics = [_there(codec, topic) for topic in named or [None]]
-        by_source.append(_either(of_topics).plus(config.into.values()))
-    return _either(by_source)
+    return _either([of_source(config, ask=ask) for config in service.sources])
+
+
+def of_source(config: SourceConfig, *, ask: bool = False) -> Keys:
+    """The same of the records of one source, before its `where`."""
+    codec = codec_config(config.codec)
+    named = [None] if not ask or any(set(name) & set("^{}+#") for name in config.topic_names) else config.topic_names
+    of_topics = [_there(codec, topic) for topic in named or [None]]
+    return _either(of_topics).plus(config.into.values())
 
 
 def _there(codec: CodecConfig, topic: str | None) -> Keys:
@@ -217,6 +217,16 @@ def written(config: SinkConfig, results: Keys) -> Keys:
     return Keys(results.sure - dropped, None if results.possible is None else results.possible - dropped)
 
 
+def unfitting(config: SourceConfig, given: Keys) -> Iterator[str]:
+    """The errors of this source's `where` for values that no record has, by which all would pass by."""
+    absent = sorted({key for each in singly(config.where) for key in _needed(each)} - (given.possible or frozenset()))
+    if given.possible is not None and absent:
+        yield (
+            f"where needs {_quoted(absent)}, but records have {_listed(given.possible)} (metadata become values by "
+            f"into){nearest(absent[0], given.possible)}"
+        )
+
+
 def unfilled(config: SinkConfig, results: Keys) -> Iterator[str]:
     """The errors of this sink's settings that name values which no result has."""
     if results.possible is None:
@@ -247,7 +257,7 @@ def incomparable(config: SinkConfig, results: Keys) -> Iterator[str]:
 
 
 def _needed(described: Described) -> Iterable[str]:
-    """The keys without which a result is not chosen, as far as that is sure."""
+    """The keys without which nothing is chosen, as far as that is sure."""
     if isinstance(described, str):
         return condition(described).names
     return [key for key, test in described.items() if not (isinstance(test, Mapping) and "exists" in test)]

@@ -39,7 +39,9 @@ def checked(cli: Any, tmp_path: Path) -> Any:
         ended = cli("check", file, "--json", *options)
         (found,) = json.loads(ended.out)["services"]
         wrong = [(one["part"], one["text"]) for one in found["findings"] if not one["ok"]]
-        assert ended.code == (2 if [one for one in wrong if one[0].startswith(("sink", "step"))] else 0), ended.out
+        assert ended.code == (2 if [one for one in wrong if one[0].startswith(("sink", "step", "source"))] else 0), (
+            ended.out
+        )
         return wrong
 
     return check
@@ -249,7 +251,7 @@ ZONES = {"@type": "ZONES", "bboxName": "motion", "zones": {"door": {"points": [[
     [
         ({"motion": {"gt": 2}}, 'the value "motion" is of type LIST and cannot be compared; write motion: true'),
         ({"ids": "car"}, 'the value "ids" is of type LIST and cannot be compared'),
-        ({"counts": {"ge": 1}}, 'the value "counts" is of type DATA and cannot be compared; use a function'),
+        ({"counts": {"ge": 1}}, 'the value "counts" is of type DATA and cannot be compared; have a FUNCTION step make'),
         ({"image": "cat"}, 'the value "image" is of type IMAGE and cannot be compared'),
         ({"input": {"gt": 0.5}}, 'the value "input" is of type NDARRAY of shape [1, 3, 8, 8] and cannot be compared'),
     ],
@@ -278,3 +280,19 @@ def test_conditions_that_may_hold_are_not(checked: Any, when: dict[str, Any]) ->
     source = {"type": "camera", "cameras": {"gate": "lavfi:testsrc2"}}
     fields = {"source": source, "pipeline": [*MOTION, ZONES]} if "motion" in when else {}
     assert checked(**fields, sink={"when": when}) == []
+
+
+@pytest.mark.parametrize("where", ["tmep > 30", {"tmep": {"gt": 30}}, [{"device": "a"}, {"tmep": 1}]])
+def test_a_source_whose_condition_names_a_value_that_no_record_has_is_an_error(checked: Any, where: Any) -> None:
+    codec = {"type": "csv", "names": ["id", "temp"]}
+    source = {"type": "memory", "topic": "in", "codec": codec, "into": {"key": "device"}, "where": where}
+    ((part, text),) = checked(source=source, pipeline=[])
+    assert part == "source memory"
+    assert text.startswith('where needs "tmep", but records have device, id, temp (')
+    assert text.endswith('did you mean "temp"?')
+
+
+def test_a_source_whose_condition_may_hold_is_no_error(checked: Any) -> None:
+    source = {"type": "memory", "topic": "in", "codec": {"type": "csv", "names": ["id", "temp"]}}
+    assert checked(source={**source, "where": [{"tmep": {"exists": False}}, "temp > 30"]}, pipeline=[]) == []
+    assert checked(source={**source, "codec": "json", "where": "tmep > 30"}, pipeline=[]) == []
