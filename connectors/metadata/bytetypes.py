@@ -13,17 +13,19 @@ from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
 from pipelines.errors import WireError
 from pipelines.values import ValueType
+from pipelines.wire.stated.types import Stated
 
-ByteType = Literal["long", "int", "double", "uuid", "text", "bytes"]
+ByteType = Literal["long", "int", "double", "uuid", "text", "bytes", "integer", "number", "boolean"]
 """The types: `long`, `int` and `double` are numbers of 8, 4 and 8 bytes, big-endian, as Kafka's Java serializers write
-them; `uuid` is a text like `123e4567-e89b-12d3-a456-426614174000`, or its 16 bytes; `text` is UTF-8."""
+them; `uuid` is a text like `123e4567-e89b-12d3-a456-426614174000`, or its 16 bytes; `text` is UTF-8. `integer`,
+`number` and `boolean` are texts, by the rules of codecs' `types`."""
 
 Entries = Sequence[bytes | None]
 Failed = dict[int, WireError]
 
 
 def read_bytes(entries: Entries, type: ByteType, what: str, failed: Failed) -> Column:
-    """These N keys or headers as values of the type: INT64, DOUBLE, STRING or BYTES.
+    """These N keys or headers as values of the type: INT64, DOUBLE, BOOLEAN, STRING or BYTES.
 
     Args:
         entries: `None` where a record has none: its row lacks the value.
@@ -83,6 +85,24 @@ def _texts(entries: Entries, what: str, failed: Failed) -> Column:
     return ObjectColumn(values, ValueType.STRING)
 
 
+def _of_text(kind: Literal["integer", "number", "boolean"]) -> Callable[[Entries, str, Failed], Column]:
+    """The reader of texts of this type."""
+
+    def read(entries: Entries, what: str, failed: Failed) -> Column:
+        stated = Stated(what, kind)
+        values: list[Any] = []
+        for row, text in enumerate(_texts(entries, what, failed).values()):
+            value = None
+            try:
+                value = None if text is MISSING else stated.converted(text)
+            except WireError as error:
+                failed[row] = error
+            values.append(MISSING if value is None else value)
+        return Column.of(values)
+
+    return read
+
+
 def _bytes(entries: Entries, what: str, failed: Failed) -> Column:
     if isinstance(entries, Spans):
         return SpansColumn(entries, ValueType.BYTES, _present(~entries.null))
@@ -124,4 +144,7 @@ _READERS: Final[Mapping[ByteType, Callable[[Entries, str, Failed], Column]]] = {
     "uuid": _uuids,
     "text": _texts,
     "bytes": _bytes,
+    "integer": _of_text("integer"),
+    "number": _of_text("number"),
+    "boolean": _of_text("boolean"),
 }

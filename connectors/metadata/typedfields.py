@@ -23,7 +23,7 @@ class TypedKeys(SourceConfig):
     into_columns: ClassVar[tuple[str, ...]] = ("key.NAME",)
 
     key: ByteType | dict[str, Any] | None = None
-    """What `into` makes of the keys of all records: `{type: avro, ...}` is a codec, whose values `into` takes as `key.NAME`. `long`, `int` and `double` are numbers as Kafka's Java serializers write them (8, 4 and 8 bytes, big-endian), `uuid` is one in text or in 16 bytes, `text` is UTF-8, and `bytes` stay bytes. A key that is something else fails its record. By default keys that are UTF-8 are texts, others bytes."""  # noqa: E501
+    """What `into` makes of the keys of all records: `{type: avro, ...}` is a codec, whose values `into` takes as `key.NAME`. `long`, `int` and `double` are numbers as Kafka's Java serializers write them (8, 4 and 8 bytes, big-endian), `uuid` is one in text or in 16 bytes, `text` is UTF-8, and `bytes` stay bytes; `integer`, `number` and `boolean` are written as texts. A key that is something else fails its record. By default keys that are UTF-8 are texts, others bytes."""  # noqa: E501
 
     @property
     def key_type(self) -> ByteType | None:

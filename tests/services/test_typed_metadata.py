@@ -76,8 +76,8 @@ source:
   url: {mqtt_broker.url}
   topics: {name}/in
   codec: json
-  headers: {{run: uuid}}
-  into: {{headers.run: run}}
+  headers: {{run: uuid, seq: integer}}
+  into: {{headers.run: run, headers.seq: seq}}
 pipeline: []
 sink: {{type: mqtt, url: "{mqtt_broker.url}", topic: {name}/out, codec: json}}
 dead_letter: {{type: mqtt, url: "{mqtt_broker.url}", topic: {name}/dead}}
@@ -90,10 +90,10 @@ dead_letter: {{type: mqtt, url: "{mqtt_broker.url}", topic: {name}/dead}}
         client.subscribe(f"{name}/out", 1)
         client.subscribe(f"{name}/dead", 1)
         with service:
-            client.publish(f"{name}/in", b"{}", 1, UserProperty=[("run", run)])
+            client.publish(f"{name}/in", b"{}", 1, UserProperty=[("run", run), ("seq", "17")])
             client.publish(f"{name}/in", b"{}", 1, UserProperty=[("run", "first")])
             messages = {message.topic: message for message in client.take(2)}
-    assert json.loads(messages[f"{name}/out"].payload) == {"run": run.lower()}
+    assert json.loads(messages[f"{name}/out"].payload) == {"run": run.lower(), "seq": 17}
     assert messages[f"{name}/dead"].payload == b"{}"
 
 

@@ -16,6 +16,7 @@ from pipelines.data.columns import MISSING
 from pipelines.data.spans import Spans
 from pipelines.errors import WireError
 from pipelines.values import ValueType
+from pipelines.wire.stated.types import Stated
 
 FORMS: list[Callable[[Sequence[bytes | None]], Entries]] = [list, Spans.of]
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -34,7 +35,9 @@ def java(of: ByteType, value: Any) -> bytes:
     """As Kafka's serializers for Java write it."""
     if of in ("long", "int", "double"):
         return struct.pack({"long": ">q", "int": ">i", "double": ">d"}[of], value)
-    return value if isinstance(value, bytes) else str(value).encode()
+    return (
+        value if isinstance(value, bytes) else str(value).lower().encode() if of == "boolean" else str(value).encode()
+    )
 
 
 OF_TYPE: dict[ByteType, st.SearchStrategy[Any]] = {
@@ -44,6 +47,9 @@ OF_TYPE: dict[ByteType, st.SearchStrategy[Any]] = {
     "uuid": st.uuids().map(str),
     "text": st.text(),
     "bytes": st.binary(),
+    "integer": LONGS,
+    "number": st.floats(allow_nan=False, allow_infinity=False),
+    "boolean": st.booleans(),
 }
 
 
@@ -65,6 +71,9 @@ def by_hand(entry: bytes, of: ByteType) -> Any:
                 return str(uuid.UUID(bytes=entry))
             made = str(uuid.UUID(entry.decode("ascii")))
             return made if made == entry.decode("ascii").lower() else None
+        if of in ("integer", "number", "boolean"):
+            value = Stated("", of).converted(entry.decode())
+            return MISSING if value is None else value
         return entry if of == "bytes" else entry.decode()
     except (ValueError, struct.error):
         return None
@@ -83,10 +92,10 @@ def test_any_bytes_are_a_value_of_the_type_or_fail_alone(entries: list[bytes | N
     expected = [MISSING if entry is None else by_hand(entry, of) for entry in entries]
     for form in FORMS:
         values = read(entries, of, form)
-        for value, wanted, entry in zip(values, expected, entries, strict=True):
+        for value, wanted in zip(values, expected, strict=True):
             if wanted is None:
-                assert str(value).startswith(f"the key is no {of} (")
-                assert f"it has {len(entry or b'')} bytes" in value
+                assert str(value).startswith("the key")
+                assert f" no {of}" in value or "is no text (UTF-8)" in value
             else:
                 # NaN is not equal to itself.
                 assert value == wanted or (value != value and wanted != wanted)
@@ -113,3 +122,21 @@ def test_an_error_shows_the_beginning_of_long_bytes_only() -> None:
     (error,) = read([b"\x00" * 1000], "long")
     assert len(error) < 300
     assert "it has 1000 bytes" in error
+
+
+@pytest.mark.parametrize(
+    ("of", "entry", "value"),
+    [
+        ("integer", b" 17 ", 17),
+        ("integer", b"1.5", 'the key: "1.5" is no integer'),
+        ("number", b"23.5", 23.5),
+        ("number", b"NaN", MISSING),
+        ("number", b"21,5", 'the key: "21,5" is no number'),
+        ("number", b"\xff", "the key is no text (UTF-8): it has 1 bytes, '\\xff'"),
+        ("boolean", b"true", True),
+        ("boolean", b"", 'the key: "" is no boolean: true, false, 1 or 0'),
+    ],
+)
+def test_numbers_and_booleans_may_be_texts(of: ByteType, entry: bytes, value: Any) -> None:
+    for form in FORMS:
+        assert read([None, entry], of, form) == [MISSING, value]
