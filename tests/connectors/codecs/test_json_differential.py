@@ -234,7 +234,14 @@ at_place = st.one_of(
     each=st.booleans(),
     spans=st.booleans(),
     more=st.sampled_from(
-        [{}, {}, {"read_nan": "missing"}, {"fields": {"c": "/b/0"}}, {"max_bytes": 90, "max_keys": 4}]
+        [
+            {},
+            {},
+            {"read_nan": "missing"},
+            {"fields": {"c": "/b/0"}},
+            {"max_bytes": 90, "max_keys": 4},
+            {"types": {"op": "text", "b": "number", "whole": "integer"}},
+        ]
     ),
 )
 def test_both_ways_agree_on_records_inside_of_payloads(

@@ -221,6 +221,16 @@ def test_missing_numbers_may_be_in_and_around_records() -> None:
     assert decoded([b'{"m": nan}'], at="/m", read_nan="missing").batch.size == 0
 
 
+def test_outer_values_may_have_stated_types() -> None:
+    payloads = [b'{"s": "1.5", "m": [{"n": "1"}, {"n": 2}]}', b'{"s": "on", "m": [{"n": "3"}]}']
+    types = {"s": "number", "n": "number"}
+    found = decoded(payloads, ["n", "s"], at="/m", each=True, outer={"s": "/s"}, types=types)
+    assert [dict(row) for row in found.batch.to_list()] == [{"n": 1, "s": 1.5}, {"n": 2, "s": 1.5}]
+    assert 's: "on" is no number' in str(found.failed[11])
+    unread = decoded(payloads, ["n"], at="/m", each=True, outer={"s": "/s"}, types=types)
+    assert results(unread)[2] == b'{"n":3.0,"s":"on"}'
+
+
 def test_the_data_of_a_cloud_event_may_be_an_envelope() -> None:
     codec = codec_of({"type": "cloudevents", "codec": {"type": "json", "at": "/m", "each": True, "outer": {"s": "/s"}}})
     attributes = {"specversion": "1.0", "id": "1", "source": "/x", "type": "y"}
