@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Column, DenseColumn, Mask, ObjectColumn
+from pipelines.data.columns import MISSING, Column, DenseColumn, Mask, ObjectColumn
 from pipelines.data.listscolumn import ListsColumn
 from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.spans import Spans
@@ -185,9 +185,13 @@ def _output(prefix: bytes, column: Column) -> tuple[Any, ...] | None:
         return _array(prefix, column.storage, column.mask, None)
     if isinstance(column, SpansColumn) and column.type is ValueType.STRING:
         return _of(TEXTS, prefix, column.spans)
-    if isinstance(column, ObjectColumn) and column.type is ValueType.STRING and column.mask is None:
+    if isinstance(column, ObjectColumn) and column.type is None:
+        # Rows that made it a mixed one may be gone.
+        formed = Column.of(column.objects)
+        return _output(prefix, formed) if formed.type is not None else None
+    if isinstance(column, ObjectColumn) and column.type is ValueType.STRING:
         try:
-            return _spans(TEXTS, prefix, [text.encode() for text in column.objects])
+            return _spans(TEXTS, prefix, [None if text is MISSING else text.encode() for text in column.objects])
         except UnicodeEncodeError:
             return None
     return None
