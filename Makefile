@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Tests and benchmarks import onnxruntime themselves, and it would tell its makers so (docs/models.md).
 export ORT_DISABLE_TELEMETRY ?= 1
 
-.PHONY: help install packages optimised native demo demo-sensors demo-cameras demo-objects test test-fast programs lint style format types layers bench bench-peers bench-cameras bench-tracking bench-detectors bench-flow bench-serving docs docs-serve docs-publish pictures soak protos lock clean
+.PHONY: help install packages optimised native demo demo-sensors demo-cameras demo-objects test test-fast programs lint style format types layers bench bench-peers bench-cameras bench-tracking bench-detectors bench-flow bench-serving bench-map docs docs-serve docs-publish pictures soak protos lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -108,6 +108,9 @@ bench-flow: optimised  ## what batches at the same time, joined batches and targ
 
 bench-serving: optimised  ## what an answer over HTTP and gRPC costs, beside FastAPI and MLServer (five minutes)
 	$(BIN)/python -m benchmarks.serving --peers
+
+bench-map: optimised  ## what shaping records by SQL costs, beside a function of Python (a minute)
+	$(BIN)/python -m benchmarks.map
 
 docs: packages  ## build the documentation site into build/site; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
