@@ -113,12 +113,13 @@ class Evaluation:
     ) -> Iterator[Evaluated]:
         pl = self._polars
         count = size if rows is None else len(rows)
-        columns = {
-            name: self._series(*cell.of(rows), kind) for (name, cell), kind in zip(cells.items(), kinds, strict=True)
-        }
         try:
+            columns = {
+                name: self._series(*cell.of(rows), kind)
+                for (name, cell), kind in zip(cells.items(), kinds, strict=True)
+            }
             selected = pl.DataFrame(columns).select_seq(self._selected).get_columns()
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, UnicodeEncodeError) as error:
             # The kinds suit, so a value is to blame: it is searched by halves.
             positions = np.arange(size, dtype=np.int64) if rows is None else rows
             if count == 1:
@@ -139,6 +140,8 @@ class Evaluation:
         if isinstance(values, list):
             if there is not None:
                 values = [value if has else None for value, has in zip(values, there.tolist(), strict=True)]
+            if kind == "number":
+                return pl.Series(np.array(values, np.float64), nan_to_null=True)
             return pl.Series(values, dtype=self._dtypes[kind])
         if there is not None and kind == "number":
             return pl.Series(np.where(there, values, np.nan), nan_to_null=True)

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.data.columns import MISSING, Column, DenseColumn, Mask, ObjectColumn
+from pipelines.data.columns import MISSING, Column, DenseColumn, Mask, Missing, ObjectColumn
 from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.spanscolumn import SpansColumn
 from pipelines.errors import RowsFailed, WrongTypeError
@@ -23,6 +23,8 @@ _NUMBER, _TEXT, _BOOLEAN = range(3)
 EXACT: Final = 1 << 53
 """The largest integer up to which float64 holds every integer."""
 _DTYPES: Final = {"b": _BOOLEAN, "i": _NUMBER, "u": _NUMBER, "f": _NUMBER}
+
+_CLASSES: Final = {float: _NUMBER, int: _NUMBER, str: _TEXT, bool: _BOOLEAN, Missing: ABSENT}
 
 Codes: TypeAlias = npt.NDArray[np.int64]
 
@@ -121,6 +123,12 @@ def _refuse_large(
 
 
 def _mixed(key: str, column: Column, size: int, failures: dict[int, Exception]) -> Cells:
+    if isinstance(column, ObjectColumn):
+        # The classes of most values tell their kinds, without a look at each.
+        objects = column.objects
+        places = list(map(_CLASSES.get, map(type, objects)))
+        if None not in places:
+            return _plain(key, objects, np.array(places, np.int64), failures)
     codes = np.full(size, ABSENT, np.int64)
     values: list[Any] = [None] * size
     for row, value in column.cells(failures):
@@ -132,6 +140,17 @@ def _mixed(key: str, column: Column, size: int, failures: dict[int, Exception]) 
         if cell is not None:
             codes[row], values[row] = cell
     return Cells(values, None, codes)
+
+
+def _plain(key: str, objects: list[Any], codes: Codes, failures: dict[int, Exception]) -> Cells:
+    """The values of a column that has numbers, texts and booleans only, or none."""
+    for row in np.flatnonzero(codes == _NUMBER).tolist():
+        value = objects[row]
+        if value != value:
+            codes[row] = ABSENT
+        elif not -EXACT <= value <= EXACT and isinstance(value, int):
+            failures.setdefault(row, _too_large(key, value))
+    return Cells(objects, None, codes)
 
 
 def _cell(key: str, value: Any) -> tuple[int, Any] | None:

@@ -41,7 +41,7 @@ VALUES = st.one_of(
     st.sampled_from([2**53, 2**53 + 1, -(2**53) - 1, 2**62]),
     st.floats(-5, 5),
     st.sampled_from([math.nan, math.inf, -math.inf]),
-    st.sampled_from(["x", "X", "", "7", "ß", "a\x00b"]),
+    st.sampled_from(["x", "X", "", "7", "ß", "a\x00b", "\ud800"]),
     st.booleans(),
     st.sampled_from([[1], ["x"], [1.5, 2.0], b"x", np.array([1.5]), np.array([1, 2]), np.array(3), Data({"x": 1})]),
 )
