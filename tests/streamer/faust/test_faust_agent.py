@@ -94,6 +94,22 @@ def test_results_know_their_record(file: Path) -> None:
     assert (result.record.topic, result.record.key, result.record.headers) == ("numbers", b"k", (("trace", b"1"),))
 
 
+def test_keys_headers_and_times_are_read_as_the_source_says(file: Path) -> None:
+    more = "key: long, headers: {seq: integer}, time: {field: x, unit: s}, into: {key: id, headers.seq: seq}"
+
+    async def tried() -> list[Any]:
+        service = written(file, "topics: [numbers]", f"topics: [numbers], {more}")
+        agent = streamer.faust.attach(new_app(), service)
+        headers = {"seq": b"17"}
+        good = await put(agent, payload(3), key=(7).to_bytes(8, "big"), headers=headers)
+        return good + await put(agent, payload(4), key=b"seven", headers=headers)
+
+    result, dead = run(tried())
+    assert result == Data({"x": 3, "y": 6, "id": 7, "seq": 17})
+    assert result.record.timestamp == 3000
+    assert (dead.step, dead.message.key) == ("decode", b"seven")
+
+
 def test_a_target_of_latency_works(file: Path) -> None:
     async def tried() -> list[Any]:
         service = written(file, "name: doubled", "name: doubled\nbatch: {target_latency: 20ms}")
