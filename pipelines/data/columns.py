@@ -142,11 +142,22 @@ class Column(ABC):
         return False
 
     def settled(self) -> Column:
-        """This column in a decoded form; as it is if some rows cannot be decoded."""
+        """This column in a decoded form; if some rows cannot be, as it is, or with odd values if it `converts`."""
         try:
             return self.decoded()
         except RowsFailed:
-            return self
+            if not self.converts:
+                return self
+        # Else a value would be written as it came or converted by the values of other rows.
+        values: list[Any] = [MISSING] * len(self)
+        for row, value in self.all_cells():
+            values[row] = value
+        return Column.of(values)
+
+    @property
+    def converts(self) -> bool:
+        """Whether undecoded values are of another type, as they came, than those that they are decoded to."""
+        return False
 
     def positions(self) -> Sequence[int]:
         """The rows that have the key, rising, as far as that is known without decoding."""

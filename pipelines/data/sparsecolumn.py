@@ -77,6 +77,10 @@ class SparseColumn(Column):
         return self.column.has_odd
 
     @property
+    def converts(self) -> bool:
+        return self.column.converts
+
+    @property
     def writable(self) -> bool:
         return self.column.writable
 

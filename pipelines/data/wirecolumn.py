@@ -137,6 +137,10 @@ class WireColumn(Column):
         return getattr(self._decode, "may_give_images", True)
 
     @property
+    def converts(self) -> bool:
+        return getattr(self._decode, "converts", False)
+
+    @property
     def decoder(self) -> Callable[[Entries], Column]:
         """The function of the codec that decodes the entries."""
         return self._decode

@@ -109,6 +109,11 @@ class JsonDecoder:
     """The type that the values are to be of."""
 
     @property
+    def converts(self) -> bool:
+        """Whether a type is stated (`Column.converts`)."""
+        return self.stated is not None
+
+    @property
     def may_give_images(self) -> bool:
         """Whether the type that is stated is that of images."""
         return gives_images(self.stated)

@@ -133,6 +133,11 @@ class PlainDecoder:
     """Whether formats of plain values write undecoded values as they are; not if each is the text of another value."""
 
     @property
+    def converts(self) -> bool:
+        """Whether a type is stated (`Column.converts`)."""
+        return self.rules.stated is not None
+
+    @property
     def may_give_images(self) -> bool:
         """Whether the type that is stated is that of images."""
         return gives_images(self.rules.stated)

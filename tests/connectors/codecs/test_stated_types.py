@@ -17,6 +17,7 @@ from codecsupport import block, service_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pipelines
 from connectors.codec import Codec
 from connectors.codecs.registry import codec_config, codec_of
 from examples import examples
@@ -284,6 +285,33 @@ def test_a_function_gets_values_of_the_type_and_a_wrong_one_only_fails_what_look
     found = [message.value for message in report.sinks["memory"]]
     assert found == [pack({"k": 1.5, "other": 1, "double": 3.0}), pack(rows[2])]
     assert ['k: "on" is no number' in letter.error for letter in report.dead] == [True]
+
+
+@pytest.mark.parametrize("name", ["json", "msgpack"])
+def test_a_wrong_value_goes_on_as_it_came_through_a_function_that_adds_others(name: str) -> None:
+    def adding(data: Data) -> Data:
+        data["more"] = 1
+        return data
+
+    pack = packed if name == "msgpack" else json_object
+    made = codec(name, {"k": "number"})
+    rows = [pack({"k": "on"}), pack({"k": "1.50"})]
+    written: list[Any] = []
+    # A number is one whether a record of its batch is wrong or not.
+    for together in ([rows[0]], [rows[1]], rows):
+        with pipelines.Sequence([adding]).open() as executor:
+            result = executor.run_batch(made.decode(block(together), None).batch)
+        written += made.encode(result.batch).values
+    on, number = pack({"k": "on", "more": 1}), pack({"k": 1.5, "more": 1})
+    assert [bytes(value or b"") for value in written] == [on, number, on, number]
+
+
+def test_fields_of_a_table_are_numbers_in_other_formats() -> None:
+    rows = block([b"1.50,7", b"on,8", b",9"])
+    batch = codec_of({"type": "csv", "names": ["k", "n"], "types": {"k": "number", "n": "integer"}}).decode(rows, None)
+    written = codec_of("msgpack").encode(batch.batch)
+    assert [value and msgpack.unpackb(value) for value in written.values] == [{"k": 1.5, "n": 7}, None, {"n": 9}]
+    assert [str(error) for error in written.failed.values()] == ['k: "on" is no number']
 
 
 def test_a_codec_of_another_format_has_to_read_the_values() -> None:
