@@ -32,6 +32,7 @@ def meters() -> ServiceMeters:
         source.batches(3, 64, "wait")
         source.stage("poll", 0.0, 0.25, 3)
         source.stage("decode", 0.0, 0.0625, 3)
+    found.sources["line"].untimed["line"] += 7
     found.run.outcomes["kafka", "ok"] += 130
     found.run.outcomes["line", "dead"] += 2
     found.run.dropped["view"] += 29
