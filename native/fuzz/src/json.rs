@@ -83,7 +83,11 @@ fn pointers() -> Vec<Field> {
 fn read(payloads: Spans<'_>, each: bool, all: bool, fields: &[Field], envelope: &Envelope) {
     let options = Options {
         wanted: &|_| all,
-        stated: &|key| key.first().and_then(|first| STATED.get(usize::from(first % 8))).copied(),
+        stated: &|key| {
+            key.first()
+                .and_then(|first| STATED.get(usize::from(first % 8)))
+                .copied()
+        },
         fields,
         envelope,
         each,
