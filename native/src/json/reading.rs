@@ -36,6 +36,7 @@ struct JsonReader {
 #[pymethods]
 impl JsonReader {
     #[new]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         wanted: Vec<String>,
         fields: Vec<(String, Steps)>,
