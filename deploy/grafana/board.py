@@ -129,7 +129,7 @@ def _now() -> Iterator[Panel]:
         "Dead or lost",
         "Records that failed, as a part of all that were finished.",
         f'sum(rate(streamer_records_total{{{CHOSEN}, outcome=~"dead|failed"}}{RATE}))'
-        f" / sum(rate(streamer_records_total{{{CHOSEN}}}{RATE}))",
+        f' / sum(rate(streamer_records_total{{{CHOSEN}, outcome!="passed"}}{RATE}))',
         "percentunit",
         [(None, GREEN), (0.001, YELLOW), (0.01, RED)],
     )
@@ -138,7 +138,8 @@ def _now() -> Iterator[Panel]:
 def _records() -> Iterator[Panel]:
     yield _lines(
         "Throughput",
-        "Finished records a second, by outcome: ok; dead: a dead letter; dropped: on purpose; failed: lost.",
+        "Finished records a second, by outcome: ok; dead: a dead letter; dropped: on purpose; passed: not run, by the "
+        "where of a source; failed: lost.",
         "cps",
         [(f"sum by (service, outcome) (rate(streamer_records_total{{{CHOSEN}}}{RATE}))", "{{service}} {{outcome}}")],
         stacked=True,

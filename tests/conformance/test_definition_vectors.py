@@ -176,7 +176,8 @@ def test_the_vectors_cover_every_step_type_that_konduit_has() -> None:
     # Konduit cannot write this one by itself; its keys are in config-keys.json.
     assert {step.type_name for step in KONDUIT_TYPES} - covered == {"SAMEDIFF_TRAINING"}
     assert covered <= {step.type_name for step in KONDUIT_TYPES}
-    ours = {"FEATURES", "FUNCTION", "PIPELINE", "MOTION", "TRACK", "ZONES", "BLUR", "DETECT", "DETECTIONS"}
+    video = {"MOTION", "TRACK", "ZONES", "BLUR", "DETECT", "DETECTIONS"}
+    ours = {"FEATURES", "FUNCTION", "PIPELINE", "MAP", "LOOKUP", *video}
     assert {step.type_name for step in STEPS} - covered == {*ours, "SAMEDIFF_TRAINING"}
 
 

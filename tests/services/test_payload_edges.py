@@ -57,7 +57,7 @@ LARGE = ("2 ** 70", 2**70, 'key "vib" cannot be read: the integer 11805916207174
 FIELDS = [
     MISSING,
     HUGE,
-    ("text", "hot", "the field \"vib\" is 'hot', which is not a number"),
+    ("text", "hot", 'vib: "hot" is no number'),
     ("a fourth field", "1,2", "the row has 4 fields, but there are 3 columns"),
 ]
 

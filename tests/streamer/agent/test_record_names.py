@@ -104,7 +104,8 @@ def test_a_topic_of_a_name_that_no_source_declares_is_refused(topic: str) -> Non
         ("levels.", "levels.NAME"),
         (
             "frame",
-            "; there are key, timestamp, topic, partition, offset, source, levels.NAME, qos, correlation and headers",
+            "; there are key, timestamp, topic, partition, offset, source, levels.NAME, qos, correlation, key.NAME and "
+            "headers.NAME",
         ),
     ],
 )
@@ -115,5 +116,7 @@ def test_a_value_of_a_name_that_the_source_does_not_declare_is_refused(name: str
 
 
 def test_metadata_of_mqtt_is_refused_for_other_sources() -> None:
-    with pytest.raises(ValidationError, match=r'"qos" is not metadata of a record; there are key.*source and headers'):
+    with pytest.raises(
+        ValidationError, match=r'"qos" is not metadata of a record; there are key.*source, key.NAME and headers.NAME'
+    ):
         MemorySourceConfig(topic="in", into={"qos": "qos"})
