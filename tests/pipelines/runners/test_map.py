@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -18,6 +18,7 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import Column
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DefinitionError, StepError
+from pipelines.executors.executor import Executor
 from pipelines.runners.code.map import MapRunner
 from pipelines.runners.runner import OpenContext
 from pipelines.steps import Map
@@ -146,20 +147,29 @@ ROWS = st.lists(
 )
 
 
-@given(ROWS, st.sampled_from([1, 2, 7]))
-def test_records_fare_the_same_in_batches_of_any_size(rows: list[dict[str, Any]], size: int) -> None:
-    step = Map(
-        where="a is not null", ensure=["a < 2", {"kind": {"ne": "y"}}], select={"c": "a * 2", "d": "b"}, keep=["a"]
-    )
+@pytest.fixture(scope="module")
+def executor() -> Iterator[Executor]:
+    """A step with all parts, opened once."""
+    where = "a is not null"
+    ensure: list[Any] = ["a < 2", {"kind": {"ne": "y"}}]
+    step = Map(where=where, ensure=ensure, select={"c": "a * 2", "d": "b"}, keep=["a"])
+    with pipelines.Sequence([step]).open() as opened:
+        yield opened
 
+
+@given(ROWS, st.sampled_from([1, 2, 64, 512]))
+def test_records_fare_the_same_in_batches_of_any_size(
+    executor: Executor, rows: list[dict[str, Any]], size: int
+) -> None:
     def shown(parts: Sequence[dict[str, Any]]) -> list[str]:
-        return list(map(repr, run(step, *parts)))
+        return list(map(repr, executor.run_many([Data(row) for row in parts])))
 
     alone = [shown([row])[0] for row in rows]
     assert shown(rows) == alone
-    many = rows * 20
-    batches = [many[start : start + size * 16] for start in range(0, len(many), size * 16)]
-    assert [text for batch in batches for text in shown(batch)] == alone * 20
+    times = max(1, 2 * size // len(rows))
+    many = rows * times
+    batches = [many[start : start + size] for start in range(0, len(many), size)]
+    assert [text for batch in batches for text in shown(batch)] == alone * times
 
 
 @pytest.mark.parametrize(
