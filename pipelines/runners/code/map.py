@@ -114,11 +114,9 @@ class MapRunner(Runner):
             if failures:
                 failed |= _by_number(batch, failures)
             if not chosen.all():
-                left_out = batch.take(~chosen).rows.tolist()
+                # Of rows that failed, and of records of which other rows are left, the executor forgets it.
+                dropped = dict.fromkeys(batch.take(~chosen).rows.tolist(), DROPPED)
                 batch = batch.take(chosen)
-                # A record may have several rows, of which some are left.
-                left = failed.keys() | (() if batch.row_range is not None else batch.rows.tolist())
-                dropped = {number: DROPPED for number in left_out if number not in left}
         for shown, each in self._ensure:
             holds, failures = each.rows(batch)
             if not holds.all():

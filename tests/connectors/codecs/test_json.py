@@ -19,7 +19,7 @@ from connectors.message import Message, records_of
 from connectors.records import Lane, Records, Span
 from examples import examples
 from pipelines import Batch, BoundingBox, Data, Image
-from pipelines.data.columns import DenseColumn
+from pipelines.data.columns import MISSING, Column, DenseColumn
 from pipelines.data.spans import Spans
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DefinitionError, RowsFailed, ValueNotFoundError
@@ -486,6 +486,17 @@ def test_values_are_written_as_everybody_reads_them() -> None:
     )
     (image,) = written(Batch.of([Data({"i": Image(np.zeros((2, 2, 3), np.uint8))})]))
     assert json.loads(image)["i"]["format"] == "png"
+
+
+def test_a_text_that_a_row_lacks_is_not_written_nor_is_what_a_column_held_besides() -> None:
+    texts = Column.of(["a", MISSING, "", '\u00e9"'])
+    mixed = Column.of([1.5, "gone", 2, MISSING]).take(np.array([0, 3, 2, 0]))
+    assert written(Batch({"t": texts, "m": mixed}, 4)) == [
+        '{"t":"a","m":1.5}',
+        "{}",
+        '{"t":"","m":2}',
+        '{"t":"\u00e9\\"","m":1.5}',
+    ]
 
 
 def test_a_key_that_a_row_lacks_is_not_written() -> None:

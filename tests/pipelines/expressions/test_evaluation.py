@@ -12,14 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.data.batch import Batch
-from pipelines.data.columns import MISSING, Column
+from pipelines.data.columns import MISSING, Column, DenseColumn
 from pipelines.data.data import Data
+from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import RowsFailed
 from pipelines.expressions.evaluation import Evaluation
 from pipelines.expressions.expression import Expression
 from pipelines.expressions.results import column_of
-from pipelines.values import Image
+from pipelines.values import Image, ValueType
 
 TEXTS = (
     "a * 1.8 + 32",
@@ -159,6 +160,18 @@ def test_a_value_that_cannot_be_decoded_fails_its_record_alone() -> None:
     assert part.rows is not None
     assert (part.rows.tolist(), part.results[0].to_list()) == ([0, 2, 3], [2.0, None, 4.0])
     assert "broken" in str(failures[1])
+
+
+def test_only_integers_are_too_large_not_the_numbers_beside_them_or_what_stands_in_for_missing_ones() -> None:
+    beyond = 2.0**54
+    numbers = NumbersColumn(np.array([1.0, beyond, beyond]), np.array([True, False, True]))
+    gaps = DenseColumn(np.array([1, 2**54, 2**54]), ValueType.INT64, np.array([True, False, True]))
+    for column, expected in ((numbers, [2.0, beyond]), (gaps, [2.0, None])):
+        failures: dict[int, Exception] = {}
+        (part,) = Evaluation([Expression("n + 1")]).run(Batch({"n": column}, 3), failures)
+        assert part.rows is not None
+        assert (part.rows.tolist(), part.results[0].to_list()) == ([0, 1], expected)
+        assert list(failures) == [2]
 
 
 def test_an_empty_batch_has_no_results() -> None:

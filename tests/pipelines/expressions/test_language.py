@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -160,3 +161,15 @@ def test_polars_is_not_imported_before_there_is_an_expression() -> None:
         "condition('a > 1'); assert 'polars' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(("given", "threads"), [(None, 1), ("2", 2)])
+def test_polars_computes_in_the_calling_thread_unless_the_environment_says_otherwise(
+    given: str | None, threads: int
+) -> None:
+    code = "from pipelines.expressions.engine import polars; print(polars().thread_pool_size())"
+    environment = {name: value for name, value in os.environ.items() if name != "POLARS_MAX_THREADS"}
+    if given is not None:
+        environment["POLARS_MAX_THREADS"] = given
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60, capture_output=True)
+    assert int(ended.stdout) == threads

@@ -84,7 +84,9 @@ def test_a_name_alone_gives_a_value_another_key_whatever_it_is() -> None:
 
 
 def test_two_values_can_change_their_keys() -> None:
-    assert run(Map(select={"a": "b", "b": "a"}), {"a": 1, "b": 2}, {"a": 3}) == [{"a": 2, "b": 1}, {"b": 3}]
+    step = Map(select={"a": "b", "b": "a"})
+    assert run(step, {"a": 1, "b": 2}, {"a": 3}) == [{"a": 2, "b": 1}, {"b": 3}]
+    assert run(step, {"a": 3}) == [{"b": 3}]
 
 
 def test_a_value_that_only_gets_another_key_is_not_decoded() -> None:
