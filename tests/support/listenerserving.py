@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx2
+from waiting import PATIENCE
 
 from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.http.endpoint.counts import Counts
@@ -89,7 +90,7 @@ def asked(each: Serving, method: str, path: str, **named: Any) -> httpx2.Respons
     return CLIENT.request(method, each.url + path, **named)
 
 
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -25,6 +25,8 @@ class CsvTable(TableFile):
             text = self.content().decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise StreamerError(f"{self.label} is no text in UTF-8 (byte {error.start}); save it in UTF-8") from None
+        # The library's limit of 128 KiB a field is that of the whole process; that of the file is enough.
+        csv.field_size_limit(max(csv.field_size_limit(), len(text)))
         # Without translation of line ends, so that those in a quoted field stay as they are.
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True)
         try:
