@@ -9,6 +9,7 @@ import numpy as np
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Rows
+from pipelines.data.record import RecordContext
 
 NONE_HELD: Rows = np.zeros(0, np.int64)
 
@@ -31,6 +32,9 @@ class Result:
     held: Rows = field(default_factory=NONE_HELD.view)
     """Row numbers that a stateful step keeps for a later result, `int64`. A held row is finished as soon as a later
     result names it without holding it again."""
+    records: Mapping[int, RecordContext] = field(default_factory=dict)
+    """Of rows that came from no batch, as time made them (`StatefulRunner.tick`): the records they belong to, by
+    number."""
 
     @property
     def rows(self) -> Rows:

@@ -19,6 +19,7 @@ from pipelines.observe.metrics import Metrics
 from pipelines.observe.observing import Observer
 from pipelines.observe.tracing import Trace
 from pipelines.runners.runner import DROPPED, rebuilt
+from pipelines.runners.state.item import Change, Item
 
 NO_ROW = -1
 """A row number that no record has: its trace holds no steps."""
@@ -135,15 +136,12 @@ class AsyncExecutor:
     def forget(self, lanes: Iterable[Hashable]) -> None:
         """Does nothing: no state is kept for a lane."""
 
-    def snapshot(self) -> bytes:
-        """The state of the pipeline's stateful steps, between two runs."""
-        with self._turn:
-            return self._executor.snapshot()
+    def changes(self) -> list[tuple[str, Change]]:
+        """None: no state is kept for a lane."""
+        return []
 
-    def restore(self, state: bytes) -> None:
-        """Take over a state that `snapshot` gave. Raises `StreamerError` if it is of other steps."""
-        with self._turn:
-            self._executor.restore(state)
+    def load(self, lane: Hashable, items: Mapping[str, Iterable[Item]]) -> None:
+        """Does nothing: no state is kept for a lane."""
 
     def close(self) -> None:
         """Stop the trigger, waiting for a run that is under way, and close the pipeline; a second call does nothing."""

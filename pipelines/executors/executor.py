@@ -15,6 +15,7 @@ from pipelines.executors.ports import Ports
 from pipelines.observe.metrics import Metrics
 from pipelines.observe.observing import Observer, together
 from pipelines.observe.tracing import Trace, Tracer
+from pipelines.runners.state.item import Change, Item
 
 Output: TypeAlias = Data | list[Data] | None
 """The results of a record: one, several, or none (it was dropped, or is held by a stateful step)."""
@@ -89,11 +90,14 @@ class Executor(Protocol):
     def forget(self, lanes: Iterable[Hashable]) -> None:
         """Discard the state that stateful steps keep for these lanes."""
 
-    def snapshot(self) -> bytes:
-        """The state of all stateful steps; empty if there are none."""
+    def changes(self) -> list[tuple[str, Change]]:
+        """The pieces of state that have changed since the last call, each with the name of its step."""
 
-    def restore(self, state: bytes) -> None:
-        """Take over a state that `snapshot` gave; `StreamerError` if it is of other steps."""
+    def load(self, lane: Hashable, items: Mapping[str, Iterable[Item]]) -> None:
+        """Begin a lane with the state that `changes` gave for an earlier lane of its stream, by the name of the step.
+
+        Each stateful step is called, also those without items. Raises `StepError` if items are damaged.
+        """
 
     def close(self) -> None:
         """Close all steps; a second call does nothing."""

@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar
 
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data, as_data
+from pipelines.data.record import RecordContext
 from pipelines.data.result import Result
 from pipelines.errors import RAISED, StepError, StreamerError, blamed
 from pipelines.executors.executor import Outcome, Output, traced
@@ -20,11 +21,11 @@ from pipelines.executors.openpolicy import opened_policy
 from pipelines.executors.openrunner import open_runner
 from pipelines.executors.openstep import Emit, OpenStep
 from pipelines.executors.ports import Ports
-from pipelines.executors.state.snapshot import packed, unpacked
 from pipelines.observe.metrics import Metrics, begin, end
 from pipelines.observe.observing import Observer
 from pipelines.observe.tracing import Trace
 from pipelines.runners.runner import OpenContext, Runner, RunnerSource, StatefulRunner
+from pipelines.runners.state.item import Change, Item
 from pipelines.steps.base import Step
 
 Opened = TypeVar("Opened")
@@ -155,9 +156,18 @@ class OpenPipeline(ABC):
 
     def drained(self, emit: Emit) -> Result:
         """What `emit` gives for each stateful step, run through the steps after it. Raises as `tick` does."""
+        records: dict[int, RecordContext] = {}
+
+        def noted(runner: StatefulRunner) -> Result:
+            result = emit(runner)
+            records.update(result.records)
+            return result
+
         with self._turn:
             self._check_open()
-            return self._drained(emit)
+            result = self._drained(noted)
+        result.records = records
+        return result
 
     @abstractmethod
     def _drained(self, emit: Emit) -> Result:
@@ -186,26 +196,30 @@ class OpenPipeline(ABC):
             for _, runner in self._stateful():
                 runner.forget(lanes)
 
-    def snapshot(self) -> bytes:
-        """The state of all stateful steps; empty if there are none."""
+    def changes(self) -> list[tuple[str, Change]]:
+        """The pieces of state that have changed since the last call, each with the name of its step."""
         with self._turn:
-            return packed({name: runner.snapshot() for name, runner in self._stateful()})
+            made: list[tuple[str, Change]] = []
+            for name, runner in self._stateful():
+                # A pipeline inside is itself no step that has state.
+                made += (
+                    runner.inside.changes()
+                    if isinstance(runner.inside, OpenPipeline)
+                    else [(name, change) for change in runner.changes()]
+                )
+            return made
 
-    def restore(self, state: bytes) -> None:
-        """Take over a state that `snapshot` gave.
+    def load(self, lane: Hashable, items: Mapping[str, Iterable[Item]]) -> None:
+        """Begin a lane with the state that `changes` gave for an earlier lane of its stream, by the name of the step.
 
-        Raises `StreamerError`, before anything is changed, if it is damaged or of other steps than these.
+        Each stateful step is called, also those without items. Raises `StepError` if items are damaged.
         """
-        states = unpacked(state)
-        runners = dict(self._stateful())
-        if states.keys() != runners.keys():
-            raise StreamerError(
-                f"the state is of the steps {sorted(states)}, the pipeline's stateful steps are {sorted(runners)}; "
-                "run the pipeline that made it, or start without it"
-            )
         with self._turn:
-            for name, runner in runners.items():
-                runner.restore(states[name])
+            for name, runner in self._stateful():
+                if isinstance(runner.inside, OpenPipeline):
+                    runner.inside.load(lane, items)
+                else:
+                    opened(name, partial(runner.load, lane, items.get(name, ())))
 
     def close(self) -> None:
         """Close all runners, the last first; a second call does nothing. Exceptions of runners are logged."""

@@ -29,6 +29,7 @@ from pipelines.observe.metrics import Metrics, StepMetrics
 from pipelines.observe.observing import Observer
 from pipelines.outofmemory import is_out_of_memory
 from pipelines.runners.forms import Forms, ValueForm
+from pipelines.runners.state.item import Change, Item
 from pipelines.steps.base import Step
 from pipelines.values import ValueType
 
@@ -295,13 +296,19 @@ class StatefulRunner(Runner):
         gets the records, this is called after the last of them was emitted. Unknown lanes are ignored.
         """
 
-    @abstractmethod
-    def snapshot(self) -> bytes:
-        """The state, to be kept durably."""
+    def changes(self) -> Iterable[Change]:
+        """The pieces of state that are new, have changed or are gone since the last call, in any order.
 
-    @abstractmethod
-    def restore(self, state: bytes) -> None:
-        """Take over a state that `snapshot` gave."""
+        Read to the end at once. A runner that gives none begins with nothing after a restart.
+        """
+        return ()
+
+    def load(self, lane: Hashable, items: Iterable[Item]) -> None:
+        """Begin a lane with the state that `changes` gave for an earlier lane of the same stream.
+
+        Called before the first record of the lane is run, also without items; what the runner knows of this lane is
+        replaced. Raises `StreamerError` if an item is damaged or of another version.
+        """
 
 
 def rebuilt(

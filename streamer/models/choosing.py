@@ -20,6 +20,7 @@ from pipelines.executors.ports import Ports
 from pipelines.observe.metrics import Metrics, summed
 from pipelines.observe.observing import Observer
 from pipelines.observe.tracing import Trace
+from pipelines.runners.state.item import Change, Item
 from streamer.models.choice import Codes
 from streamer.models.sharing import Sharing
 from streamer.models.version import Version
@@ -158,12 +159,12 @@ class Choosing:
     def forget(self, lanes: Iterable[Hashable]) -> None:
         """See `Executor.forget`: nothing is held."""
 
-    def snapshot(self) -> bytes:
-        """See `Executor.snapshot`: there is no state."""
-        return b""
+    def changes(self) -> list[tuple[str, Change]]:
+        """See `Executor.changes`: there is no state."""
+        return []
 
-    def restore(self, state: bytes) -> None:
-        """See `Executor.restore`: there is no state."""
+    def load(self, lane: Hashable, items: Mapping[str, Iterable[Item]]) -> None:
+        """See `Executor.load`: there is no state."""
 
     def close(self) -> None:
         """Close all versions."""

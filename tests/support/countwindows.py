@@ -49,12 +49,6 @@ class Windows(pipelines.StatefulRunner):
     def forget(self, lanes: Any) -> None:
         self.waiting = []
 
-    def snapshot(self) -> bytes:
-        return b""
-
-    def restore(self, state: bytes) -> None:
-        pass
-
 
 def made(full: list[list[tuple[int, int]]]) -> pipelines.Batch:
     batch = pipelines.Batch.of([Data({"y": sum(x for _, x in one)}) for one in full])

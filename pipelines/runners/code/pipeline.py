@@ -63,12 +63,6 @@ class _StatefulPipelineRunner(PipelineRunner, StatefulRunner):
     def forget(self, lanes: Iterable[Hashable]) -> None:
         self._executor.forget(lanes)
 
-    def snapshot(self) -> bytes:
-        return self._executor.snapshot()
-
-    def restore(self, state: bytes) -> None:
-        self._executor.restore(state)
-
 
 def _pipeline(step: PipelineStep, context: OpenContext) -> Pipeline:
     if not isinstance(step.pipeline, str):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
@@ -12,7 +11,6 @@ from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.data.record import RecordContext
 from pipelines.data.result import NONE_HELD, Result
-from pipelines.errors import StreamerError
 from pipelines.runners.runner import RowRunner, StatefulRunner
 from pipelines.runners.video.laneclock import LaneClock
 
@@ -32,7 +30,7 @@ class LaneRunner(RowRunner, StatefulRunner, Generic[State]):
     A camera is a topic of a lane, or a key of such a topic if several cameras share it. Its state is made with its
     first row and discarded when the lane ends: a camera that connects again begins anew. Beyond `MOST_CAMERAS` the
     state of the camera that was silent longest is discarded, since topics and keys may come from untrusted clients. No
-    rows are held. Only the state in `saved` outlives the process.
+    rows are held. The state ends with the process.
     """
 
     pure: ClassVar[bool] = False
@@ -55,13 +53,6 @@ class LaneRunner(RowRunner, StatefulRunner, Generic[State]):
     @abstractmethod
     def step(self, data: Data, values: Any, state: State, now: float) -> Data | None:
         """The result of a record of which `checked` gave `values`, `now` seconds after the first of its camera."""
-
-    def saved(self) -> dict[str, Any]:
-        """State that outlives the process, as JSON."""
-        return {}
-
-    def load(self, saved: dict[str, Any]) -> None:
-        """Take over the state that `saved` gave."""
 
     def ended(self, state: State) -> None:
         """Called with the state of a camera whose connection has ended."""
@@ -92,13 +83,3 @@ class LaneRunner(RowRunner, StatefulRunner, Generic[State]):
         gone = set(lanes)
         for camera in [key for key in self._cameras if key[0] in gone]:
             self.ended(self._cameras.pop(camera)[0])
-
-    def snapshot(self) -> bytes:
-        return json.dumps(self.saved()).encode()
-
-    def restore(self, state: bytes) -> None:
-        try:
-            self.load(json.loads(state))
-        except (ValueError, KeyError, TypeError) as error:
-            name = type(self).__name__
-            raise StreamerError(f"the saved state of {name} is damaged: {error}; start without it") from None

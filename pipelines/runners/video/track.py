@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -126,12 +126,6 @@ class TrackRunner(LaneRunner[Tracker]):
         if len(kept) != len(boxes) or self._step.coast:
             boxes = [box for box, _ in kept] or TypedList(ValueType.BOUNDING_BOX)
         return boxes, [number for _, number in kept] or TypedList(ValueType.INT64)
-
-    def saved(self) -> dict[str, Any]:
-        return {"ids": self._ids.last}
-
-    def load(self, saved: dict[str, Any]) -> None:
-        self._ids.last = max(self._ids.last, int(saved["ids"]))
 
 
 class _Ids:

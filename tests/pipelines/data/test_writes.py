@@ -259,12 +259,6 @@ class Hold(StatefulRunner):
     def forget(self, lanes: Any) -> None:
         return
 
-    def snapshot(self) -> bytes:
-        return b""
-
-    def restore(self, state: bytes) -> None:
-        return
-
 
 class HoldStep(pipelines.Step):
     """Holds."""

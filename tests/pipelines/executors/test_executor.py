@@ -16,9 +16,11 @@ from pipelines.data.data import Data, RecordContext
 from pipelines.data.result import Result
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, RowsFailed, StepError, StreamerError, WrongTypeError
+from pipelines.executors.executor import Executor
 from pipelines.executors.sequence import SequenceExecutor
 from pipelines.observe.observing import StepRun
 from pipelines.runners.runner import ContractError, OpenContext, RowRunner, Runner, StatefulRunner
+from pipelines.runners.state.item import Change, Item
 
 
 class Given:
@@ -334,7 +336,7 @@ def test_closing_closes_each_runner_once_and_the_executor_says_so_afterwards() -
         pass
     executor.close()
     assert [step.closed for step in steps] == [1, 1]
-    for use in (lambda: executor.run(Data()), executor.flush, executor.snapshot):
+    for use in (lambda: executor.run(Data()), executor.flush, executor.changes):
         with pytest.raises(StreamerError, match="the executor is closed"):
             use()
 
@@ -421,11 +423,13 @@ class Threes(StatefulRunner):
         self.forgotten.extend(lanes)
         self.kept = []
 
-    def snapshot(self) -> bytes:
-        return json.dumps(self.kept).encode()
+    def changes(self) -> Iterable[Change]:
+        yield Change("lane", "all", 0, json.dumps(self.kept).encode() if self.kept else None)
 
-    def restore(self, state: bytes) -> None:
-        self.kept = [tuple(one) for one in json.loads(state)]
+    def load(self, lane: Hashable, items: Iterable[Item]) -> None:
+        self.kept = []
+        for item in items:
+            self.kept = [tuple(one) for one in json.loads(item.value)]
 
 
 def windows(result: Result) -> list[tuple[list[int], int]]:
@@ -506,39 +510,41 @@ def test_results_of_several_records_stand_at_the_last_of_them() -> None:
     assert executor.run(Data({"n": 1})) is None
 
 
+def saved(executor: Executor) -> dict[str, list[Item]]:
+    """The changes of an executor as what is loaded, by step."""
+    items: dict[str, list[Item]] = {}
+    for step, change in executor.changes():
+        assert change.lane == "lane"
+        if change.value is not None:
+            items.setdefault(step, []).append(Item(change.key, change.part, change.value))
+    return items
+
+
 def test_state_goes_from_one_executor_to_another() -> None:
     before = sequence(Threes(), Whole(doubled), Threes())
     before.run_batch(Batch.of(records(1, 2)))
     after = sequence(Threes(), Whole(doubled), Threes())
-    after.restore(before.snapshot())
+    after.load("lane", saved(before))
     assert after.run_batch(Batch.of(records(3), first=2)).held.tolist() == [0, 1, 2]
     assert windows(after.flush()) == [([0, 1, 2], 12)]
 
 
-def test_a_pipeline_without_state_has_an_empty_snapshot() -> None:
+def test_a_lane_that_is_loaded_without_items_begins_anew() -> None:
+    executor = sequence(Threes())
+    executor.run_batch(Batch.of(records(1, 2)))
+    executor.load("lane", {})
+    assert executor.run_batch(Batch.of(records(3, 4, 5), first=2)).batch["n"].values() == [12]
+
+
+def test_a_pipeline_without_state_has_no_changes() -> None:
     executor = sequence(Whole(doubled))
-    assert executor.snapshot() == b""
-    executor.restore(b"")
+    assert executor.changes() == []
+    executor.load("lane", {})
 
 
-def test_a_state_of_other_steps_is_refused_before_anything_changes() -> None:
-    state = sequence(Threes()).snapshot()
-    threes = Threes()
-    with pytest.raises(StreamerError, match="the state is of the steps"):
-        sequence(Whole(doubled), threes).restore(state)
-    assert threes.kept == []
-
-
-@pytest.mark.parametrize("cut", [1, 5, 14, -1])
-def test_a_truncated_state_is_an_error(cut: int) -> None:
-    state = sequence(Threes()).snapshot()
-    with pytest.raises(StreamerError, match=r"ends too early|the state is of the steps \[\]"):
-        sequence(Threes()).restore(state[:cut])
-
-
-def test_a_state_of_another_format_is_an_error() -> None:
-    with pytest.raises(StreamerError, match="another format"):
-        sequence(Threes()).restore(b"pickle")
+def test_an_error_of_loading_names_its_step() -> None:
+    with pytest.raises(StepError, match="s0: JSONDecodeError"):
+        sequence(Threes()).load("lane", {"s0": [Item("all", 0, b"pickle")]})
 
 
 def test_lanes_are_forgotten_by_all_stateful_steps() -> None:

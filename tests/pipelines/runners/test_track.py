@@ -153,17 +153,6 @@ def test_tracks_of_a_lane_are_forgotten_when_it_has_ended() -> None:
         assert [one["ids"] for one in again] == [[0], [2], [2], [2]]
 
 
-def test_ids_go_on_after_a_snapshot() -> None:
-    with pipelines.Sequence([Track()]).open() as executor:
-        executor.run_many(frames(walk(4)))
-        state = executor.snapshot()
-    with pipelines.Sequence([Track()]).open() as executor:
-        executor.restore(state)
-        assert result_of(executor.run_many(frames(walk(4)))[3])["ids"] == [2]
-    with pytest.raises(pipelines.StreamerError, match="damaged"):
-        TrackRunner(Track(), OpenContext()).restore(b'{"x": 1}')
-
-
 @pytest.mark.parametrize("jump", [-0.4, -3600.0])
 def test_a_clock_that_goes_back_loses_no_track(jump: float) -> None:
     given = frames(walk(5)) + frames(walk(10, x=0.25), start=5 / RATE + jump)

@@ -49,12 +49,6 @@ class Counts(pipelines.StatefulRunner):
             self.forgotten.append(lane)
             self.counted.pop(lane, None)
 
-    def snapshot(self) -> bytes:
-        return b""
-
-    def restore(self, state: bytes) -> None:
-        pass
-
 
 class Counting(pipelines.Sequence):
     """A pipeline of this one step, whose runner a test looks into."""

@@ -1,0 +1,1 @@
+"""What steps remember between records: in columns by key, written piece by piece, and read back."""

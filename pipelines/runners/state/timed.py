@@ -1,0 +1,46 @@
+"""Results that time makes and no record: a window that is closed because nothing came for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count, islice
+from typing import Final
+
+import numpy as np
+
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Column
+from pipelines.data.record import RecordContext
+from pipelines.data.result import Result
+
+FIRST_TIMED: Final = 1 << 62
+"""The first number of rows that time makes: above those of all records."""
+
+_numbers = count(FIRST_TIMED)
+
+
+def timed(columns: Mapping[str, Column], records: Sequence[RecordContext]) -> Result:
+    """Rows that come from no record of the batch, each with a number that no other row has.
+
+    Row i has the values `columns[...][i]`, and belongs to the last record of its key, `records[i]`: results take their
+    topic, key and timestamp from it.
+    """
+    rows = list(islice(_numbers, len(records)))
+    known = dict(zip(rows, records, strict=True))
+    return Result(Batch(columns, len(rows), rows=np.array(rows, np.int64), origin=_Records(known)), records=known)
+
+
+class _Records:
+    """The records of rows, by number."""
+
+    def __init__(self, known: Mapping[int, RecordContext]) -> None:
+        self._known = known
+
+    def record(self, row: int) -> RecordContext | None:
+        """The record with this row number."""
+        return self._known.get(row)
+
+    def lane(self, row: int) -> object:
+        """The lane of this record."""
+        record = self._known.get(row)
+        return None if record is None else record.lane
