@@ -31,7 +31,8 @@ class Result:
     """Row number to the reason: dropped on purpose, by a filter."""
     held: Rows = field(default_factory=NONE_HELD.view)
     """Row numbers that a stateful step keeps for a later result, `int64`. A held row is finished as soon as a later
-    result names it without holding it again."""
+    result names it without holding it again; one that a step holds whose state is saved (`StatefulRunner.saves`) is
+    finished at once, and not among those of an executor."""
     records: Mapping[int, RecordContext] = field(default_factory=dict)
     """Of rows that came from no batch, as time made them (`StatefulRunner.tick`): the records they belong to, by
     number."""

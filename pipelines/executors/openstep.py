@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from pipelines.data.batch import Batch
-from pipelines.data.result import Result
+from pipelines.data.result import NONE_HELD, Result
 from pipelines.errors import RAISED, StepError, blamed, step_of
 from pipelines.executors.accounting import NO_ROWS, accounted, all_emitted, check_account, in_order, joined
 from pipelines.executors.isolation import isolated_rows
@@ -58,6 +58,7 @@ class OpenStep:
         self.runner = runner
         self._metrics = metrics
         self._stateful = isinstance(runner, StatefulRunner)
+        self._saves = isinstance(runner, StatefulRunner) and runner.saves
         self._inside = runner.inside
         self._retrying = retrying
 
@@ -85,8 +86,11 @@ class OpenStep:
         finally:
             end(token)
         if not all_emitted(result, batch):
-            check_account(result, batch, self.name, stateful=self._stateful)
+            check_account(result, batch, self.name, stateful=self._stateful and not self._saves)
             result = accounted(result, self.name)
+            if self._saves:
+                # They are finished: nothing waits for a later result of theirs.
+                result.held = NONE_HELD
             if not self._stateful:
                 result.batch = in_order(result.batch, batch)
         return result

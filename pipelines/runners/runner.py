@@ -269,8 +269,8 @@ class RowRunner(Runner):
 class StatefulRunner(Runner):
     """A runner whose results depend on earlier rows: windows, counters, trackers.
 
-    A row that goes into the state is `held`; a later result carries its number among its parents. Only
-    executors call these methods. Times are seconds of a monotonic clock.
+    A row that goes into the state is `held`. What becomes of it then depends on `saves`. Only executors call these
+    methods. Times are seconds of a monotonic clock.
 
     State that belongs to one stream of records (a camera's tracks, a partition's windows) is kept by lane, as
     `Batch.lanes` tells it, and discarded by `forget`. A stream that begins again has a new lane.
@@ -279,6 +279,13 @@ class StatefulRunner(Runner):
     pure: ClassVar[bool] = False
     carried: ClassVar[bool] = True
     sequential: bool = True
+    saves: ClassVar[bool] = False
+    """Whether what it holds outlives the process, by `changes` and `load`.
+
+    Then a row that it holds is finished, and no later result names it: a result has one parent, the record that
+    completed it, or comes of `tick` or `flush` with a number of its own (`pipelines.runners.state.timed`). Otherwise a
+    row that it holds is not acknowledged before a later result, which carries its number among its parents.
+    """
 
     @abstractmethod
     def tick(self, now: float) -> Result:
