@@ -39,6 +39,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "draw": "Drawing",
     "documents": "Documents",
     "tables": "Tables",
+    "keyed": "What steps remember",
     "code": "Your code, other pipelines, logs",
 }
 """Heading of a step in the index, in this order: by the folder of its configuration, or by its module where listed."""

@@ -20,6 +20,7 @@ from .images.capture import FrameCapture, VideoCapture
 from .images.geometry import PerspectiveTransform, RelativeToAbsolute
 from .images.images import GrayScale, ImageCrop, ImageResize, ShowImage
 from .images.imagetondarray import ImageNormalization, ImageToNDArray, ImageToNDArrayConfig
+from .keyed.window import Window
 from .models.classifier import ClassifierOutput
 from .models.features import Feature, Features
 from .models.java import DeepLearning4j, SameDiff, SameDiffTraining
@@ -124,6 +125,7 @@ __all__ = [
     "Tvm",
     "Typed",
     "VideoCapture",
+    "Window",
     "YoloToBoundingBox",
     "Zone",
     "Zones",
