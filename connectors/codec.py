@@ -8,10 +8,12 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from connectors.measures import Measure
 from connectors.records import Header, Ints, Lane, Records
 from connectors.source import Served
-from pipelines.data.batch import Batch
+from pipelines.data.batch import NO_TIMESTAMP, Batch
 from pipelines.data.data import RecordContext
 from pipelines.data.rowrange import RowRange, row_range
 from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
@@ -94,6 +96,16 @@ class RecordsOrigin:
         """The lane of this row's record; `None` if the row is not of this block."""
         index = row - self.first
         return self.records.lane_of(index) if 0 <= index < len(self.records) else None
+
+    def timestamps(self, rows: Ints) -> Ints:
+        """The timestamps of these rows' records; `NO_TIMESTAMP` for rows that are not of this block."""
+        stamps, places = self.records.timestamp_column(), rows - self.first
+        inside = (places >= 0) & (places < len(stamps))
+        if inside.all():
+            return stamps[places]
+        known = np.full(len(rows), NO_TIMESTAMP, np.int64)
+        known[inside] = stamps[places[inside]]
+        return known
 
 
 @dataclass(frozen=True, slots=True)

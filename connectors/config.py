@@ -20,7 +20,6 @@ from connectors.browser import Browser
 from connectors.codecs.config import CodecConfig
 from connectors.localpath import LocalPath as LocalPath
 from connectors.metadata.bytetypes import ByteType
-from connectors.metadata.recordtime import TimeConfig
 from connectors.outbox.config import OutboxConfig
 from connectors.recordnames import instead_of, is_record_name
 from connectors.sink import Sink, TransactionalSink
@@ -31,6 +30,7 @@ from pipelines.errors import DefinitionError, nearest
 from pipelines.harmless import refused_options
 from pipelines.late import late
 from pipelines.plugins.requirements import Requirement, Requires, all_of, required
+from pipelines.steps.timefield import TimeConfig
 
 _codec_config: Final[Callable[[str | Mapping[str, Any]], CodecConfig]] = late("connectors.codecs.registry:codec_config")
 

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from pipelines.data.views import Views, or_none
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import MOST_KEYS, DataError, KeyNotInBatchError, ValueNotFoundError, WrongTypeError, nearest
 
+NO_TIMESTAMP: Final = -1
+
 
 class Origin(Protocol):
     """Gives the record that a row number belongs to."""
@@ -27,6 +29,9 @@ class Origin(Protocol):
 
     def lane(self, row: int) -> Hashable:
         """`RecordContext.lane` of this record, without the cost of the rest; `None` if it has none."""
+
+    def timestamps(self, rows: Rows) -> Rows:
+        """`RecordContext.timestamp` of these records, `int64 (n,)`; `NO_TIMESTAMP` for those that have none."""
 
 
 class Batch:
@@ -334,6 +339,15 @@ class Batch:
         firsts = self.rows if self.splits is None else [int(self.parents(at)[0]) for at in range(self.size)]
         return [lane(int(row)) for row in firsts]
 
+    def timestamps(self) -> Rows:
+        """The times of the rows' records, `int64 (N,)` milliseconds since 1970; `NO_TIMESTAMP` where there is none.
+
+        Of a row made of several records it is that of the first.
+        """
+        if self.origin is None:
+            return np.full(self.size, NO_TIMESTAMP, np.int64)
+        return self.origin.timestamps(self.rows if self.splits is None else self.rows[self.splits[:-1]])
+
     def numbers(self, index: Rows) -> tuple[Rows, Rows | None]:
         """`rows` and `splits` of the rows at these positions."""
         if self.splits is None:
@@ -413,6 +427,14 @@ class Batch:
         return made
 
 
+def listed_timestamps(records: Iterable[RecordContext | None]) -> Rows:
+    """The timestamps of these records, as `Origin.timestamps` gives them."""
+    return np.array(
+        [NO_TIMESTAMP if record is None or record.timestamp is None else record.timestamp for record in records],
+        np.int64,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _ListedOrigin:
     records: list[RecordContext | None]
@@ -426,16 +448,30 @@ class _ListedOrigin:
         record = self.record(row)
         return None if record is None else record.lane
 
+    def timestamps(self, rows: Rows) -> Rows:
+        return listed_timestamps(map(self.record, rows.tolist()))
+
 
 @dataclass(frozen=True, slots=True)
-class _Joined:
-    origins: tuple[Origin, ...]
+class JoinedOrigins:
+    """The records of several origins; a row number is one of the first that knows it."""
+
+    origins: Sequence[Origin]
 
     def record(self, row: int) -> RecordContext | None:
+        """The context of the record with this row number."""
         return next((record for origin in self.origins if (record := origin.record(row)) is not None), None)
 
     def lane(self, row: int) -> Hashable:
+        """The lane of this record."""
         return next((lane for origin in self.origins if (lane := origin.lane(row)) is not None), None)
+
+    def timestamps(self, rows: Rows) -> Rows:
+        """The times of the records with these row numbers."""
+        known = np.full(len(rows), NO_TIMESTAMP, np.int64)
+        for origin in self.origins:
+            known = np.where(known == NO_TIMESTAMP, origin.timestamps(rows), known)
+        return known
 
 
 def _copied(column: Column) -> Column:
@@ -484,7 +520,7 @@ def _joined_origin(batches: Sequence[Batch]) -> Origin | None:
             origins.setdefault(id(batch.origin), batch.origin)
     if len(origins) <= 1:
         return next(iter(origins.values()), None)
-    return _Joined(tuple(origins.values()))
+    return JoinedOrigins(tuple(origins.values()))
 
 
 def _joined_splits(batches: Sequence[Batch]) -> Rows | None:

@@ -15,7 +15,7 @@ from connectors.blockcolumns import take_rows
 from connectors.codec import RecordsOrigin
 from connectors.recordnames import RECORD_NAMES
 from connectors.records import Header, Ints, Records
-from pipelines.data.batch import Batch
+from pipelines.data.batch import Batch, listed_timestamps
 from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn
 from pipelines.data.data import RecordContext
 from pipelines.data.rowrange import as_range
@@ -47,10 +47,7 @@ def record_timestamps(batch: Batch) -> Ints:
     """The rows' record timestamps, `int64 (N,)` milliseconds since 1970, -1 where unknown."""
     block = _block(batch)
     if block is None:
-        stamps = [
-            -1 if context is None or context.timestamp is None else context.timestamp for context in _contexts(batch)
-        ]
-        return np.array(stamps, np.int64)
+        return listed_timestamps(_contexts(batch))
     records, index = block
     stamps_of_all = records.timestamp_column()
     return stamps_of_all if index is None else stamps_of_all[index]

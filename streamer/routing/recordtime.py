@@ -9,11 +9,12 @@ import numpy as np
 
 from connectors.codec import Decoded, RecordsOrigin
 from connectors.config import SourceConfig
-from connectors.metadata.recordtime import TimeConfig, times_of, why_no_time
 from connectors.records import Ints, Records
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column
+from pipelines.data.times import times_of, why_no_time
 from pipelines.observe.meters import Counts
+from pipelines.steps.timefield import TimeConfig
 from streamer.routing.provenance import record_column
 
 

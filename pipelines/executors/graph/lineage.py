@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pipelines.data.batch import Batch, Origin
+from pipelines.data.batch import Batch, JoinedOrigins, Origin, listed_timestamps
 from pipelines.data.columns import Rows
 from pipelines.data.record import RecordContext
 from pipelines.data.rowrange import RowNumbers
@@ -47,12 +47,18 @@ class Lineage:
     def record(self, row: int) -> RecordContext | None:
         """The context of the first record that the row with this id came from."""
         roots = self.roots(row)
-        return _record(self._origins, int(roots[0])) if len(roots) else None
+        return JoinedOrigins(self._origins).record(int(roots[0])) if len(roots) else None
 
     def lane(self, row: int) -> Hashable:
         """The lane of the first record that the row with this id came from."""
         roots = self.roots(row)
-        return _lane(self._origins, int(roots[0])) if len(roots) else None
+        return JoinedOrigins(self._origins).lane(int(roots[0])) if len(roots) else None
+
+    def timestamps(self, rows: Rows) -> Rows:
+        """The timestamps of the first records that the rows with these ids came from."""
+        if self.plain and self._given.splits is None:
+            return JoinedOrigins(self._origins).timestamps(self._given.rows[rows])
+        return listed_timestamps(map(self.record, rows.tolist()))
 
     def roots(self, row: int) -> Rows:
         """The numbers, outside the graph, of the records that the row with this id came from."""
@@ -160,7 +166,7 @@ class Lineage:
         return rows, np.concatenate([np.zeros(1, np.int64), np.cumsum([len(numbers) for numbers in parents])])
 
     def _origin(self) -> Origin:
-        return self._origins[0] if len(self._origins) == 1 else _Origins(tuple(self._origins))
+        return self._origins[0] if len(self._origins) == 1 else JoinedOrigins(tuple(self._origins))
 
     def _descendant(self, row: int, step: str) -> int:
         self._made[self._next] = (row, step)
@@ -217,25 +223,6 @@ class Answered:
             if below - {step}:
                 return True
         return False
-
-
-class _Origins:
-    def __init__(self, origins: tuple[Origin, ...]) -> None:
-        self._origins = origins
-
-    def record(self, row: int) -> RecordContext | None:
-        return _record(self._origins, row)
-
-    def lane(self, row: int) -> Hashable:
-        return _lane(self._origins, row)
-
-
-def _lane(origins: Iterable[Origin], row: int) -> Hashable:
-    return next((lane for origin in origins if (lane := origin.lane(row)) is not None), None)
-
-
-def _record(origins: Iterable[Origin], row: int) -> RecordContext | None:
-    return next((record for origin in origins if (record := origin.record(row)) is not None), None)
 
 
 def _unique(rows: Rows) -> bool:

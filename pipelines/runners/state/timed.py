@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.data.batch import Batch
-from pipelines.data.columns import Column
+from pipelines.data.batch import Batch, listed_timestamps
+from pipelines.data.columns import Column, Rows
 from pipelines.data.record import RecordContext
 from pipelines.data.result import Result
 
@@ -44,3 +44,7 @@ class _Records:
         """The lane of this record."""
         record = self._known.get(row)
         return None if record is None else record.lane
+
+    def timestamps(self, rows: Rows) -> Rows:
+        """The timestamps of the records with these row numbers."""
+        return listed_timestamps(map(self._known.get, rows.tolist()))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from connectors.codec import RecordsOrigin
@@ -193,6 +194,9 @@ class OneByOne:
 
     def lane(self, row: int) -> Lane:
         return self.records.lane_of(row - FIRST)
+
+    def timestamps(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return self.records.timestamp_column()[rows - FIRST]
 
 
 def said(context: RecordContext, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""`TimeConfig`: the value of a record that is its time, and how it is read."""
+"""Times that values of records say: numbers since 1970 in a unit, and texts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
 
 from pipelines.data.columns import MISSING, Column, DenseColumn
 from pipelines.data.describing import described
 from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.errors import RowsFailed
-from pipelines.steps.config import Key
 from pipelines.values import ValueType
 from pipelines.values.native import INT64_MAX
 
@@ -24,17 +22,6 @@ Unit = Literal["s", "ms", "us", "ns", "rfc3339"]
 UNKNOWN: Final = -1
 LATEST: Final = 253_402_300_799_999
 """The last millisecond of the year 9999: a later time is one of another unit."""
-
-
-class TimeConfig(BaseModel):
-    """The value that is the time of a record, in place of the time that its bus knows."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
-
-    field: Key
-    """The key of the value."""
-    unit: Unit
-    """The unit of numbers, which count since 1970: seconds, milliseconds, microseconds or nanoseconds. `rfc3339` is for texts like `2026-01-31T12:30:00.5Z`, with the offset from UTC."""  # noqa: E501
 
 
 def times_of(column: Column, unit: Unit) -> Ints:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.metadata.recordtime import LATEST, UNKNOWN, Unit, times_of, why_no_time
 from pipelines.data.columns import MISSING, Column, DenseColumn
+from pipelines.data.times import LATEST, UNKNOWN, Unit, times_of, why_no_time
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import RowsFailed, WireError
 from pipelines.values import ValueType
