@@ -31,6 +31,7 @@ from .models.tensorrt import NamedDimension, TensorRt
 from .models.tvm import Tvm
 from .shapes import BoxConfig, PointConfig
 from .tables.lookup import Lookup
+from .timefield import TimeConfig
 from .video.blur import Blur
 from .video.motion import Motion
 from .video.track import Track
@@ -119,6 +120,7 @@ __all__ = [
     "SwitchOutput",
     "TensorFlow",
     "TensorRt",
+    "TimeConfig",
     "TimeLoopTrigger",
     "Track",
     "Trigger",

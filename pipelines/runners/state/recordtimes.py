@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from pipelines.data.batch import NO_TIMESTAMP, Batch
+from pipelines.data.batch import Batch
 from pipelines.data.columns import Rows
 from pipelines.data.times import UNKNOWN, times_of, why_no_time
 from pipelines.errors import DataError
@@ -61,7 +61,7 @@ class RecordTimes:
             times = self._said(batch, self._kind, failed)
         else:
             times = batch.timestamps()
-            times = np.where(times == NO_TIMESTAMP, self._latest, times)
+            times = np.where(times < 0, self._latest, times)
         if self._ahead is not None and batch.size:
             times = self._without_future(times, now, self._ahead, failed)
         return Timed(times, failed)

@@ -10,6 +10,7 @@ from pipelines.errors import nearest
 from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Int, Key
 from pipelines.steps.keyed.fields import Names, Span
+from pipelines.steps.timefield import TimeConfig
 from pipelines.units import Duration, seconds
 
 AGGREGATES = ("count", "sum", "mean", "min", "max", "std", "first", "last")
@@ -85,8 +86,9 @@ class Window(Step):
     short: Literal["drop", "emit", "pad"] = "drop"
     """What becomes of a window by count that a gap, `idle`, `keys` or the end of the input ended before it was full: it
     is dropped, given as long as it is (`emit`), or with zeros behind its samples (`pad`)."""
-    time: Literal["timestamp", "arrival"] = "timestamp"
-    """The time of a record: its `timestamp`, or its `arrival`, when it is run."""
+    time: Literal["timestamp", "arrival"] | TimeConfig = "timestamp"
+    """The time of a record: its `timestamp` on the bus, its `arrival`, when it is run, or a value,
+    `{field: measured_at, unit: ms}`."""
     lateness: Duration = 0.0
     """How long a window by time waits for records that are late."""
     on_late: Literal["dead_letter", "drop"] = "dead_letter"
