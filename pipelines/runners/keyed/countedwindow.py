@@ -1,0 +1,390 @@
+"""Runs WINDOW for windows of so many samples."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Column, DenseColumn, Mask, Rows
+from pipelines.data.record import RecordContext
+from pipelines.data.result import Result
+from pipelines.errors import DataError
+from pipelines.runners.forms import ArrayForm, Forms
+from pipelines.runners.keyed.countedstate import CountedState
+from pipelines.runners.keyed.samples import Samples, samples_of
+from pipelines.runners.runner import OpenContext, StatefulRunner
+from pipelines.runners.state.item import Change, Item
+from pipelines.runners.state.keytable import NO_CODE
+from pipelines.runners.state.recordtimes import RecordTimes
+from pipelines.runners.state.silence import Silence
+from pipelines.runners.state.timed import timed
+from pipelines.steps.keyed.window import ADDED, Window
+from pipelines.values import ValueType
+
+Array = npt.NDArray[Any]
+_BY_BOUND: Final = -1
+"""The row of a window that ended because there are too many keys."""
+
+
+class Closed(NamedTuple):
+    """A window that has ended."""
+
+    row: int
+    """The position of the record that ended it, or `_BY_BOUND`."""
+    key: tuple[Any, ...]
+    """The values of `by`."""
+    samples: Array
+    start: int
+    """Milliseconds since 1970, as `end`."""
+    end: int
+    length: int
+    """How many samples are the key's own, without those of padding."""
+
+
+class CountedWindowRunner(StatefulRunner):
+    """Gathers the samples of each key, and gives a window for each `size` of them, `every` so many.
+
+    A record that fails leaves its key as it was. The samples of a key are of one type and shape, that of its first
+    record. A result belongs to the record that completed the window, or whose gap ended it; one that had to end
+    because there are too many keys belongs to the first record of the batch that brought another.
+    """
+
+    saves: ClassVar[bool] = True
+    opens_images: ClassVar[bool] = False
+
+    def __init__(self, step: Window, context: OpenContext) -> None:
+        assert isinstance(step.size, int)
+        assert isinstance(step.stride, int)
+        assert step.values is not None
+        assert step.output_name is not None
+        self._step = step
+        self._values, self._output = step.values, step.output_name
+        self._size, self._every = step.size, step.stride
+        self._gap = None if step.gap is None else round(step.gap * 1000)
+        self._times = RecordTimes(step.time, ahead=step.ahead)
+        self._state = CountedState(step.by, step.most_keys, self._size, self._every, evict=self._evict)
+        self._silence = None if step.idle is None else Silence(step.idle)
+        self._remembers = step.short != "drop"
+        """Whether a result that no record makes may come, which needs a record that it belongs to."""
+        self._closed: list[Closed] = []
+        self._short = context.metrics.counter("short", "Windows that ended before they were full.")
+        self._evicted = context.metrics.counter("evicted", "Keys that were dropped because there are too many.")
+        self._known = context.metrics.gauge("keys", "Keys that are remembered.")
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        return frozenset([*self._step.by, *self._values]) | self._times.reads
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return self.reads or frozenset()
+
+    @property
+    def gives(self) -> frozenset[str] | None:
+        return frozenset([*self._step.by, self._output, *ADDED])
+
+    @property
+    def types(self) -> dict[str, ValueType]:
+        return dict.fromkeys(ADDED, ValueType.INT64)
+
+    def forms(self, given: Forms) -> Forms:
+        if len(self._values) == 1:
+            return super().forms(given)
+        length = None if self._step.short == "emit" else self._size
+        array = ArrayForm(np.dtype(np.float32), (length, len(self._values)))
+        return {**super().forms(given), self._output: array}
+
+    def limit(self, records: int) -> bool:
+        return True
+
+    def run_batch(self, batch: Batch) -> Result:
+        times, untimed = self._times.of(batch)
+        failed = dict(untimed)
+        parts = samples_of(batch, self._values, failed)
+        numbers = self._numbers(batch.size, parts, failed)
+        codes = self._codes(batch, numbers, failed)
+        self._settle(codes, numbers)
+        unlike = (codes != NO_CODE) & (self._state.form[codes] != numbers)
+        for row in np.flatnonzero(unlike).tolist():
+            failed[row] = self._unlike(int(codes[row]), int(numbers[row]))
+        codes[unlike] = NO_CODE
+        for part in parts:
+            self._add(batch, _without(part, codes[part.rows] != NO_CODE), codes, times)
+        self._known.set(len(self._state.keys))
+        closed, self._closed = self._closed, []
+        first = int(np.argmax(codes != NO_CODE)) if batch.size else 0
+        at = [first if each.row == _BY_BOUND else each.row for each in closed]
+        return self._result(batch, closed, np.array(at, np.int64), codes != NO_CODE, failed)
+
+    def tick(self, now: float) -> Result:
+        if self._silence is None:
+            return Result(Batch({}, 0))
+        return self._ended(self._silence.due(now, self._state.keys.codes))
+
+    def flush(self) -> Result:
+        return self._ended(self._state.keys.codes)
+
+    def forget(self, lanes: Iterable[Hashable]) -> None:
+        self._state.forget(lanes)
+
+    def changes(self) -> Iterable[Change]:
+        return self._state.changes()
+
+    def load(self, lane: Hashable, items: Iterable[Item]) -> None:
+        self._heard(self._state.load(lane, items))
+
+    def _numbers(self, size: int, parts: list[Samples], failed: dict[int, Exception]) -> Rows:
+        """The number of the store for the samples of each row; -1 for those that fail."""
+        numbers = np.full(size, -1, np.int64)
+        for part in parts:
+            try:
+                numbers[part.rows] = self._state.number_of(part.form)
+            except DataError as error:
+                failed.update(dict.fromkeys(part.rows.tolist(), error))
+        return numbers
+
+    def _codes(self, batch: Batch, numbers: Rows, failed: dict[int, Exception]) -> Rows:
+        """The code of each row's key; `NO_CODE` for those that fail, which make no key known."""
+        if not failed:
+            codes, wrong = self._state.keys.coded(batch)
+        else:
+            good = np.flatnonzero(numbers >= 0)
+            codes = np.full(batch.size, NO_CODE, np.int64)
+            coded = self._state.keys.coded(batch.take(good))
+            codes[good] = coded.codes
+            wrong = {int(good[row]): error for row, error in coded.failed.items()}
+        failed.update(wrong)
+        self._heard(codes[codes != NO_CODE])
+        return codes
+
+    def _heard(self, codes: Rows) -> None:
+        if self._silence is not None:
+            self._silence.heard(codes, self._state.keys.capacity)
+
+    def _settle(self, codes: Rows, numbers: Rows) -> None:
+        """The first record of a key says which type and shape its samples have."""
+        new = np.flatnonzero((codes != NO_CODE) & (self._state.form[codes] < 0))
+        if len(new):
+            keys, first = np.unique(codes[new], return_index=True)
+            for code, number in zip(keys.tolist(), numbers[new[first]].tolist(), strict=True):
+                self._state.settle(code, number)
+
+    def _unlike(self, code: int, number: int) -> DataError:
+        known, form = (self._state.stores[each].form for each in (int(self._state.form[code]), number))
+        return DataError(
+            f"its samples are {form}, and those of {self._state.keys.text(code)} were {known} so far; all samples of "
+            "a key are of one type and shape"
+        )
+
+    def _add(self, batch: Batch, part: Samples, codes: Rows, times: Rows) -> None:
+        """Put the samples of rows into the windows of their keys."""
+        if not len(part.rows):
+            return
+        state = self._state
+        order = np.argsort(codes[part.rows], kind="stable")
+        rows = part.rows[order]
+        sorted_codes, sorted_times = codes[rows], times[rows]
+        first = np.flatnonzero(np.concatenate([[True], sorted_codes[1:] != sorted_codes[:-1]]))
+        keys, lengths = sorted_codes[first], np.diff(first, append=len(rows))
+        counts = np.ones(len(rows), np.int64) if part.counts is None else part.counts[order]
+        begins = np.cumsum(counts) - counts
+        fill, totals = state.fill[keys], np.add.reduceat(counts, first)
+        ends = fill + totals >= self._size
+        gaps = self._gaps(keys, sorted_times, first)
+        if gaps is not None:
+            ends |= np.logical_or.reduceat(gaps, first)
+        # Where the samples of a row are in the array, and their place in the window of the key.
+        source = order if part.counts is None else (np.cumsum(part.counts) - part.counts)[order]
+        place = np.repeat(fill - begins[first], lengths) + begins
+        if ends.any():
+            for at in np.flatnonzero(ends).tolist():
+                these = slice(first[at], first[at] + lengths[at])
+                run = _Run(
+                    batch, rows[these], sorted_times[these], counts[these], None if gaps is None else gaps[these]
+                )
+                index = source[these] if part.counts is None else _spread(source[these], counts[these])
+                self._add_one(int(keys[at]), run, part.array[index])
+            if ends.all():
+                return
+            stay = np.repeat(~ends, lengths)
+            rows, sorted_codes, sorted_times = rows[stay], sorted_codes[stay], sorted_times[stay]
+            source, place, counts = source[stay], place[stay], counts[stay]
+            keys, totals, lengths = keys[~ends], totals[~ends], lengths[~ends]
+        if part.counts is not None:
+            source, place = _spread(source, counts), _spread(place, counts)
+            rows, sorted_codes, sorted_times = (np.repeat(each, counts) for each in (rows, sorted_codes, sorted_times))
+        self._scatter(part, source, place, sorted_codes, sorted_times)
+        if self._remembers:
+            begin = np.flatnonzero(place == 0)
+            state.records.note(sorted_codes[begin], batch, rows[begin])
+        state.fill[keys] += totals
+        state.written[keys] += totals
+        state.changed[keys] = True
+        last = np.cumsum(lengths if part.counts is None else totals) - 1
+        state.last[keys] = sorted_times[last]
+
+    def _gaps(self, keys: Rows, times: Rows, first: Rows) -> Mask | None:
+        """Which records come so long after the one before them that the window ends."""
+        if self._gap is None:
+            return None
+        before = np.empty_like(times)
+        before[1:] = times[:-1]
+        before[first] = self._state.last[keys]
+        gaps: Mask = times - before > self._gap
+        gaps[first] &= self._state.fill[keys] > 0
+        return gaps
+
+    def _scatter(self, part: Samples, source: Rows, place: Rows, codes: Rows, times: Rows) -> None:
+        """Put samples, of keys whose windows they do not fill, into the rings: `place` counts from a window's begin."""
+        state = self._state
+        store = state.stores[state.number_of(part.form)]
+        store.samples[state.slot[codes], (state.head[codes] + place) % self._size] = part.array[source]
+        begin = np.flatnonzero(place % self._every == 0)
+        if len(begin):
+            codes = codes[begin]
+            state.starts[codes, (state.mark[codes] + place[begin] // self._every) % state.marks] = times[begin]
+
+    def _add_one(self, code: int, run: _Run, samples: Array) -> None:
+        """Put samples of one key into windows some of which end."""
+        state, ends = self._state, np.cumsum(run.counts)
+        breaks = [] if run.gaps is None else np.flatnonzero(run.gaps).tolist()
+        edges = [0, *(at for at in breaks if at), len(run.rows)]
+        for begin, end in pairwise(edges):
+            if begin in breaks:
+                self._end_short(code, int(run.rows[begin]))
+                state.begin_anew(code)
+            at, stop = int(ends[begin] - run.counts[begin]), int(ends[end - 1])
+            while at < stop:
+                at += self._fill(code, run, ends, at, samples[at:stop])
+            state.last[code] = run.times[end - 1]
+        state.changed[code] = True
+
+    def _fill(self, code: int, run: _Run, ends: Rows, at: int, samples: Array) -> int:
+        """Put as many samples into the window as it has room for; returns how many. They begin at the run's `at`."""
+        state = self._state
+        fill, head, mark = int(state.fill[code]), int(state.head[code]), int(state.mark[code])
+        store, slot = state.stores[int(state.form[code])], int(state.slot[code])
+        count = min(self._size - fill, len(samples))
+        store.write(slot, (head + fill) % self._size, samples[:count])
+        begins = np.arange(-(-fill // self._every) * self._every, fill + count, self._every)
+        row_of = np.searchsorted(ends, begins - fill + at, "right")
+        state.starts[code, (mark + begins // self._every) % state.marks] = run.times[row_of]
+        if not fill and self._remembers:
+            state.records.note(np.array([code]), run.batch, run.rows[row_of[:1]])
+        state.written[code] += count
+        state.fill[code] = fill + count
+        if fill + count == self._size:
+            row = int(np.searchsorted(ends, at + count - 1, "right"))
+            start, end = int(state.starts[code, mark]), int(run.times[row])
+            window = store.window(slot, head, self._size)
+            self._closed.append(Closed(int(run.rows[row]), self._key(code), window, start, end, self._size))
+            state.head[code] = (head + self._every) % self._size
+            state.mark[code] = (mark + 1) % state.marks
+            state.fill[code] = self._size - self._every
+            state.closed[code] = True
+            if self._remembers:
+                state.records.note(np.array([code]), run.batch, run.rows[[row]])
+        return count
+
+    def _end_short(self, code: int, row: int) -> None:
+        """Enter the window of a key that has to end now, if it has samples that were in none."""
+        state = self._state
+        if state.fresh(np.array([code]))[0] <= 0:
+            return
+        self._short.add()
+        if self._step.short == "drop":
+            return
+        fill = int(state.fill[code])
+        samples = state.stores[int(state.form[code])].window(int(state.slot[code]), int(state.head[code]), fill)
+        if self._step.short == "pad":
+            padding = np.zeros((self._size - fill, *samples.shape[1:]), samples.dtype)
+            samples = np.concatenate([samples, padding])
+        start, end = int(state.starts[code, state.mark[code]]), int(state.last[code])
+        self._closed.append(Closed(row, self._key(code), samples, start, end, fill))
+
+    def _evict(self, codes: Rows) -> None:
+        self._evicted.add(len(codes))
+        for code in codes.tolist():
+            self._end_short(code, _BY_BOUND)
+
+    def _ended(self, codes: Rows) -> Result:
+        """The short windows of these keys, which are forgotten."""
+        records: list[RecordContext] = []
+        for code in codes.tolist():
+            before = len(self._closed)
+            self._end_short(code, _BY_BOUND)
+            record = self._state.records.record(code)
+            if len(self._closed) > before:
+                # The record is that which began the window; the last one is known by its time.
+                stamp = int(self._state.last[code]) if self._step.time == "timestamp" else None
+                records.append(
+                    record if stamp is None or record.timestamp is None else replace(record, timestamp=stamp)
+                )
+        closed, self._closed = self._closed, []
+        self._state.drop(codes)
+        self._known.set(len(self._state.keys))
+        return timed(self._columns(closed), records) if closed else Result(Batch({}, 0))
+
+    def _key(self, code: int) -> tuple[Any, ...]:
+        value = self._state.keys.value(code)
+        return value if len(self._step.by) > 1 else (value,)
+
+    def _result(self, batch: Batch, closed: list[Closed], at: Rows, good: Mask, failed: dict[int, Exception]) -> Result:
+        order = np.argsort(at, kind="stable")
+        at = at[order]
+        rows, splits = batch.numbers(at)
+        columns = self._columns([closed[each] for each in order.tolist()])
+        made = Batch(columns, len(at), rows=rows, splits=splits, origin=batch.origin)
+        good[at] = False
+        held, _ = batch.numbers(np.flatnonzero(good))
+        numbers = {int(number): error for row, error in failed.items() for number in batch.parents(row).tolist()}
+        return Result(made, numbers, held=held)
+
+    def _columns(self, closed: Sequence[Closed]) -> dict[str, Column]:
+        if not closed:
+            return {}
+        columns = {
+            name: Column.of(list(values))
+            for name, values in zip(self._step.by, zip(*(each.key for each in closed), strict=True), strict=True)
+        }
+        columns[self._output] = Column.of([each.samples for each in closed])
+        numbers = np.array([(each.start, each.end, each.length) for each in closed], np.int64)
+        for at, name in enumerate(ADDED):
+            columns[name] = DenseColumn(numbers[:, at], ValueType.INT64)
+        return columns
+
+
+class _Run(NamedTuple):
+    """The records of one key in a batch, in their order."""
+
+    batch: Batch
+    rows: Rows
+    """Their positions in the batch."""
+    times: Rows
+    counts: Rows
+    """How many samples each has."""
+    gaps: Mask | None
+    """Before which of them the window ends."""
+
+
+def _spread(begins: Rows, counts: Rows) -> Rows:
+    """`begins[i]`, `begins[i] + 1`, ..., so many for each i."""
+    skipped = np.cumsum(counts) - counts
+    spread: Rows = np.repeat(begins - skipped, counts) + np.arange(int(counts.sum()))
+    return spread
+
+
+def _without(part: Samples, keep: Mask) -> Samples:
+    """The samples of the rows to keep."""
+    if keep.all():
+        return part
+    if part.counts is None:
+        return Samples(part.form, part.rows[keep], part.array[keep], None)
+    array = part.array[np.repeat(keep, part.counts)]
+    return Samples(part.form, part.rows[keep], array, part.counts[keep])

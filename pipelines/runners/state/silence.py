@@ -1,0 +1,39 @@
+"""`Silence`: which keys nothing came for, for a while in which something could have come."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from pipelines.data.columns import Rows
+from pipelines.runners.state.keytable import grown
+
+LONGEST_TICK: Final = 1.0
+"""Seconds that count of the time between two ticks: in a longer one the service stood still or had a backlog, and a key
+whose records wait is not silent."""
+
+
+class Silence:
+    """The time since the last record of each key, by its code, counted in ticks."""
+
+    def __init__(self, seconds: float) -> None:
+        """`seconds`: how long a key that is due has been silent."""
+        self._seconds = seconds
+        self._since = np.zeros(0)
+        self._clock = 0.0
+        self._last: float | None = None
+
+    def heard(self, codes: Rows, capacity: int) -> None:
+        """Records of these keys came; `capacity` is that of the table of keys."""
+        if len(self._since) < capacity:
+            self._since = grown(self._since, capacity)
+        self._since[codes] = self._clock
+
+    def due(self, now: float, codes: Rows) -> Rows:
+        """Those of the keys that have been silent for long, at `now`, seconds of a monotonic clock."""
+        if self._last is not None:
+            self._clock += min(max(now - self._last, 0.0), LONGEST_TICK)
+        self._last = now
+        due: Rows = codes[self._clock - self._since[codes] >= self._seconds] if len(codes) else codes
+        return due
