@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -14,10 +15,13 @@ from pipelines.runners.keyed.ringstore import RingStore
 from pipelines.runners.keyed.samples import SampleForm
 from pipelines.runners.state.item import Change, Item
 from pipelines.runners.state.keytable import KeyTable, grown
-from pipelines.runners.state.lastrecords import LastRecords
+from pipelines.runners.state.lastrecords import NO_RECORD, LastRecords
 
 VERSION: Final = 1
 """The first byte of each saved piece."""
+_VERSION: Final = bytes([VERSION])
+_HEADER: Final = struct.Struct("<BII?qH")
+"""Version, head, fill, closed, last, and the length of the form's text, which follows."""
 _NO_FORM: Final = -1
 
 
@@ -99,13 +103,20 @@ class CountedState:
     def changes(self) -> Iterator[Change]:
         """The pieces that are new, changed or gone since the last call."""
         gone, self._gone = self._gone, {}
-        for code in (codes := self.keys.codes)[self.changed[codes]].tolist():
+        codes = self.keys.codes
+        codes = codes[self.changed[codes]]
+        new = np.minimum(self.written[codes], self.fill[codes]).tolist()
+        self.changed[codes], self.written[codes], self._saved[codes] = False, 0, True
+        for code, header, samples in zip(codes.tolist(), self._headers(codes), new, strict=True):
             lane, text = self.keys.lane(code), self.keys.text(code)
-            left = gone.get((lane, text), set())
-            for part, value in self._pieces(code):
-                left.discard(part)
-                yield Change(lane, text, part, value)
-            self.changed[code], self.written[code], self._saved[code] = False, 0, True
+            left = gone.get((lane, text)) if gone else None
+            yield Change(lane, text, 0, header)
+            if left is not None:
+                left.discard(0)
+            for number, data in self._store_of(code).pieces(int(self.slot[code]), self._end(code), samples):
+                yield Change(lane, text, number + 1, _VERSION + data)
+                if left is not None:
+                    left.discard(number + 1)
         for (lane, text), parts in gone.items():
             for part in sorted(parts):
                 yield Change(lane, text, part, None)
@@ -119,56 +130,57 @@ class CountedState:
         for key, parts in pieces.items():
             try:
                 self._load(self.keys.code(lane, key), lane, parts)
-            except (StreamerError, ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError) as error:
+            except (StreamerError, ValueError, KeyError, TypeError, IndexError, OverflowError, struct.error) as error:
                 raise StreamerError(
                     f"the saved window of {key[:60]} cannot be read: {error}; `streamer state forget` discards it"
                 ) from error
         return self.keys.codes_of(lane)
 
-    def _pieces(self, code: int) -> Iterator[tuple[int, bytes]]:
-        form, fill, head = int(self.form[code]), int(self.fill[code]), int(self.head[code])
-        store = self.stores[form]
-        mark, began = int(self.mark[code]), -(-fill // self.every)
-        header = {
-            "form": [store.form.dtype.str, list(store.form.shape)],
-            "head": head,
-            "fill": fill,
-            "closed": bool(self.closed[code]),
-            "last": int(self.last[code]),
-            "starts": [int(self.starts[code, (mark + at) % self.marks]) for at in range(began)],
-            "record": self.records.saved(code),
-        }
-        yield 0, bytes([VERSION]) + json.dumps(header, separators=(",", ":")).encode()
-        new = min(int(self.written[code]), fill)
-        end = (head + fill) % self.size or (self.size if fill else 0)
-        for number, data in store.pieces(int(self.slot[code]), end, new):
-            yield number + 1, bytes([VERSION]) + data
+    def _headers(self, codes: Rows) -> Iterator[bytes]:
+        """The first piece of each key: counts, form, the times at which its windows begin, and its record."""
+        forms = [f"{store.form.dtype.str} {json.dumps(store.form.shape)}".encode() for store in self.stores]
+        columns = (self.form, self.head, self.fill, self.closed, self.last)
+        for code, number, *counts in zip(codes.tolist(), *(column[codes].tolist() for column in columns), strict=True):
+            form = forms[number]
+            yield _HEADER.pack(VERSION, *counts, len(form)) + form + self._begins(code) + self._record(code)
+
+    def _begins(self, code: int) -> bytes:
+        """The times at which the windows of a key begin, `int64`."""
+        begun = -(-int(self.fill[code]) // self.every)
+        places = (int(self.mark[code]) + np.arange(begun)) % self.marks if self.marks > 1 else slice(begun)
+        return self.starts[code, places].astype("<i8").tobytes()
+
+    def _record(self, code: int) -> bytes:
+        return b"" if self.records.record(code) is NO_RECORD else json.dumps(self.records.saved(code)).encode()
+
+    def _end(self, code: int) -> int:
+        """The place in the ring behind the last sample of a key."""
+        return (int(self.head[code]) + int(self.fill[code])) % self.size or self.size
 
     def _load(self, code: int, lane: Hashable, parts: dict[int, bytes]) -> None:
         for value in parts.values():
-            if value[:1] != bytes([VERSION]):
+            if value[:1] != _VERSION:
                 raise StreamerError(f"it is of version {value[0] if value else None}, and version {VERSION} is known")
         if 0 not in parts:
             raise StreamerError("its first piece is missing")
-        header = json.loads(parts.pop(0)[1:])
-        dtype, shape = header["form"]
-        form = SampleForm(np.dtype(dtype), tuple(shape))
-        fill, head = header["fill"], header["head"]
-        began = -(-fill // self.every)
-        if form.dtype.kind not in "biuf" or not (0 <= fill < self.size and 0 <= head < self.size):
+        header = parts.pop(0)
+        _, head, fill, closed, last, length = _HEADER.unpack_from(header)
+        rest = header[_HEADER.size :]
+        dtype, _, shape = rest[:length].decode().partition(" ")
+        form = SampleForm(np.dtype(dtype), tuple(json.loads(shape)))
+        begun = -(-fill // self.every)
+        times, record = rest[length : length + 8 * begun], rest[length + 8 * begun :]
+        if form.dtype.kind not in "biuf" or fill >= self.size or head >= self.size or len(times) < 8 * begun:
             raise StreamerError("its counts are damaged")
-        if len(header["starts"]) != began:
-            raise StreamerError("the times at which its windows begin are damaged")
         self.settle(code, self.number_of(form))
-        self.head[code], self.fill[code], self.closed[code] = head, fill, bool(header["closed"])
-        self.last[code], self.mark[code] = header["last"], 0
-        self.starts[code, :began] = header["starts"]
-        self.records.load(code, header["record"], lane)
-        store, slot = self.stores[int(self.form[code])], int(self.slot[code])
+        self.head[code], self.fill[code], self.closed[code], self.last[code] = head, fill, closed, last
+        self.starts[code, :begun] = np.frombuffer(times, "<i8")
+        if record:
+            self.records.load(code, json.loads(record), lane)
+        store, slot = self._store_of(code), int(self.slot[code])
         for number, value in parts.items():
             store.load(slot, number - 1, value[1:])
-        needed = store.numbers((head + fill) % self.size or (self.size if fill else 0), fill)
-        if missing := needed - {number - 1 for number in parts}:
+        if missing := store.numbers(self._end(code), fill) - {number - 1 for number in parts}:
             raise StreamerError(f"piece {min(missing)} of its samples is missing")
         self.changed[code], self._saved[code] = False, True
 

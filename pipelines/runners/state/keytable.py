@@ -17,6 +17,7 @@ FIRST_CAPACITY: Final = 64
 """Keys that the columns of a step have room for at first."""
 EVICTED_AT_ONCE: Final = 64
 """Of a lane with too many keys a share of one in so many goes at once, as finding the oldest takes a look at all."""
+_TEXT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 NO_CODE: Final = -1
 """The code of a row whose key cannot be used."""
 
@@ -122,7 +123,7 @@ class KeyTable:
 
     def text(self, code: int) -> str:
         """The key's JSON text, by which its state is saved."""
-        return json.dumps(self.value(code), ensure_ascii=False, separators=(",", ":"))
+        return _TEXT(self.value(code))
 
     def drop(self, codes: Iterable[int]) -> None:
         """These keys are gone; their codes may be given to others."""
