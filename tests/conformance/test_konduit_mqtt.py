@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mqttclient import MqttClient, until
+from mqttclient import MqttClient
 from paho.mqtt.client import MQTTv5, MQTTv311
+from waiting import until
 
 import streamer
 from connectors.mqtt.endpoint.endpoint import Endpoint

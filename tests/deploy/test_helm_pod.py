@@ -131,7 +131,7 @@ def test_a_pod_becomes_ready_runs_its_records_and_drains_when_it_is_stopped(pod:
     assert producer.flush(60) == 0
     # Stopped in the midst of its work.
     until(lambda: read(kafka.bootstrap, results), "the first result")
-    assert pod.probe("liveness")
+    until(lambda: pod.probe("liveness"), "the liveness probe")
     code, seconds, log = pod.stop()
     assert code == 0, log
     assert seconds < pod.objects.pod["terminationGracePeriodSeconds"]
@@ -157,7 +157,7 @@ def test_a_pod_that_cannot_reach_its_broker_is_live_and_not_ready(pod: Pod) -> N
     away = Pod(pod.objects, pod.mounted, environment)
     try:
         until(lambda: away.probe("startup"), "the startup probe")
-        assert away.probe("liveness")
+        until(lambda: away.probe("liveness"), "the liveness probe")
         assert not away.probe("readiness")
         # Otherwise another program has answered at its port.
         assert away.process.poll() is None

@@ -19,15 +19,13 @@ import pytest
 from httpcamera import HttpCamera
 from numberedpictures import clip, video
 from rtspcamera import RtspCamera
-from waiting import until
+from waiting import PATIENCE, until
 
 import streamer
 from connectors.memory import forget_memory_topic, memory_topic
 from streamer.agent.agent import Agent
 
 pytestmark = pytest.mark.slow
-
-PATIENCE = 120.0
 
 
 class Yard:

@@ -21,9 +21,10 @@ import pytest
 from cuttable import CuttablePort
 from faultymqtt import FaultyMqtt
 from mqttbrokers import MqttUnderTest, StartMosquitto, StartMqtt, left_at, publish
-from mqttclient import MqttClient, until
+from mqttclient import MqttClient
 from paho.mqtt.client import MQTTv5
 from tcpproxy import TcpProxy
+from waiting import until
 
 import streamer
 from connectors.backoff import Backoff

@@ -18,10 +18,11 @@ from cuttable import CuttablePort
 from failingkafka import brokers_that_fail
 from faultymqtt import FaultyMqtt, Window
 from mqttbrokers import MqttUnderTest, StartMosquitto, StartMqtt, left_at, publish, stored
-from mqttclient import MqttClient, until
+from mqttclient import MqttClient
 from mqttledger import Numbered, Publisher, duplicates, in_file, in_payloads
 from paho.mqtt.client import MQTTv5
 from tcpproxy import TcpProxy
+from waiting import until
 
 import streamer
 from connectors.contract import Reader
@@ -214,7 +215,7 @@ class TestMessages:
             for start in range(0, 100, 10):
                 bad = (poison[number % len(poison)] for number in range(1000))
                 publish(broker, "proof/0", *bad, *payloads(start, start + 10))
-            assert until(lambda: len(run.dead) >= 10_000, 60)
+            assert until(lambda: len(run.dead) >= 10_000)
             assert until(lambda: run.has(numbered(0, 100)))
         assert left_at(broker, "proof") == []
         assert len(run.dead) == 10_000
@@ -439,16 +440,16 @@ class TestProcesses:
             Process(tmp_path, f"mqtt://127.0.0.1:{proxy.port}") as one,
         ):
             publish(broker, "proof/0", *payloads(0, 20))
-            assert until(lambda: in_file(one.out).total() == 20, 60)
+            assert until(lambda: in_file(one.out).total() == 20)
             assert until(lambda: len(acknowledged(proxy)) == 20)
             proxy.swallow(direction="to server")
             publish(broker, "proof/0", *payloads(20, 50))
-            assert until(lambda: len(acknowledged(proxy)) == 50, 60)
+            assert until(lambda: len(acknowledged(proxy)) == 50)
         with (
             TcpProxy(broker.port, keeps=True) as proxy,
             Process(tmp_path, f"mqtt://127.0.0.1:{proxy.port}") as one,
         ):
-            assert until(lambda: in_file(one.out).total() == 80, 60)
+            assert until(lambda: in_file(one.out).total() == 80)
             assert until(lambda: len(acknowledged(proxy)) == 30)
         found = in_file(one.out)
         assert {number for (_, number), times in found.items() if times == 2} == set(range(20, 50))
@@ -475,7 +476,7 @@ class TestProcesses:
             b'{"device":0,"seq":%d}' % count,
         )
         with Process(tmp_path, broker.url, **fields) as one:
-            assert until(lambda: in_file(one.out).total() > 100, 60)
+            assert until(lambda: in_file(one.out).total() > 100)
             before = most = psutil.Process(one.process.pid).memory_info().rss
             while in_file(one.out).total() < 600:
                 most = max(most, psutil.Process(one.process.pid).memory_info().rss)

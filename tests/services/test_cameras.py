@@ -19,7 +19,7 @@ import pytest
 from httpcamera import HttpCamera
 from numberedpictures import jpeg, video
 from rtspcamera import RtspCamera
-from waiting import until
+from waiting import PATIENCE, until
 
 import streamer
 from connectors.memory import MemorySink, forget_memory_topic, memory_topic
@@ -27,8 +27,6 @@ from pipelines.errors import ConnectorError
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
 from streamer.observe.endpoint import Endpoint
-
-PATIENCE = 30.0
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mqttclient import MqttClient, until
+from mqttclient import MqttClient
 from paho.mqtt.client import MQTTv5
+from waiting import until
 
 import streamer
 from streamer.agent.agent import Agent
@@ -71,7 +72,7 @@ dead_letter: {{type: file, path: {tmp_path / "dead.jsonl"}, format: jsonl}}
             else:
                 expected.append((number, round(values["temperature"] * 1.8 + 32, 6)))
         counts = agent.meters.total
-        until(lambda: sum(map(counts, ("ok", "passed", "dead", "dropped"))) >= MESSAGES, seconds=120)
+        until(lambda: sum(map(counts, ("ok", "passed", "dead", "dropped"))) >= MESSAGES)
     agent.stop()
     summary = agent.join(60)
     assert (summary.ok, summary.passed) == (len(expected), passed)

@@ -13,8 +13,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafkatopics import read
 from mqttbrokers import MqttUnderTest, StartMqtt, publish
-from mqttclient import MqttClient, until
+from mqttclient import MqttClient
 from paho.mqtt.client import MQTTv5
+from waiting import PATIENCE, until
 
 import streamer
 from streamer.agent.agent import Agent
@@ -153,7 +154,7 @@ sink: {{type: kafka, bootstrap: "{kafka.bootstrap}", topic: {out}, codec: json}}
         assert source.counts.acknowledged == 1
         assert agent.live() is None
         kafka.thaw()
-        assert until(lambda: source.counts.acknowledged == 501, 60 + seconds)
+        assert until(lambda: source.counts.acknowledged == 501, seconds=PATIENCE + seconds)
         assert source.counts.duplicates == 0, "the connection was not kept alive"
     finally:
         kafka.thaw()

@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from numberedpictures import number_in
+from waiting import PATIENCE
 
 from connectors.camera.config import CameraSourceConfig
 from connectors.camera.source import CameraSource
 from connectors.contract import Reader, Received
 from connectors.source import SourceDown, SourceEnded
-
-PATIENCE = 30.0
 
 
 class CameraReader(Reader):

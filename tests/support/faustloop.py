@@ -8,10 +8,9 @@ from collections.abc import Coroutine
 from typing import Any, Self, TypeVar
 
 import faust
+from waiting import PATIENCE
 
 Result = TypeVar("Result")
-
-PATIENCE = 60.0
 
 
 class FaustLoop:

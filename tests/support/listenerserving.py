@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx2
-from waiting import PATIENCE
 
 from connectors.http.endpoint.config import HttpSourceConfig
 from connectors.http.endpoint.counts import Counts
@@ -88,12 +87,3 @@ def serving(work: Work = echo, **fields: Any) -> Iterator[Serving]:
 
 def asked(each: Serving, method: str, path: str, **named: Any) -> httpx2.Response:
     return CLIENT.request(method, each.url + path, **named)
-
-
-def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True

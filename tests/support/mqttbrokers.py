@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Protocol
 
 from faultymqtt import FaultyMqtt
-from mqttclient import MqttClient, until
+from mqttclient import MqttClient
 from paho.mqtt.client import MQTTv5
+from waiting import until
 
 from streamer.devbroker.mqtt import LocalMosquitto
 

@@ -6,7 +6,6 @@ import contextlib
 import queue
 import socket
 import time
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -15,8 +14,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
+from waiting import PATIENCE
 
-PATIENCE = 30.0
 """Seconds to wait for what should come at once."""
 
 
@@ -186,16 +185,6 @@ class MqttClient:
         self, client: Client, userdata: Any, mid: int, reasons: list[ReasonCode], properties: Properties | None
     ) -> None:
         self._granted.put([reason.value for reason in reasons])
-
-
-def until(condition: Callable[[], object], seconds: float = PATIENCE) -> bool:
-    """Whether the condition comes true in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def publish_properties(**values: Any) -> Properties:

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from paho.mqtt.client import MQTT_ERR_QUEUE_SIZE, Client, MQTTMessageInfo
 from paho.mqtt.enums import CallbackAPIVersion
+from waiting import PATIENCE
 
 DEVICES = 20
 _AHEAD = 500
-_PATIENCE = 60.0
 
 
 def main() -> None:
@@ -43,7 +43,7 @@ def main() -> None:
             device, seq = number % DEVICES, number // DEVICES
             sent.append(client.publish(f"{topic}/{device}", b'{"device":%d,"seq":%d}' % (device, seq), 1))
     print(f"{len(sent) / (time.monotonic() - began):.0f} messages/s", flush=True)
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + PATIENCE
     taken = []
     for number, one in enumerate(sent):
         # Not sent, as the broker was too far behind.

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
+from waiting import PATIENCE
+
 from connectors.mqtt.protocol.packets import V5, Connack, Packet, Pingreq, Pingresp, Suback, Subscribe, Version
 from connectors.mqtt.protocol.properties import NONE, Properties
 from connectors.mqtt.protocol.reading import PacketReader, Role
 from connectors.mqtt.protocol.reasons import ReasonCode
 from connectors.mqtt.protocol.writing import encode
-
-PATIENCE = 20.0
 
 
 class PlayedServer:

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import platformdirs
 import pytest
 
-PATIENCE: Final = 800.0
+LONGEST: Final = 800.0
 """Seconds that getting a program may take, on a machine that runs other tests meanwhile."""
 
 
@@ -128,18 +128,18 @@ def _kept(origin: Origin) -> Path:
 
 
 def run(*words: str, folder: Path | None = None, environment: dict[str, str] | None = None) -> None:
-    """Run a command to its end. Raises `CannotBeHad` if it is not there, fails, or takes longer than `PATIENCE`."""
+    """Run a command to its end. Raises `CannotBeHad` if it is not there, fails, or takes longer than `LONGEST`."""
     try:
         _run(words, folder, environment)
     except FileNotFoundError as error:
         raise CannotBeHad(f"there is no {words[0]} on the PATH") from error
     except subprocess.TimeoutExpired as error:
-        raise CannotBeHad(f"{' '.join(words)} took longer than {PATIENCE:.0f} s") from error
+        raise CannotBeHad(f"{' '.join(words)} took longer than {LONGEST:.0f} s") from error
 
 
 def _run(words: Sequence[str], folder: Path | None, environment: dict[str, str] | None) -> None:
     done = subprocess.run(
-        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=LONGEST, check=False
     )
     if done.returncode != 0:
         raise CannotBeHad(f"{' '.join(words)} failed: {done.stderr.strip()[-500:]}")

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from listenerserving import until
 from onnx import TensorProto, helper, save
+from waiting import until
 
 from pipelines import Data
 from streamer.cli.commands.serve import _with_port

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from certificates import certificate_in
 from mqttbrokers import StartMosquitto
-from mqttclient import MqttClient, until
+from mqttclient import MqttClient
 from mqttserver import PlayedServer
 from paho.mqtt.client import MQTTv5
 from proxies import HttpProxy, Proxy, SocksProxy
+from waiting import PATIENCE, until
 from websocketbridge import WebSocketBridge
 
 from connectors.mqtt.address import BrokerAddress
@@ -29,8 +30,6 @@ from connectors.mqtt.source import MqttSource
 from connectors.records import Records
 from pipelines.errors import ConnectorError, MissingPackageError
 from streamer.devbroker.mqtt import LocalMosquitto, MqttBroker
-
-PATIENCE = 20.0
 
 
 class Deaf:

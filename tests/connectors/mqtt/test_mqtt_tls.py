@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from certificates import Certificate, certificate_in, server_context
 from faultymqtt import FaultyMqtt
-from mqttclient import MqttClient, until
+from mqttclient import MqttClient
 from paho.mqtt.client import MQTTv5
 from tcpproxy import TcpProxy
+from waiting import until
 from websocketbridge import WebSocketBridge
 
 import streamer

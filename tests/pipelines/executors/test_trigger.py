@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from waiting import PATIENCE
 
 from pipelines import (
     CachingTrigger,
@@ -19,7 +20,6 @@ from pipelines import (
 from pipelines.executors.opentrigger import Clock, OpenTrigger
 from pipelines.executors.trigger import TriggerError
 
-PATIENCE = 60.0
 """Seconds after which a test that waits for a thread gives up."""
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mqttclient import MqttClient, until
+from mqttclient import MqttClient
 from paho.mqtt.client import MQTTv5
+from waiting import until
 
 import streamer
 from connectors.memory.topic import memory_topic

@@ -6,7 +6,6 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ import httpx2
 import numpy as np
 import pytest
 from countwindows import WindowStep, WithWindows
+from waiting import until
 
 import pipelines
 import streamer
@@ -61,15 +61,6 @@ def ask(service: streamer.Service, body: bytes | dict[str, Any]) -> httpx2.Respo
     host, port = source_of(service).address
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     return CLIENT.post(f"http://{host}:{port}/v1/{service.name.replace(' ', '%20')}", content=content)
-
-
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def test_a_request_gets_its_result_or_what_was_wrong_with_it() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
-from waiting import until
+from waiting import PATIENCE, until
 
 import pipelines
 from connectors.memory import MemorySession, MemorySessionSource, MemorySink, MemorySource, MemorySourceConfig
@@ -17,8 +17,6 @@ from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
 from streamer.agent.summary import Summary
 from streamer.definition.service import Service
-
-PATIENCE = 60.0
 
 
 def same(data: Data) -> Data:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from faultymqtt import FaultyMqtt
-from mqttclient import MqttClient, until
+from mqttclient import MqttClient
 from paho.mqtt.client import MQTTv5
+from waiting import until
 
 import streamer
 from streamer.devbroker import MockKafka

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from kafkatopics import read, write
+from waiting import until
 
 from streamer.devbroker import Broker, BrokerError, LocalKafka, create_topics
 from streamer.devbroker.ports import ReservedPorts
@@ -25,15 +25,6 @@ pytestmark = pytest.mark.slow
 StartKafka = Callable[..., LocalKafka]
 Topics = Callable[..., str]
 VALUES = [b"%03d" % number for number in range(100)]
-
-
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def gone(pid: int) -> bool:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from listenerserving import Serving, asked, serving, until
+from listenerserving import Serving, asked, serving
+from waiting import until
 
 from connectors.http.endpoint.app import App
 from connectors.http.endpoint.request import Answer, Request

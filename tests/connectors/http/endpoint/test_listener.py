@@ -13,7 +13,8 @@ from collections.abc import Iterator
 import httpx2
 import numpy as np
 import pytest
-from listenerserving import Serving, asked, echo, serving, until
+from listenerserving import Serving, asked, echo, serving
+from waiting import until
 
 from connectors.http import bounds
 from connectors.http.endpoint.request import Answer, Request

@@ -18,6 +18,7 @@ import pytest
 import tritonclient.grpc as triton
 import tritonclient.grpc.aio as aio
 from tritonclient.utils import InferenceServerException
+from waiting import until
 
 from connectors.http.endpoint.request import Answer
 from protos import open_inference_pb2 as pb
@@ -57,13 +58,6 @@ def code(call: Callable[[], object]) -> str:
     with pytest.raises(InferenceServerException) as caught:
         call()
     return str(caught.value.status()).removeprefix("StatusCode.")
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def test_tritons_client_learns_of_server_and_models(client: Any) -> None:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mqttclient import MqttClient, publish_properties, until
+from mqttclient import MqttClient, publish_properties
 from paho.mqtt.client import MQTTv5, MQTTv311
+from waiting import until
 
 import streamer
 from connectors.contract.reader import Reader, Received
@@ -132,7 +133,7 @@ def test_the_log_says_which_client_is_sent_away_or_sends_elsewhere_and_why_once(
             device.client.publish("elsewhere", b"x", 1).wait_for_publish(30)
     bare = Bare(source)
     bare.send(b"\x00\x00")
-    assert until(lambda: "disconnected" in caplog.text, 30)
+    assert until(lambda: "disconnected" in caplog.text)
     told = [record.getMessage() for record in caplog.records if "client" in record.getMessage()]
     assert len(told) == 2
     assert "client 'pump-7' at 127.0.0.1:" in told[0]
@@ -144,7 +145,7 @@ def test_the_log_says_which_client_is_sent_away_or_sends_elsewhere_and_why_once(
 def test_the_log_says_that_two_devices_have_the_same_client_id(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     _, source = serve()
     with client(source, "pump-7"), client(source, "pump-7"):
-        assert until(lambda: "each device needs a client id of its own" in caplog.text, 30)
+        assert until(lambda: "each device needs a client id of its own" in caplog.text)
 
 
 def test_a_refused_login_is_in_the_log_and_thousands_of_them_do_not_flood_it(

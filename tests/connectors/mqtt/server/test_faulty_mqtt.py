@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from faultymqtt import BatchWindow, FaultyMqtt, OverrunWindow, Window
-from mqttclient import MqttClient, until
+from mqttclient import MqttClient
 from paho.mqtt.client import MQTTv5
+from waiting import until
 
 from connectors.mqtt.protocol.packets import Packet, Publish
 

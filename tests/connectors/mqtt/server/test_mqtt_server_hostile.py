@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 from faultymqtt import FaultyMqtt
-from mqttclient import MqttClient, until
+from mqttclient import MqttClient
+from waiting import until
 
 from connectors.mqtt.protocol.packets import V5, V311, Connect, Publish, Subscribe, Subscription, Version
 from connectors.mqtt.protocol.properties import Properties

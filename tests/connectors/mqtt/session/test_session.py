@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import pytest
-from mqttserver import PATIENCE, PlayedServer
+from mqttserver import PlayedServer
+from waiting import PATIENCE
 
 from connectors.mqtt.address import BrokerAddress
 from connectors.mqtt.protocol.packets import (

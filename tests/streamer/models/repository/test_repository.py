@@ -18,9 +18,9 @@ import pytest
 import tritonclient.grpc as grpc
 import tritonclient.http as http
 from grpc import insecure_channel
-from listenerserving import until
 from repositoryserving import BEGAN, ENDS, free, model, served
 from tritonclient.utils import InferenceServerException
+from waiting import until
 
 from connectors.http.endpoint.repository.models import Outcome
 from pipelines import Onnx, Sequence
