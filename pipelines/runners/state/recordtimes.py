@@ -10,7 +10,7 @@ import numpy as np
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Rows
-from pipelines.data.times import UNKNOWN, times_of, why_no_time
+from pipelines.data.times import LATEST, UNKNOWN, times_of, why_no_time
 from pipelines.errors import DataError
 from pipelines.steps.timefield import TimeConfig
 
@@ -78,7 +78,7 @@ class RecordTimes:
 
     @staticmethod
     def _without_future(times: Rows, now: int, ahead: float, failed: dict[int, Exception]) -> Rows:
-        latest = now + int(ahead * 1000)
+        latest = min(now + int(ahead * 1000), LATEST)
         if times.max() <= latest:
             return times
         early = times > latest

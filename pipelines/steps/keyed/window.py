@@ -15,6 +15,8 @@ from pipelines.units import Duration, seconds
 
 AGGREGATES = ("count", "sum", "mean", "min", "max", "std", "first", "last")
 """What `aggregate` can make of the values of a window."""
+MOST_AT_ONCE = 1000
+"""Windows by time that a record may be in."""
 LONGEST = 1 << 20
 """The most samples of a window by count."""
 ADDED = ("start", "end", "count")
@@ -97,8 +99,6 @@ class Window(Step):
     """A record whose time is so far in the future fails: a wrong clock must not make all others late."""
     emit: Literal["window", "each"] = "window"
     """When `aggregate` gives a result: for a window that has closed, or running values for each record."""
-    most: Annotated[Int, Field(ge=1)] = 65_536
-    """The most samples that a window by time or a session may have; it is closed when it has so many."""
     most_keys: Int = Field(100_000, alias="keys", ge=1)
     """Keys that are remembered, for a partition; beyond it the one that was silent longest goes."""
 
@@ -165,11 +165,19 @@ class Window(Step):
     @model_validator(mode="after")
     def _check_kind(self) -> Window:
         if self.counted:
-            self._refuse("windows by count", "lateness", "on_late", "most")
+            self._refuse("windows by count", "lateness", "on_late")
         else:
             self._refuse("windows by time", "short", *(() if self.size is None else ("gap",)))
-        if self.aggregate and self.short == "pad":
-            raise ValueError('"short: pad" needs "values": numbers about values have no samples to add')
+            if self.size is None:
+                self._refuse("sessions, which end with a gap", "lateness")
+            elif _length(self.size) > MOST_AT_ONCE * _length(self.stride or self.size):
+                raise ValueError(f'"size" is more than {MOST_AT_ONCE} times "every": a record is in too many windows')
+            if _length(self.gap if self.size is None else self.stride) < 0.001:
+                raise ValueError("windows by time are whole milliseconds long; this is less than 1ms")
+        if self.counted != bool(self.values):
+            raise ValueError(
+                '"values" are gathered by count, "size: 128"; an "aggregate" is made by time, "size: 1m", or session'
+            )
         if self.values and self.emit == "each":
             raise ValueError('"emit: each" needs "aggregate": an array of samples is given when its window is full')
         return self
@@ -181,5 +189,5 @@ class Window(Step):
                 raise ValueError(f'"{type(self).key(field)}" does nothing for {kind}: leave it out')
 
 
-def _length(extent: int | str) -> float:
-    return extent if isinstance(extent, int) else float(seconds(extent))  # type: ignore[arg-type]
+def _length(extent: float | str | None) -> float:
+    return extent if isinstance(extent, (int, float)) else float(seconds(extent))  # type: ignore[arg-type]
