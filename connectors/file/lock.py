@@ -7,10 +7,10 @@ from pathlib import Path
 from pipelines.errors import ConnectorError
 
 
-def lock(descriptor: int, path: Path) -> None:
-    """Lock this file against sinks of other processes until it is closed. `ConnectorError` if it is locked already.
+def lock(descriptor: int, path: Path, writer: str = "sink") -> None:
+    """Lock this file against other processes until it is closed. `ConnectorError` if it is locked already.
 
-    Does nothing on a system without `flock`.
+    `writer`: what writes such files, for the error. Does nothing on a system without `flock`.
     """
     try:
         import fcntl
@@ -19,4 +19,6 @@ def lock(descriptor: int, path: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise ConnectorError(f"{path} is being written by another sink; give each process a file of its own") from None
+        raise ConnectorError(
+            f"{path} is being written by another {writer}; give each process a file of its own"
+        ) from None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from connectors.databasefile import looked_into
 from connectors.outbox.packing import BLOBS, messages_of
-from connectors.outbox.store import Owner, Store
+from connectors.outbox.store import OUTBOX, Owner, Store
 from connectors.records import Messages
 from pipelines.errors import ConnectorError
 
@@ -34,7 +34,7 @@ def refusals(path: Path) -> list[Refusal]:
 
     Raises `ConnectorError` for a file that is no outbox, or damaged.
     """
-    with _looked_into(path) as connection:
+    with looked_into(path, OUTBOX) as connection:
         rows = connection.execute(_QUERY).fetchall()
     try:
         return [
@@ -69,7 +69,7 @@ def forget(path: Path, numbers: Collection[int] | None = None) -> int:
 @contextmanager
 def _opened(path: Path) -> Iterator[Store]:
     """The open file, in the name of the sink that owns it."""
-    with _looked_into(path) as connection:
+    with looked_into(path, OUTBOX) as connection:
         owner = connection.execute("SELECT name, destination FROM owner").fetchone()
     store = Store(path, Owner(*owner or ("", "")))
     try:
@@ -80,17 +80,6 @@ def _opened(path: Path) -> Iterator[Store]:
         yield store
     finally:
         store.close()
-
-
-@contextmanager
-def _looked_into(path: Path) -> Iterator[sqlite3.Connection]:
-    if not path.is_file():
-        raise ConnectorError(f"outbox {path}: there is no such file")
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            yield connection
-    except sqlite3.Error as error:
-        raise ConnectorError(f"outbox {path}: it is not an outbox, or damaged: {error}; choose another path") from error
 
 
 def _chosen(store: Store, numbers: Collection[int] | None) -> list[int]:

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from connectors.outbox.store import OutboxFull, Store
+from connectors.databasefile import DiskFull
+from connectors.outbox.store import Store
 from connectors.records import Ints, Messages
 from connectors.sink import Sink
 from pipelines.errors import ConnectorError, without_traceback
@@ -245,7 +246,7 @@ class Sending:
         with self._changed:
             try:
                 self._store.remove(self._done)
-            except OutboxFull:
+            except DiskFull:
                 # Removing needs room on the disk, too: it is tried again later.
                 return
             self._done = []
@@ -268,7 +269,7 @@ class Sending:
                     try:
                         self._store.refuse(number, message, str(error))
                         break
-                    except OutboxFull:
+                    except DiskFull:
                         self._changed.wait(IDLE_WAIT)
                 if self._ended():
                     # The message is still in its block, and will be refused again.

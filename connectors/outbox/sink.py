@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from connectors.databasefile import DiskFull
 from connectors.measures import Measure
 from connectors.outbox.config import OutboxConfig
 from connectors.outbox.packing import PackedColumns, pieces
 from connectors.outbox.sending import Sending
-from connectors.outbox.store import OutboxFull, Owner, Store
+from connectors.outbox.store import Owner, Store
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
 from connectors.source import Source
@@ -226,7 +227,7 @@ class OutboxSink(Sink):
             del waiting[: len(fitting)]
             if fitting:
                 self._changed.notify_all()
-        except OutboxFull as error:
+        except DiskFull as error:
             return error
         if waiting and self._config.when_full == "drop_newest":
             self._drop(sum(len(piece.values) for piece, _ in waiting), "new")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
-from contextlib import closing
 from pathlib import Path
 
 from connectors.config import SinkConfig
+from connectors.databasefile import looked_into
+from connectors.outbox.store import OUTBOX
 from connectors.sink import Sink
-from pipelines.errors import ConnectorError
 
 
 def with_outbox(config: SinkConfig, sink: Sink, service: str) -> Sink:
@@ -30,14 +29,11 @@ def contents(path: Path) -> str:
     """
     if not path.exists():
         return "nothing is in it yet"
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            execute = connection.execute
-            messages, size, since = execute("SELECT total(count), total(bytes), min(stored) FROM blocks").fetchone()
-            refused, last = execute("SELECT count(*), max(number) FROM refused").fetchone()
-            reason = execute("SELECT reason FROM refused WHERE number = ?", (last,)).fetchone()
-    except sqlite3.Error as error:
-        raise ConnectorError(f"outbox {path}: it is not an outbox, or damaged: {error}; choose another path") from error
+    with looked_into(path, OUTBOX) as connection:
+        execute = connection.execute
+        messages, size, since = execute("SELECT total(count), total(bytes), min(stored) FROM blocks").fetchone()
+        refused, last = execute("SELECT count(*), max(number) FROM refused").fetchone()
+        reason = execute("SELECT reason FROM refused WHERE number = ?", (last,)).fetchone()
     waiting = "nothing waits"
     if messages:
         age = max(0.0, time.time() - since)

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -393,7 +394,7 @@ def test_without_room_on_the_disk_the_service_waits_and_then_goes_on(place: Plac
     place.topic.faults.cut()
     sink = place.opened(when_full=when_full)
     assert send(sink, numbered(0, 100)) == {}
-    connection = sink._store._open()
+    connection = sink._store._file.connection
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count = {pages}")
     large = [Message(bytes(50_000)) for _ in range(20)]
@@ -511,7 +512,7 @@ def test_a_log_that_is_cut_at_any_byte_of_its_last_block_has_all_blocks_before_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With small pages, so that there are few bytes to try."""
-    monkeypatch.setattr(store_module, "PAGE", 512)
+    monkeypatch.setattr(store_module, "OUTBOX", replace(store_module.OUTBOX, page=512))
     written = Store(tmp_path / "whole", Owner("a", "b"))
     written.open()
     log = tmp_path / "whole-wal"
