@@ -1,0 +1,1 @@
+"""What steps remember, saved together with the positions of the records that it comes from."""

@@ -1,0 +1,84 @@
+"""`StateStore`: where the state of steps and the positions of their records are saved, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from pipelines.runners.state.item import Change, Item
+
+
+class Scope(NamedTuple):
+    """A partition of a source, over all of its assignments: a lane without its epoch."""
+
+    source: str
+    """The name of the source."""
+    topic: str
+    """The topic, or what stands for it: a file, a camera."""
+    partition: str
+    """The partition, as the source names it."""
+
+    def __str__(self) -> str:
+        return f"{self.source} {self.topic} {self.partition}"
+
+
+class Loaded(NamedTuple):
+    """What is saved of a scope."""
+
+    position: int | None
+    """The position after the last record that the state has seen; `None` if none was saved."""
+    items: dict[str, list[Item]]
+    """The pieces of state, by the identity of their step; each step's by key and part."""
+
+
+class SavedStep(NamedTuple):
+    """A step as it was when its state was saved."""
+
+    type: str
+    """Its `@type`."""
+    fields: Mapping[str, Any]
+    """The fields that shape its state (`Step.shapes`), with their values as JSON has them."""
+
+
+class StateStore(Protocol):
+    """Saves and loads the state of one service. Used by one thread at a time.
+
+    Its errors are `ConnectorError`s; a retriable one has written nothing, and the same call may be made again.
+    """
+
+    @property
+    def id(self) -> str:
+        """A random name that it got when it was made: another store of the same place has another."""
+
+    @property
+    def host(self) -> str:
+        """The machine where it is."""
+
+    @property
+    def checkpoint(self) -> int:
+        """The number of the last save; 0 if there was none."""
+
+    def open(self) -> None:
+        """Make it ready. Nothing else may be called before."""
+
+    def close(self) -> None:
+        """Release it. Idempotent."""
+
+    def steps(self) -> Mapping[str, SavedStep]:
+        """The steps that it knows, by identity."""
+
+    def define(self, steps: Mapping[str, SavedStep]) -> None:
+        """Remember these steps as those of the service, by identity, besides those that have state."""
+
+    def scopes(self) -> Mapping[Scope, int | None]:
+        """All scopes with their positions."""
+
+    def load(self, scope: Scope) -> Loaded:
+        """What is saved of this scope; nothing for an unknown one."""
+
+    def save(self, changes: Iterable[tuple[Scope, str, Change]], positions: Mapping[Scope, int]) -> int:
+        """Save changes of scopes and steps (by identity), and the positions that they lead to: all or nothing.
+
+        Of several changes of one piece the last counts. Returns the number of the checkpoint, one more than the last.
+        When it returns, all is on the disk.
+        """
