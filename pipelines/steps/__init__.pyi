@@ -20,6 +20,7 @@ from .images.capture import FrameCapture, VideoCapture
 from .images.geometry import PerspectiveTransform, RelativeToAbsolute
 from .images.images import GrayScale, ImageCrop, ImageResize, ShowImage
 from .images.imagetondarray import ImageNormalization, ImageToNDArray, ImageToNDArrayConfig
+from .keyed.dedup import Dedup
 from .keyed.window import Window
 from .models.classifier import ClassifierOutput
 from .models.features import Feature, Features
@@ -53,6 +54,7 @@ __all__ = [
     "Config",
     "CropFixedGrid",
     "CropGrid",
+    "Dedup",
     "DeepLearning4j",
     "Detect",
     "Detections",
