@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Rows
-from pipelines.data.record import RecordContext
 
 NONE_HELD: Rows = np.zeros(0, np.int64)
 
@@ -33,9 +32,9 @@ class Result:
     """Row numbers that a stateful step keeps for a later result, `int64`. A held row is finished as soon as a later
     result names it without holding it again; one that a step holds whose state is saved (`StatefulRunner.saves`) is
     finished at once, and not among those of an executor."""
-    records: Mapping[int, RecordContext] = field(default_factory=dict)
-    """Of rows that came from no batch, as time made them (`StatefulRunner.tick`): the records they belong to, by
-    number."""
+    timed: Sequence[Batch] = ()
+    """The rows that came from no batch, as steps made them whose time had come (`StatefulRunner.tick`). Their origin
+    gives the records they belong to, also of those that failed later."""
 
     @property
     def rows(self) -> Rows:

@@ -13,7 +13,6 @@ from typing import Any, Self, TypeVar
 
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data, as_data
-from pipelines.data.record import RecordContext
 from pipelines.data.result import Result
 from pipelines.errors import RAISED, StepError, StreamerError, blamed
 from pipelines.executors.executor import Outcome, Output, traced
@@ -156,17 +155,17 @@ class OpenPipeline(ABC):
 
     def drained(self, emit: Emit) -> Result:
         """What `emit` gives for each stateful step, run through the steps after it. Raises as `tick` does."""
-        records: dict[int, RecordContext] = {}
+        timed: list[Batch] = []
 
         def noted(runner: StatefulRunner) -> Result:
             result = emit(runner)
-            records.update(result.records)
+            timed.extend(result.timed)
             return result
 
         with self._turn:
             self._check_open()
             result = self._drained(noted)
-        result.records = records
+        result.timed = timed
         return result
 
     @abstractmethod

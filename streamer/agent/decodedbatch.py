@@ -46,6 +46,8 @@ class DecodedBatch:
     """The dead letters that were sent for its rows, to be sent again if one is lost."""
     picture_bytes: int = 0
     """Bytes that its images take once they are decoded, as far as that matters; of a part of a batch, of all parts."""
+    timed: bool = False
+    """Whether its rows were made by time and come from no record: they count for no position."""
     rows: RowNumbers = field(init=False)
     """Numbers of the rows to run, rising: not those whose lane has ended, or that another part of the batch has."""
 

@@ -7,7 +7,7 @@ full.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from pipelines.data.result import Result
 from pipelines.data.rowrange import RowNumbers, as_array
 from pipelines.errors import ConnectorError, StepError
 from pipelines.executors.accounting import NO_ROWS, accounted
+from pipelines.runners.state.timed import FIRST_TIMED
 from streamer.agent.decodedbatch import NONE_PASSED, SOURCE_BITS, DecodedBatch
 from streamer.batching.residence import FEW
 from streamer.definition.service import Service
@@ -32,6 +33,7 @@ from streamer.delivery.letterlog import Logged
 from streamer.delivery.letters import DeadLetters, in_order
 from streamer.delivery.parts import part_of
 from streamer.delivery.sending import Sender
+from streamer.delivery.timedrows import TimedRows
 from streamer.observe.metrics import RunMeters
 from streamer.routing.messageblocks import in_row_order, without
 from streamer.routing.sinkroute import Failed, SinkRoute, Sinks, select_all
@@ -73,6 +75,9 @@ class Delivery:
         self._meters = meters
         self._log = log
         self._not_replayed = {number for number, name in enumerate(replays) if replays[name] is Replays.NONE}
+        self._timed = TimedRows(self._sources)
+        self.acknowledgeable: Callable[[Iterable[Lane]], Mapping[Lane, int]] = ledger.all_marks
+        """The positions of these lanes that may be acknowledged."""
         self._kept: list[LedgerEntry] = []
         """Entries of sources that cannot deliver records again, whose payloads are still in memory."""
 
@@ -123,10 +128,20 @@ class Delivery:
         decoded.batch = NO_ROWS
 
     def emit(self, result: Result) -> None:
-        """Send the results that stateful steps gave without new input. Their rows are in the ledger already, held.
+        """Send the results that stateful steps gave without new input.
 
-        Raises as `deliver` does.
+        Rows that came from records are in the ledger already, held; those that time made are entered. Raises as
+        `deliver` does.
         """
+        for decoded, part in self._timed.entered(result):
+            entry = self.ledger.enter(decoded.records, decoded.first, decoded, counted=False)
+            if entry.all_undecided:
+                self.deliver(decoded, part)
+            elif not entry.is_complete:
+                decoded.keep(as_array(decoded.rows)[entry.undecided])
+                self.deliver(*part_of(decoded, part, as_array(decoded.rows)))
+        if result.timed:
+            result = _without_timed(result)
         if not (result.batch.size or result.failed or result.dropped):
             return
         failed: Failed = dict(result.failed)
@@ -172,6 +187,17 @@ class Delivery:
         except ConnectorError as error:
             if not error.retriable:
                 raise
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all results and dead letters of the rows that were run are sent and confirmed."""
+        return not (self.confirming.unconfirmed or self._letters.held_back or self.withholds)
+
+    def pass_over(self, decoded: DecodedBatch, places: Ints) -> None:
+        """Finish the rows at these places of a batch that was entered, without running them."""
+        rows = decoded.first + places
+        decoded.keep(as_array(decoded.rows)[~np.isin(as_array(decoded.rows), rows)])
+        self.ledger.decide(rows)
 
     @property
     def withholds(self) -> bool:
@@ -322,6 +348,7 @@ class Delivery:
         failed: Failed = {}
         letters: dict[int, ConnectorError] = {}
         gone: list[int] = []
+        timed: set[Lane] = set()
         for row, error in lost.items():
             decoded = self.ledger.note_of(row)
             if decoded is None:
@@ -331,6 +358,8 @@ class Delivery:
                 replays = Replays.NONE
             if error.retriable and replays is not Replays.NONE:
                 again.append(row)
+                if decoded.timed:
+                    timed.add(decoded.records.lane_of(row - decoded.first))
             elif error.retriable and not self._failures.has_letters(row >> SOURCE_BITS):
                 if not gone:
                     self._log.warning(
@@ -345,8 +374,8 @@ class Delivery:
         self._count_rows("failed", np.array(gone, np.int64))
         if again:
             self._log.warning("messages were lost, their records come again", sink=route.name, rows=len(again))
-            lanes = self.ledger.lanes_of(again)
-            self._rewind(lanes, self.ledger.all_marks(lanes))
+            lanes = self.ledger.lanes_of(again) | timed
+            self._rewind(lanes, self.acknowledgeable(lanes))
             for lane in lanes:
                 self.ledger.end(lane)
         self._letters.send_again(letters)
@@ -368,6 +397,10 @@ class Delivery:
         """Count outcomes. `decoded` is the batch whose rows these are, each in one place; `None` for other rows."""
         if decoded is not None:
             outcomes, source = self.confirming.outcomes, decoded.source
+            if decoded.timed:
+                # They are no records; what became of those in a window was counted when it had them.
+                outcomes[source, self._failed_outcomes[decoded.first >> SOURCE_BITS]] += len(failed)
+                return
             outcomes[source, "ok"] += len(decided) - len(failed) - len(dropped) - len(passed)
             if failed:
                 outcomes[source, self._failed_outcomes[decoded.first >> SOURCE_BITS]] += len(failed)
@@ -399,6 +432,17 @@ class Delivery:
         numbers, counts = np.unique(sources, return_counts=True)
         for source, count in zip(numbers.tolist(), counts.tolist(), strict=True):
             self.confirming.outcomes[self._sources[source], outcome] += count
+
+
+def _without_timed(result: Result) -> Result:
+    """The part of a result whose rows came from records."""
+    from_records = result.batch.rows < FIRST_TIMED
+    return Result(
+        result.batch if result.batch.splits is not None else result.batch.take(from_records),
+        {row: error for row, error in result.failed.items() if row < FIRST_TIMED},
+        {row: reason for row, reason in result.dropped.items() if row < FIRST_TIMED},
+        result.held,
+    )
 
 
 def _decided(result: Result, failed: Failed, decoded: DecodedBatch | None) -> tuple[RowNumbers, bool]:

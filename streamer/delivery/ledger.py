@@ -201,10 +201,11 @@ class Ledger:
         self._ended: dict[tuple[str, str], int] = {}
         self._left: dict[tuple[str, str], int] = {}
 
-    def enter(self, records: Records, first: int, note: Any = None) -> LedgerEntry:
+    def enter(self, records: Records, first: int, note: Any = None, *, counted: bool = True) -> LedgerEntry:
         """Enter a batch of records as rows `first`, `first + 1`, ..., all undecided; `note` goes into its entry.
 
-        Rows of a lane that has ended are complete at once, and never acknowledged.
+        Rows of a lane that has ended are complete at once, and never acknowledged. `counted`: whether their positions
+        count for those of their lanes.
         """
         at = bisect_right(self._firsts, first)
         if at and self._entries[at - 1].first + self._entries[at - 1].count > first:
@@ -218,7 +219,7 @@ class Ledger:
                 entry.forget(start, stop)
                 self._release_if_complete(entry)
                 continue
-            if self._left and self.is_left(lane):
+            if not counted or (self._left and self.is_left(lane)):
                 continue
             state = self._lanes.get(lane)
             if state is None:

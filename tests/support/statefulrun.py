@@ -15,6 +15,7 @@ from pipelines.executors.accounting import check_account
 from pipelines.plugins.registry import default_registry
 from pipelines.runners.runner import OpenContext, StatefulRunner
 from pipelines.runners.state.item import Item
+from pipelines.runners.state.timed import FIRST_TIMED
 
 START = 1_700_000_000_000
 """The timestamp of a record at 0 seconds."""
@@ -143,7 +144,7 @@ class StatefulRun:
         batch = result.batch
         assert batch.splits is None, "a result has one parent"
         for number, values in zip(batch.rows.tolist(), batch.to_list(), strict=True):
-            row = -1 if number in result.records else number
+            row = -1 if number >= FIRST_TIMED else number
             self.outcomes.emitted.append(Emitted(row, {key: _comparable(values[key]) for key in values}))
         self.outcomes.failed.update({row: str(error) for row, error in result.failed.items()})
         self.outcomes.dropped.update(result.dropped)

@@ -27,7 +27,8 @@ def timed(columns: Mapping[str, Column], records: Sequence[RecordContext]) -> Re
     """
     rows = list(islice(_numbers, len(records)))
     known = dict(zip(rows, records, strict=True))
-    return Result(Batch(columns, len(rows), rows=np.array(rows, np.int64), origin=_Records(known)), records=known)
+    batch = Batch(columns, len(rows), rows=np.array(rows, np.int64), origin=_Records(known))
+    return Result(batch, timed=(batch,) if rows else ())
 
 
 class _Records:

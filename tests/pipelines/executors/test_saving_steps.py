@@ -95,7 +95,8 @@ def test_what_time_makes_has_numbers_of_its_own_and_says_which_records_it_belong
     assert result.batch["n"].values() == [6]
     (row,) = result.batch.rows.tolist()
     assert row >= FIRST_TIMED
-    assert result.records[row] == first.record == result.batch.row(0).record
+    assert [batch.rows.tolist() for batch in result.timed] == [[row]]
+    assert result.timed[0].row(0).record == first.record == result.batch.row(0).record
 
 
 def test_a_row_of_time_that_a_later_step_refuses_fails_under_its_number() -> None:
@@ -106,5 +107,6 @@ def test_a_row_of_time_that_a_later_step_refuses_fails_under_its_number() -> Non
     executor = sequence(Pairs(), Refuse())
     executor.run_batch(numbers(1))
     result = executor.flush()
-    assert result.failed.keys() == result.records.keys()
-    assert len(result.failed) == 1
+    (batch,) = result.timed
+    assert list(result.failed) == batch.rows.tolist()
+    assert batch["n"].values() == [1]

@@ -296,7 +296,8 @@ def test_the_result_of_time_belongs_to_the_key_and_time_of_the_last_record() -> 
     run.reload()
     results = [run.runner.tick(float(second)) for second in range(3)]
     (result,) = [each for each in results if each.batch.size]
-    (found,) = result.records.values()
+    found = result.batch.row(0).record
+    assert found is not None
     assert (found.key, found.timestamp, found.topic, found.lane) == (b"k", START + 2000, "topic", ("lane", 1))
 
 
