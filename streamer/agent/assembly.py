@@ -44,6 +44,7 @@ from streamer.observe.memorylimit import MemoryLimit
 from streamer.observe.metrics import Measured
 from streamer.routing.madeby import MadeBy
 from streamer.routing.sinkroute import SinkRoute
+from streamer.state.store import StateStore
 from streamer.tracing.opening import opened_tracing
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class Assembly:
     _shared: Shared = field(default_factory=Shared)
     _pool: DaemonPool | None = None
     _policies: dict[str, StepPolicy] | None = None
+    state: StateStore | None = None
+    """Where the state of the steps is saved; `None`: it ends with the process."""
     made_by: MadeBy = field(default_factory=MadeBy)
     """Says which version made the results that are being delivered."""
     _busy: Collection[Executor] = ()

@@ -209,9 +209,9 @@ class Intakes:
         return events
 
     @property
-    def lanes(self) -> list[Lane]:
-        """The lanes that the sources deliver at present."""
-        return [lane for intake in self.all for lane in list(intake.watch.lanes)]
+    def lanes(self) -> dict[Lane, int]:
+        """The lanes that the sources deliver at present, and the position where each begins; -1: not known."""
+        return {lane: position for intake in self.all for lane, position in intake.watch.lanes.copy().items()}
 
     def close(self, marks: Mapping[Lane, int]) -> None:
         """Have the sources acknowledge these last positions, and close."""

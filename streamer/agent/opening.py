@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from connectors.source import Replays
 from pipelines.errors import DefinitionError
 from streamer.agent.assembly import Assembly
 from streamer.agent.batchqueue import RunInbox
@@ -28,6 +29,7 @@ from streamer.observe.metrics import RunMeters, ServiceMeters
 from streamer.routing.into import Into
 from streamer.routing.recordtime import RecordTime
 from streamer.routing.sinkroute import Sinks
+from streamer.state.checkpoints import Checkpoints
 
 
 def opened_delivery(assembly: Assembly, inbox: RunInbox, upstream: Upstream, meters: RunMeters, log: Any) -> Delivery:
@@ -44,6 +46,15 @@ def opened_delivery(assembly: Assembly, inbox: RunInbox, upstream: Upstream, met
         confirming = Transactions(sinks, first, service.transactions, ledger, upstream, meters, log)
     replays = {name: source.replays for name, _, source in assembly.sources}
     return Delivery(service, sinks, replays, ledger, confirming, upstream, meters, log)
+
+
+def opened_checkpoints(assembly: Assembly, ledger: Ledger, log: Any) -> Checkpoints | None:
+    """The checkpoints of a service whose steps save their state; `None` if it is not saved."""
+    if assembly.state is None or not assembly.executor.stateful:
+        return None
+    counting = [name for name, _, source in assembly.sources if source.replays is Replays.OFFSET]
+    identities = {name: name for name in assembly.executor.sequential_steps}
+    return Checkpoints(assembly.state, identities, lambda: assembly.executor, ledger, counting, log)
 
 
 def built_intakes(

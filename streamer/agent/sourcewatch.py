@@ -33,8 +33,8 @@ class SourceWatch:
     def __init__(self, source: Source, stuck_after: float, log: Any) -> None:
         """`stuck_after`: seconds after which a source that has records and delivers none counts as stuck."""
         self.source = source
-        self.lanes: set[Lane] = set()
-        """The lanes that the source delivers at present."""
+        self.lanes: dict[Lane, int] = {}
+        """The lanes that the source delivers at present, and where each begins; -1: not known."""
         self.has_ended = False
         """Whether the source delivers no more records, unless a lane begins."""
         self.fault: str | None = None
@@ -97,11 +97,11 @@ class SourceWatch:
         left: list[Lane] = []
         for event in self.source.events():
             if isinstance(event, LaneBegan):
-                self.lanes.add(event.lane)
+                self.lanes[event.lane] = event.position
                 self.has_ended = False
             elif isinstance(event, LaneEnded):
                 (left if event.finish else gone).append(event.lane)
-                self.lanes.discard(event.lane)
+                self.lanes.pop(event.lane, None)
             elif isinstance(event, SourceEnded):
                 self.has_ended = True
             elif isinstance(event, SourceDown):

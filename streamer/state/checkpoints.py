@@ -1,0 +1,168 @@
+"""`Checkpoints`: the state of steps and the positions of their records, saved together.
+
+A checkpoint is taken between two batches, when all results are confirmed: what the steps remember then is what they
+know after the last record that was run. Positions are acknowledged only once a checkpoint has them, so no source gets
+ahead of the state. A crash between the two leaves the state ahead: its records are passed over when they come again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from connectors.records import Ints, Lane, Records
+from pipelines.errors import ConnectorError, StreamerError
+from pipelines.executors.executor import Executor
+from pipelines.runners.state.item import Change, Item
+from streamer.delivery.ledger import Ledger
+from streamer.state.store import Scope, StateStore
+
+
+class Checkpoints:
+    """The checkpoints of one service. Owned by the run thread."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        identities: Mapping[str, str],
+        executor: Callable[[], Executor],
+        ledger: Ledger,
+        counting: Collection[str],
+        log: Any,
+    ) -> None:
+        """`identities`: by which the steps' state is saved, by the steps' names in the executor.
+
+        `executor` gives the open pipeline. `counting` names the sources whose positions mean something to another
+        process.
+        """
+        self._store = store
+        self._identities = dict(identities)
+        self._executor = executor
+        self._ledger = ledger
+        self._counting = frozenset(counting)
+        self._log = log
+        self._scopes: dict[Lane, Scope] = {}
+        """The lanes whose state the steps have."""
+        self._unsaved: dict[tuple[Scope, str, str, int], Change] = {}
+        """Changes that could not be saved yet."""
+        self._marks: dict[Lane, int] = {}
+        """The positions of the last checkpoint."""
+        self._reported: dict[Lane, int] = {}
+        self._saved: dict[Scope, int] = {}
+        self._ahead: dict[Lane, int] = {}
+        """Of lanes whose state has seen records that come again, the position after the last of them."""
+        self.passed_over = 0
+        """Records that came again after the state had seen them."""
+
+    def has(self, lane: Lane) -> bool:
+        """Whether the steps have the state of this lane."""
+        return lane in self._scopes
+
+    def before(self, lane: Lane) -> Lane | None:
+        """The lane of the same partition whose state the steps have, if there is one."""
+        scope = _scope(lane)
+        return next((other for other, known in self._scopes.items() if known == scope), None)
+
+    def begin(self, lane: Lane, position: int) -> None:
+        """Give the steps the saved state of a lane, whose first record will be at `position` (-1: not known).
+
+        Raises `StreamerError` if records are missing between the state and the first record, or the state is damaged.
+        """
+        scope = _scope(lane)
+        loaded = self._store.load(scope)
+        counts = lane.source in self._counting
+        if counts and loaded.position is not None and position > loaded.position:
+            raise StreamerError(
+                f"{lane.source} {lane.partition}: the source goes on at position {position}, and the saved state has "
+                f"seen records only up to {loaded.position}: those between are missing in it. Put the newer state file "
+                "in its place, or let the state begin anew with `streamer state forget`"
+            )
+        names = {identity: name for name, identity in self._identities.items()}
+        items: dict[str, list[Item]] = {
+            names[identity]: pieces for identity, pieces in loaded.items.items() if identity in names
+        }
+        self._executor().load(lane, items)
+        self._scopes[lane] = scope
+        if loaded.position is not None and counts:
+            self._saved[scope] = loaded.position
+            if position < loaded.position:
+                self._ahead[lane] = loaded.position
+
+    def end(self, lanes: Iterable[Lane]) -> None:
+        """The steps have no state of these lanes any more. What was not saved is lost."""
+        for lane in lanes:
+            scope = self._scopes.pop(lane, None)
+            self._marks.pop(lane, None)
+            self._reported.pop(lane, None)
+            self._ahead.pop(lane, None)
+            if scope is not None and self._unsaved:
+                self._unsaved = {place: change for place, change in self._unsaved.items() if place[0] != scope}
+
+    def save(self) -> bool:
+        """Save what the steps know, and how far each lane has been run; all that was run has to be confirmed.
+
+        Returns whether it is saved: not while the disk is full, which is logged. Raises `ConnectorError` otherwise.
+        """
+        for step, change in self._executor().changes():
+            lane = change.lane
+            # A lane that has ended is loaded again, or another consumer has it.
+            if not isinstance(lane, Lane) or lane not in self._scopes or self._ledger.has_ended(lane):
+                continue
+            scope = self._scopes[lane]
+            self._unsaved[scope, self._identities[step], change.key, change.part] = change
+        marks = {
+            lane: max(mark, self._ahead.get(lane, mark)) for lane, mark in self._ledger.all_marks(self._scopes).items()
+        }
+        positions = {self._scopes[lane]: mark for lane, mark in marks.items() if lane.source in self._counting}
+        moved = {scope: position for scope, position in positions.items() if self._saved.get(scope) != position}
+        if self._unsaved or moved:
+            try:
+                self._store.save(
+                    [(scope, step, change) for (scope, step, _, _), change in self._unsaved.items()], moved
+                )
+            except ConnectorError as error:
+                if not error.retriable:
+                    raise
+                self._log.error("the state cannot be saved, nothing is acknowledged meanwhile", error=str(error))
+                return False
+            self._unsaved = {}
+            self._saved |= moved
+        self._marks = marks
+        return True
+
+    def marks(self, sources: Collection[str] | None = None) -> dict[Lane, int]:
+        """The positions of the last checkpoint that moved since the last call; of these sources, `None`: of all."""
+        moved = {
+            lane: mark
+            for lane, mark in self._marks.items()
+            if mark > self._reported.get(lane, -1) and (sources is None or lane.source in sources)
+        }
+        self._reported |= moved
+        return moved
+
+    def all_marks(self, lanes: Iterable[Lane]) -> dict[Lane, int]:
+        """The positions of these lanes that the last checkpoint has."""
+        return {lane: self._marks[lane] for lane in lanes if lane in self._marks}
+
+    def seen(self, records: Records) -> Ints | None:
+        """The places of the records that the state has seen already, `int64`, rising; `None`: there are none."""
+        if not self._ahead:
+            return None
+        places: list[Ints] = []
+        for lane, start, stop in records.spans:
+            edge = self._ahead.get(lane)
+            if edge is None:
+                continue
+            positions = records.positions[start:stop]
+            places.append(start + np.flatnonzero(positions < edge))
+            if int(positions[-1]) >= edge - 1:
+                del self._ahead[lane]
+        seen = np.concatenate([np.zeros(0, np.int64), *places])
+        self.passed_over += len(seen)
+        return seen if len(seen) else None
+
+
+def _scope(lane: Lane) -> Scope:
+    return Scope(lane.source, "", lane.partition)

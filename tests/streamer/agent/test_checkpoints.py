@@ -1,0 +1,256 @@
+"""Checkpoints: state and positions are saved together, so that every record is in the state exactly once."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from memorystore import MemoryStore
+from savedsums import SumFactory, SumStep, WithSums
+
+from connectors.memory import MemorySession, MemorySessionSource, MemorySink, MemorySource, MemoryTopic
+from connectors.message import Message
+from pipelines import Data
+from streamer.agent.agent import Agent
+from streamer.agent.assembly import build
+from streamer.definition.service import Service
+
+
+class Bench:
+    """Services one after another on the same topics and the same store."""
+
+    def __init__(self, define: Callable[..., Service], monkeypatch: pytest.MonkeyPatch, partitions: int = 1) -> None:
+        self.topic = MemoryTopic("in", partitions)
+        self.out, self.dead = MemoryTopic("out", 1), MemoryTopic("dead", 1)
+        self.store = MemoryStore()
+        self.factory = SumFactory()
+        monkeypatch.setattr(WithSums, "factory", self.factory)
+        self._define = define
+        self.agents: list[Agent] = []
+
+    def feed(self, *pairs: tuple[str, int], partition: int = 0) -> None:
+        for key, number in pairs:
+            payload = Data({"k": key, "x": number}).to_bytes()
+            self.topic.append(Message(payload, key.encode(), partition=partition), 1e18)
+
+    def start(self, after: Any = None, source: Any = None, **settings: Any) -> Agent:
+        steps = [SumStep(), *([] if after is None else [after])]
+        settings = {"batch": {"max_records": 4}, "errors": {"stop_ratio": 1.0, "first": 0}, **settings}
+        service = self._define(**settings).model_copy(update={"pipeline": WithSums(steps)})
+        assembly = build(
+            service,
+            sources={"memory": MemorySource(topic=self.topic) if source is None else source},
+            sinks={"memory": MemorySink(topic=self.out)},
+            dead=MemorySink(topic=self.dead),
+        )
+        assembly.state = self.store
+        self.agents.append(Agent(service, assembly=assembly))
+        self.agents[-1].start()
+        return self.agents[-1]
+
+    def has_run_all(self) -> bool:
+        """Whether the last service has acknowledged all records, or has ended."""
+        try:
+            self.agents[-1].join(0.001)
+        except TimeoutError:
+            return self.topic.group("default").acknowledged == [self.topic.end_of(0)]
+        return True
+
+    @property
+    def sums(self) -> list[tuple[str, int]]:
+        """Keys and sums of all results so far."""
+        datas = [Data.from_bytes(message.value) for message in self.out.messages() if message.value is not None]
+        return [(data["k"], data["y"]) for data in datas]
+
+
+@pytest.fixture
+def bench(define: Callable[..., Service], monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    made = Bench(define, monkeypatch)
+    yield made
+    for agent in made.agents:
+        agent.stop()
+        agent.join(60)
+
+
+def test_what_steps_remember_goes_on_after_a_restart(bench: Bench, eventually: Any) -> None:
+    agent = bench.start()
+    bench.feed(("a", 1), ("b", 10), ("a", 2))
+    eventually(lambda: bench.store.checkpoint > 0 and agent.meters.total("ok") == 3)
+    agent.stop()
+    assert agent.join(60).ok == 3
+    assert bench.topic.group("default").acknowledged == [3]
+    bench.start()
+    bench.feed(("b", 20), ("a", 3), ("b", 30))
+    eventually(lambda: bench.sums == [("a", 6), ("b", 60)])
+
+
+def test_records_are_acknowledged_though_their_sum_is_open(bench: Bench, eventually: Any) -> None:
+    bench.start()
+    bench.feed(("silent", 1), *(("a", n) for n in range(30)))
+    eventually(lambda: bench.topic.group("default").acknowledged == [31])
+
+
+def test_records_that_the_saved_state_has_seen_are_passed_over(bench: Bench, eventually: Any) -> None:
+    bench.store.dies = True
+    bench.feed(("a", 1), ("a", 2))
+    agent = bench.start()
+    assert "killed behind the save" in str(agent.join(60).error)
+    assert bench.topic.group("default").acknowledged == [0]
+    assert list(bench.store.positions.values()) == [2]
+    bench.store.dies = False
+    agent = bench.start()
+    bench.feed(("a", 3), ("b", 1))
+    eventually(lambda: bench.sums == [("a", 6)])
+    eventually(lambda: bench.topic.group("default").acknowledged == [4])
+    assert agent.meters.total("ok") == 2
+
+
+def test_a_lost_result_puts_the_state_back_and_comes_again(bench: Bench, eventually: Any) -> None:
+    lost: list[Message] = []
+
+    def lose(message: Message) -> bool:
+        lost.append(message)
+        return len(lost) == 2
+
+    bench.out.faults.lose = lose
+    bench.start(batch={"max_records": 1})
+    bench.feed(*(("a", n) for n in range(1, 10)), *(("b", n) for n in range(1, 10)))
+    eventually(lambda: {("a", 6), ("a", 15), ("a", 24), ("b", 6), ("b", 15), ("b", 24)} <= set(bench.sums))
+    eventually(lambda: bench.topic.group("default").acknowledged == [18])
+    assert len(set(bench.sums)) == 6
+
+
+def test_nothing_is_acknowledged_while_the_state_cannot_be_saved(bench: Bench, eventually: Any) -> None:
+    bench.store.full = True
+    agent = bench.start()
+    bench.feed(("a", 1), ("a", 2))
+    eventually(lambda: agent.meters.total("ok") == 2)
+    bench.feed(("a", 3))
+    eventually(lambda: bench.sums == [("a", 6)])
+    assert bench.topic.group("default").acknowledged == [0]
+    bench.store.full = False
+    eventually(lambda: bench.topic.group("default").acknowledged == [3])
+    assert bench.store.pieces == {}
+
+
+def test_a_source_that_is_ahead_of_the_state_stops_the_service(bench: Bench, eventually: Any) -> None:
+    agent = bench.start()
+    bench.feed(("a", 1), ("a", 2))
+    eventually(lambda: bench.topic.group("default").acknowledged == [2])
+    agent.stop()
+    agent.join(60)
+    (scope,) = bench.store.positions
+    bench.store.positions[scope] = 1
+    error = str(bench.start().join(60).error)
+    assert "goes on at position 2, and the saved state has seen records only up to 1" in error
+    assert "streamer state forget" in error
+
+
+def test_what_time_makes_has_the_key_of_its_last_record(bench: Bench, eventually: Any) -> None:
+    bench.start()
+    bench.feed(("a", 1), ("b", 5), ("a", 2))
+    eventually(lambda: bench.topic.group("default").acknowledged == [3])
+    bench.factory.runners[0].due = True
+    eventually(lambda: sorted(bench.sums) == [("a", 3), ("b", 5)])
+    assert sorted(message.key or b"" for message in bench.out.messages()) == [b"a", b"b"]
+    eventually(lambda: bench.store.pieces == {})
+
+
+def test_what_time_makes_comes_after_a_restart_too_without_a_record(bench: Bench, eventually: Any) -> None:
+    agent = bench.start()
+    bench.feed(("a", 1))
+    eventually(lambda: bench.topic.group("default").acknowledged == [1])
+    agent.stop()
+    agent.join(60)
+    bench.start()
+    eventually(lambda: len(bench.factory.runners[1].open) == 1)
+    bench.factory.runners[1].due = True
+    eventually(lambda: bench.sums == [("a", 1)])
+
+
+def refuse(data: Data) -> Data:
+    if data["k"] == "bad":
+        raise ValueError("refused")
+    return data
+
+
+def test_what_time_makes_and_a_step_refuses_is_a_dead_letter_with_what_was_gathered(
+    bench: Bench, eventually: Any
+) -> None:
+    agent = bench.start(refuse)
+    bench.feed(("bad", 1), ("good", 2), ("bad", 3))
+    eventually(lambda: bench.topic.group("default").acknowledged == [3])
+    bench.factory.runners[0].due = True
+    eventually(lambda: bench.sums == [("good", 2)] and len(bench.dead.messages()) == 1)
+    (letter,) = bench.dead.messages()
+    headers = dict(letter.headers)
+    assert letter.value is not None
+    assert json.loads(letter.value) == {"k": "bad", "y": 4}
+    assert (letter.key, headers["streamer-window"], headers["streamer-offset"]) == (b"bad", b"json", b"2")
+    agent.stop()
+    assert agent.join(60).dead == 1
+
+
+def test_a_lost_result_of_time_comes_again(bench: Bench, eventually: Any) -> None:
+    bench.start()
+    bench.feed(("a", 1), ("b", 5))
+    eventually(lambda: bench.topic.group("default").acknowledged == [2])
+    lost: list[Message] = []
+
+    def lose(message: Message) -> bool:
+        lost.append(message)
+        return len(lost) == 1
+
+    bench.out.faults.lose = lose
+    bench.factory.runners[0].due = True
+    eventually(lambda: len(lost) == 2 and len(bench.sums) == 1)
+    # The state is back, and has the sum of which the result was lost, and with it the other.
+    eventually(lambda: len(bench.factory.runners[0].open) == 2)
+    bench.factory.runners[0].due = True
+    eventually(lambda: {("a", 1), ("b", 5)} <= set(bench.sums))
+
+
+def test_a_session_that_was_lost_goes_on_with_the_same_state(bench: Bench, eventually: Any) -> None:
+    session = MemorySession()
+    bench.start(source=MemorySessionSource(session, name="memory"))
+
+    def feed(*pairs: tuple[str, int]) -> None:
+        session.feed([Message(Data({"k": key, "x": number}).to_bytes()) for key, number in pairs])
+
+    feed(("a", 1), ("a", 2))
+    eventually(lambda: len(bench.store.pieces) == 1)
+    session.forget()
+    feed(("a", 3), ("b", 1))
+    eventually(lambda: bench.sums == [("a", 6)])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_record_is_in_one_sum_whatever_fails(bench: Bench, eventually: Any, seed: int) -> None:
+    chance = random.Random(seed)
+    bench.out.faults.lose = lambda message: chance.random() < 0.1
+    expected: dict[str, list[int]] = {}
+    count = 0
+    for _ in range(5):
+        bench.store.dies = False
+        agent = bench.start(batch={"max_records": chance.choice([1, 3, 64])})
+        for _ in range(60):
+            key = chance.choice("abcde")
+            expected.setdefault(key, []).append(1 << (count % 60))
+            bench.feed((key, 1 << (count % 60)))
+            count += 1
+        if chance.random() < 0.6:
+            bench.store.dies = True
+        else:
+            eventually(bench.has_run_all)
+        agent.stop()
+        agent.join(60)
+    bench.store.dies = False
+    bench.out.faults.lose = None
+    bench.start()
+    sums = {(key, sum(each[at : at + 3])) for key, each in expected.items() for at in range(0, len(each) - 2, 3)}
+    eventually(lambda: sums <= set(bench.sums))
+    # Results may come twice, but none of other records.
+    assert set(bench.sums) == sums

@@ -1,0 +1,60 @@
+"""A store of state in memory, whose faults a test can bring about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pipelines.errors import ConnectorError
+from pipelines.runners.state.item import Change, Item
+from streamer.state.store import Loaded, SavedStep, Scope
+
+
+class MemoryStore:
+    """Implements `StateStore`. What it holds outlives the services that use it."""
+
+    id = "memory"
+    host = "here"
+
+    def __init__(self) -> None:
+        self.checkpoint = 0
+        self.pieces: dict[tuple[Scope, str, str, int], bytes] = {}
+        self.positions: dict[Scope, int | None] = {}
+        self.full = False
+        """Whether saving fails, as on a disk without room."""
+        self.dies = False
+        """Whether the service fails as soon as something was saved."""
+
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def steps(self) -> Mapping[str, SavedStep]:
+        return {}
+
+    def define(self, steps: Mapping[str, SavedStep]) -> None: ...
+
+    def scopes(self) -> Mapping[Scope, int | None]:
+        return dict(self.positions)
+
+    def load(self, scope: Scope) -> Loaded:
+        items: dict[str, list[Item]] = {}
+        for (place, step, key, part), value in sorted(self.pieces.items()):
+            if place == scope:
+                items.setdefault(step, []).append(Item(key, part, value))
+        return Loaded(self.positions.get(scope), items)
+
+    def save(self, changes: Iterable[tuple[Scope, str, Change]], positions: Mapping[Scope, int]) -> int:
+        if self.full:
+            raise ConnectorError("no room on the disk", retriable=True)
+        for scope, step, change in changes:
+            self.positions.setdefault(scope, None)
+            place = (scope, step, change.key, change.part)
+            if change.value is None:
+                self.pieces.pop(place, None)
+            else:
+                self.pieces[place] = change.value
+        self.positions |= positions
+        self.checkpoint += 1
+        if self.dies:
+            raise ConnectorError("killed behind the save")
+        return self.checkpoint
