@@ -93,6 +93,7 @@ NOT_OPTIONS = {
     "Service.runners": "types of steps and names of installed runners",
     "Service.set": "fields of steps, which are looked at in the steps themselves",
     "Variant.set": "fields of steps, which are looked at in the steps themselves",
+    "Window.aggregate": "names of values and aggregates",
 }
 EVERYWHERE = {
     "codec": "a codec, whose own fields are looked at",
