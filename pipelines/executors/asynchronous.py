@@ -20,6 +20,7 @@ from pipelines.observe.observing import Observer
 from pipelines.observe.tracing import Trace
 from pipelines.runners.runner import DROPPED, rebuilt
 from pipelines.runners.state.item import Change, Item
+from pipelines.steps.base import Step
 
 NO_ROW = -1
 """A row number that no record has: its trace holds no steps."""
@@ -73,6 +74,11 @@ class AsyncExecutor:
     def sequential_steps(self) -> Sequence[str]:
         """The trigger: it runs the pipeline when it decides to, whatever records there are."""
         return [self._name]
+
+    @property
+    def saving_steps(self) -> Mapping[str, Step]:
+        """None: no state is kept for a lane."""
+        return {}
 
     @property
     def opens_images(self) -> bool:

@@ -16,6 +16,7 @@ from pipelines.observe.metrics import Metrics
 from pipelines.observe.observing import Observer, together
 from pipelines.observe.tracing import Trace, Tracer
 from pipelines.runners.state.item import Change, Item
+from pipelines.steps.base import Step
 
 Output: TypeAlias = Data | list[Data] | None
 """The results of a record: one, several, or none (it was dropped, or is held by a stateful step)."""
@@ -48,6 +49,10 @@ class Executor(Protocol):
     @property
     def sequential_steps(self) -> Sequence[str]:
         """Names of the steps that have to see all records, in order: no second executor may run some of them."""
+
+    @property
+    def saving_steps(self) -> Mapping[str, Step]:
+        """The steps whose state outlives the process where it is saved (`changes`, `load`), by name."""
 
     @property
     def opens_images(self) -> bool:

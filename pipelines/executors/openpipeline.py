@@ -80,6 +80,17 @@ class OpenPipeline(ABC):
         return [step.name for step in self._steps if step.runner.sequential]
 
     @property
+    def saving_steps(self) -> Mapping[str, Step]:
+        """The steps whose state outlives the process where it is saved (`changes`, `load`), by name."""
+        steps: dict[str, Step] = {}
+        for step in self._steps:
+            if isinstance(step.runner.inside, OpenPipeline):
+                steps |= step.runner.inside.saving_steps
+            elif isinstance(step.runner, StatefulRunner) and step.runner.saves:
+                steps[step.name] = step.config
+        return steps
+
+    @property
     def opens_images(self) -> bool:
         """Whether a step may look at the pixels of images."""
         return any(step.runner.opens_images for step in self._steps)

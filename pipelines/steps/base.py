@@ -104,6 +104,9 @@ class Step(Typed):
     instead: ClassVar[str] = ""
     """The hint of the error where no runner for the step is installed; empty where this project has a runner."""
 
+    shapes: ClassVar[tuple[str, ...]] = ()
+    """Fields that shape the state of a step that remembers: state that was saved with other values does not fit."""
+
     name: Annotated[str | None, EXTENSION] = None
     """The step's name in errors and metrics; default: its place and type, `0:ONNX`."""
 

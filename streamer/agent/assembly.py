@@ -31,6 +31,7 @@ from streamer.definition.hotpaths import PartHotPath
 from streamer.definition.openedpipeline import opened_pipeline
 from streamer.definition.refusals import check_code, place_of
 from streamer.definition.service import Service
+from streamer.definition.settings import StateSettings
 from streamer.definition.stepsettings import policies
 from streamer.delivery.guarantee import guarantee
 from streamer.models.files import State
@@ -44,6 +45,7 @@ from streamer.observe.memorylimit import MemoryLimit
 from streamer.observe.metrics import Measured
 from streamer.routing.madeby import MadeBy
 from streamer.routing.sinkroute import SinkRoute
+from streamer.state.filestore import FileStore
 from streamer.state.store import StateStore
 from streamer.tracing.opening import opened_tracing
 
@@ -82,6 +84,8 @@ class Assembly:
     _policies: dict[str, StepPolicy] | None = None
     state: StateStore | None = None
     """Where the state of the steps is saved; `None`: it ends with the process."""
+    connected: bool = True
+    """Whether its sources are those of the service, not others that a test or a notebook put in their place."""
     made_by: MadeBy = field(default_factory=MadeBy)
     """Says which version made the results that are being delivered."""
     _busy: Collection[Executor] = ()
@@ -159,6 +163,9 @@ class Assembly:
             self.lineup = self._openings.first()
             # Versions that come later are opened beside the work.
             self._progress = None
+            if self.state is not None and self.executor.saving_steps:
+                self.state.open()
+                self._stack.callback(self.state.close)
             for route in self.all_routes:
                 route.sink.open()
                 self._stack.callback(route.sink.close)
@@ -399,7 +406,13 @@ def build(
             routes,
             failed,
             shadow,
+            state=_store(service) if sources is None else None,
+            connected=sources is None,
         )
+
+
+def _store(service: Service) -> StateStore | None:
+    return FileStore(service.state.path, service.name) if isinstance(service.state, StateSettings) else None
 
 
 def ports_for(service: Service, source: SourceConfig, ports: Ports) -> Ports:

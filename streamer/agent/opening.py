@@ -29,6 +29,7 @@ from streamer.observe.metrics import RunMeters, ServiceMeters
 from streamer.routing.into import Into
 from streamer.routing.recordtime import RecordTime
 from streamer.routing.sinkroute import Sinks
+from streamer.state.agreement import agreed, check_state
 from streamer.state.checkpoints import Checkpoints
 
 
@@ -49,11 +50,20 @@ def opened_delivery(assembly: Assembly, inbox: RunInbox, upstream: Upstream, met
 
 
 def opened_checkpoints(assembly: Assembly, ledger: Ledger, log: Any) -> Checkpoints | None:
-    """The checkpoints of a service whose steps save their state; `None` if it is not saved."""
-    if assembly.state is None or not assembly.executor.stateful:
+    """The checkpoints of a service whose steps save their state; `None` if it is not saved.
+
+    Raises `DefinitionError` if the service does not say where, or the saved state does not fit the steps.
+    """
+    steps = assembly.executor.saving_steps
+    if not steps:
+        return None
+    service = assembly.service
+    if assembly.state is None:
+        if assembly.connected:
+            check_state(service, steps)
         return None
     counting = [name for name, _, source in assembly.sources if source.replays is Replays.OFFSET]
-    identities = {name: name for name in assembly.executor.sequential_steps}
+    identities = agreed(assembly.state, steps, log)
     return Checkpoints(assembly.state, identities, lambda: assembly.executor, ledger, counting, log)
 
 

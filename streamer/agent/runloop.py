@@ -30,6 +30,7 @@ from streamer.agent.runs.dangerous import Dangerous, SlotNotes, worker_page
 from streamer.agent.runs.pipelinecalls import PipelineCalls, Running
 from streamer.agent.runs.slots import Slots
 from streamer.batching.residence import Residence
+from streamer.definition.settings import StateSettings
 from streamer.delivery.delivery import Delivery
 from streamer.delivery.failures import ServiceStopped
 from streamer.delivery.guarantee import guarantee
@@ -106,7 +107,7 @@ class RunLoop:
         self._stateful = False
         self._checkpoints: Checkpoints | None = None
         """Save the state of the steps with the positions; `None`: it is not saved."""
-        self._interval = COMMIT_INTERVAL
+        self._interval = service.state.interval if isinstance(service.state, StateSettings) else COMMIT_INTERVAL
         """Seconds between two acknowledgements or checkpoints."""
         self._is_whole = True
         """Whether all rows that the steps have seen were delivered: not between running a batch and delivering it."""

@@ -74,6 +74,7 @@ from streamer.models.files import State
 from streamer.models.opening import Openings
 from streamer.routing.into import Into
 from streamer.routing.sinkroute import SinkRoute
+from streamer.state.agreement import check_state
 from streamer.tracing.opening import check_packages
 
 _WITH_MODELS = (Detect, Onnx, TensorFlow, Keras, TensorRt, Tvm)
@@ -343,6 +344,8 @@ def _step(step: Step, context: OpenContext, service: Service, policy: StepPolicy
     check_policy(policy, stateful=isinstance(runner, StatefulRunner), ends_calls=runner.ends_calls)
     if isinstance(runner, StatefulRunner) and _is_transactional(service):
         raise DefinitionError(STATEFUL)
+    if isinstance(runner, StatefulRunner) and runner.saves:
+        check_state(service, {context.step: step})
     if runner.sequential:
         check_parallel(service.limits.parallel, [context.step])
     does = StepKeys.of(runner)

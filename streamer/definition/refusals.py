@@ -18,6 +18,7 @@ from pipelines.runners.runner import OpenContext
 from streamer.definition.connectors.listed import connectors_of
 from streamer.definition.nocode import CODEC_KEYS, REFUSED, VARIABLE, NoCode
 from streamer.definition.service import Service
+from streamer.definition.settings import StateSettings
 
 _REMOVE: Final = (
     f"--no-code ({VARIABLE}) therefore refuses it; remove it, or run without --no-code if you trust who wrote it"
@@ -66,6 +67,8 @@ def refused(service: Service, *, connected: bool = True) -> list[Refusal]:
             where = place_of(written, "steps", name, "retry", "on")
             why = f"retry.on: {error} has to be imported, and {REFUSED}; remove it"
             refusals.append(Refusal(f"steps {name}", why, where))
+    if isinstance(service.state, StateSettings) and (why := no_code.refusal(service.state.path)):
+        refusals.append(Refusal("state", f"path: {why}", place_of(written, "state", "path")))
     if service.profile is not None and (why := no_code.refusal(service.profile.file)):
         refusals.append(Refusal("profile", f"file: {why}", place_of(written, "profile", "file")))
     return refusals

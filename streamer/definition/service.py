@@ -51,6 +51,7 @@ from streamer.definition.settings import (
     ModelSettings,
     Profile,
     Settings,
+    StateSettings,
     Tracing,
     TransactionSettings,
 )
@@ -243,6 +244,8 @@ class Service(Settings):
     """When a record is acknowledged. at_least_once: when its results are confirmed. at_most_once: on arrival. exactly_once: together with its results, in one transaction of Kafka."""  # noqa: E501
     transaction: TransactionSettings | None = None
     """How long transactions last, with `delivery: exactly_once`."""
+    state: Literal["memory"] | StateSettings | None = None
+    """Where steps that remember (WINDOW, DEDUP) keep what they know: in a file, `{path: state.db}`, with which they go on after a restart; or in memory, where they begin anew. Needed if there are such steps, unless all sources are live."""  # noqa: E501
     limits: Annotated[Limits, Field(validate_default=True)] = Limits()
     """How many records may be in flight, and how long the service waits for others."""
     errors: FailureSettings = FailureSettings()
@@ -476,6 +479,26 @@ class Service(Settings):
         if given is not None and delivery is not None and not guarantee(delivery).transactional:
             raise ValueError(f"is for delivery: exactly_once; with {delivery} there are no transactions")
         return given
+
+    @field_validator("state", mode="before")
+    @classmethod
+    def _place_of_state(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and "topic" in given:
+            raise ValueError("state is not kept in a topic yet; write {path: FILE}, for one process, or memory")
+        if isinstance(given, str) and given != "memory":
+            raise ValueError(f'"{given}" is no place for state; write {{path: FILE}} or memory')
+        return given
+
+    @field_validator("state")
+    @classmethod
+    def _saved_with_positions(cls, state: Any, info: ValidationInfo) -> Any:
+        delivery = info.data.get("delivery")
+        if isinstance(state, StateSettings) and delivery not in (None, "at_least_once"):
+            raise ValueError(
+                f"it is saved together with the positions of the records, and {delivery} commits these in another way; "
+                "use at_least_once, or state: memory"
+            )
+        return state
 
     @field_validator("steps")
     @classmethod

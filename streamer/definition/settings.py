@@ -179,6 +179,15 @@ class TransactionSettings(Settings):
         return timeout
 
 
+class StateSettings(Settings):
+    """Where the state of steps is saved, together with the positions of their records."""
+
+    path: LocalPath
+    """The file, an SQLite database; it is created if it does not exist. Each service of each process needs its own."""
+    interval: Annotated[Duration, Field(gt=0)] = 1.0
+    """How often it is saved. After a crash the records since then are run again."""
+
+
 class Limits(Settings):
     """Bounds of a service: of records in flight, and of the time that it waits for others."""
 

@@ -21,6 +21,7 @@ from pipelines.observe.metrics import Metrics, summed
 from pipelines.observe.observing import Observer
 from pipelines.observe.tracing import Trace
 from pipelines.runners.state.item import Change, Item
+from pipelines.steps.base import Step
 from streamer.models.choice import Codes
 from streamer.models.sharing import Sharing
 from streamer.models.version import Version
@@ -110,6 +111,11 @@ class Choosing:
     def sequential_steps(self) -> Sequence[str]:
         """See `Executor.sequential_steps`."""
         return [step for executor in self._executors for step in executor.sequential_steps]
+
+    @property
+    def saving_steps(self) -> Mapping[str, Step]:
+        """See `Executor.saving_steps`: there are none."""
+        return {}
 
     @property
     def opens_images(self) -> bool:

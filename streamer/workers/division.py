@@ -9,6 +9,7 @@ from typing import Final
 from pipelines.definitions.document import KeyPath
 from streamer.definition.connectors.listed import connectors_of
 from streamer.definition.service import Service
+from streamer.definition.settings import StateSettings
 from streamer.workers.layout import WORKER_VARIABLE
 
 LOCAL: Final = "127.0.0.1:0"
@@ -43,6 +44,13 @@ def _refusals(service: Service, other: Service) -> Iterator[tuple[KeyPath, str]]
             if theirs.get(key) == value:
                 why = f"all workers would have {value}, and only one can; make it differ by {_PLACEHOLDER}"
                 yield (*each.path, *key.split(".")), f'{each.kind} "{each.config.label}": {key}: {why}'
+    if isinstance(service.state, StateSettings):
+        if service.groups:
+            why = "partitions move between workers, and a file has the state of one process; run it without --workers"
+            yield ("state",), f"state: {why}"
+        elif isinstance(other.state, StateSettings) and service.state.path == other.state.path:
+            why = f"all workers would write {service.state.path}; make it differ by {_PLACEHOLDER}"
+            yield ("state", "path"), f"state.path: {why}"
     if service.profile is not None and other.profile is not None and service.profile.file == other.profile.file:
         why = f"all workers would write {service.profile.file}; make it differ by {_PLACEHOLDER}"
         yield ("profile", "file"), f"profile.file: {why}"

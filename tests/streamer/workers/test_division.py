@@ -47,6 +47,7 @@ def planned(folder: Path, text: str, workers: int = 2) -> Plan:
         (KAFKA + TO_KAFKA.replace("out", "out, outbox: {path: o}"), 3, "outbox.path: all workers would have"),
         (KAFKA + TO_KAFKA + "dead_letter: {type: mqtt, topic: d}\n", 4, "client_id: all workers would have"),
         (KAFKA + TO_KAFKA + "profile: {file: p.json}\n", 4, "profile.file: all workers would write"),
+        (KAFKA + TO_KAFKA + "state: {path: a.state}\n", 4, "a file has the state of one process"),
     ],
 )
 def test_what_several_processes_cannot_share_is_refused_with_its_line(

@@ -1,0 +1,84 @@
+"""Whether saved state fits the steps of a service: by which name it is saved, and the fields that shape it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines.errors import DefinitionError
+from pipelines.steps.base import Step
+from streamer.definition.refusals import place_of
+from streamer.definition.service import Service
+from streamer.state.store import SavedStep, StateStore
+
+
+def check_state(service: Service, steps: Mapping[str, Step]) -> None:
+    """Raise `DefinitionError` if steps remember records that their source replays, and nothing says where."""
+    if service.state is not None or not steps or all(source.perishable for source in service.sources):
+        return
+    name = next(iter(steps))
+    raise DefinitionError(
+        f"{place_of(service.written, 'pipeline')}state: step {name} remembers earlier records, and nothing says where "
+        "that is kept. Add to the service state: {path: state.db}, to go on with it after a restart, or state: memory, "
+        "to begin anew"
+    )
+
+
+def identities(steps: Mapping[str, Step]) -> dict[str, str]:
+    """The names by which the state of steps is saved, by their names in the pipeline.
+
+    A step that has no name is called by its type, the second of a type `TYPE-2`: not by its place, so that a step which
+    is put before it takes no state away.
+    """
+    known: dict[str, str] = {}
+    counts: dict[str, int] = {}
+    for name, step in steps.items():
+        outer, _, last = name.rpartition("/")
+        prefix = f"{outer}/" if outer else ""
+        if re.fullmatch(rf"\d+:{re.escape(step.type_name)}", last) is None:
+            known[name] = name
+            continue
+        unnumbered = prefix + step.type_name
+        counts[unnumbered] = counts.get(unnumbered, 0) + 1
+        known[name] = unnumbered if counts[unnumbered] == 1 else f"{unnumbered}-{counts[unnumbered]}"
+    return known
+
+
+def agreed(store: StateStore, steps: Mapping[str, Step], log: Any) -> dict[str, str]:
+    """`identities`, once what is saved is known to fit the steps, which the store remembers from now on.
+
+    Raises `DefinitionError` naming the step and the field if it does not fit. State of other steps is left as it is,
+    with a warning.
+    """
+    names = identities(steps)
+    saved = store.steps()
+    present = {names[name]: SavedStep(step.type_name, _shape(step)) for name, step in steps.items()}
+    for identity, before in saved.items():
+        now = present.get(identity)
+        if now is None:
+            log.warning(
+                "there is saved state of a step that the pipeline does not have; remove it with streamer state forget "
+                "--step, or give a step this name",
+                step=identity,
+            )
+        elif before.type:
+            _check(identity, before, now)
+    store.define(present)
+    return names
+
+
+def _shape(step: Step) -> dict[str, Any]:
+    return step.model_dump(mode="json", include=set(step.shapes))
+
+
+def _check(identity: str, before: SavedStep, now: SavedStep) -> None:
+    remedy = f"go back, or let it begin anew: streamer state forget FILE --step {identity}"
+    if before.type != now.type:
+        raise DefinitionError(f"state: {identity} is a {now.type}, and its saved state is of a {before.type}; {remedy}")
+    for field in before.fields.keys() | now.fields.keys():
+        was, is_now = before.fields.get(field), now.fields.get(field)
+        if was != is_now:
+            raise DefinitionError(
+                f"state: {identity} has the {field} {is_now!r}, and its saved state was made with {was!r}; {remedy}"
+            )
