@@ -25,6 +25,7 @@ from streamer.cli.commands.run import run
 from streamer.cli.commands.schema import schema
 from streamer.cli.commands.send import send
 from streamer.cli.commands.serve import serve
+from streamer.cli.commands.state import state
 from streamer.cli.commands.steps import steps
 from streamer.cli.commands.tap import tap
 from streamer.cli.commands.test import test
@@ -47,6 +48,7 @@ COMMANDS: Final[dict[Any, str]] = {
     send: "streamer send digits.images photos/*.png",
     replay: "streamer replay digits.yaml --step decode --dry-run",
     outbox: "streamer outbox digits.yaml --resend",
+    state: "streamer state show vibration.state",
     schema: "streamer schema --out service.schema.json",
     steps: "streamer steps",
     formats: "streamer formats",

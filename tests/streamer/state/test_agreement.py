@@ -1,0 +1,131 @@
+"""Saved state belongs to a step by its name or type, and is refused by a step of another shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog.testing
+
+import streamer
+from pipelines.errors import ConnectorError, DefinitionError
+from pipelines.runners.state.item import Change
+from pipelines.steps.keyed.dedup import Dedup
+from pipelines.steps.keyed.window import Window
+from streamer.state.agreement import agreed, identities
+from streamer.state.contents import contents, forget, keys
+from streamer.state.filestore import FileStore
+from streamer.state.store import Scope
+
+SCOPE = Scope("kafka", "", "pumps-0")
+
+
+def window(**fields: Any) -> Window:
+    return Window.model_validate({"by": "device", "size": 4, "values": "x", "outputName": "y", **fields})
+
+
+def dedup(**fields: Any) -> Dedup:
+    return Dedup.model_validate({"by": "device", "for": "10s", **fields})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[FileStore]:
+    made = FileStore(tmp_path / "a.state", "service")
+    made.open()
+    yield made
+    made.close()
+
+
+def saved(store: FileStore, step: str, key: str = '"a"') -> None:
+    store.save([(SCOPE, step, Change(None, key, 0, b"\x01state"))], {SCOPE: 7})
+
+
+def test_a_step_keeps_its_state_when_another_is_put_before_it() -> None:
+    before = identities({"0:WINDOW": window(), "1:WINDOW": window(), "fast": dedup()})
+    assert before == {"0:WINDOW": "WINDOW", "1:WINDOW": "WINDOW-2", "fast": "fast"}
+    assert identities({"0:DEDUP": dedup(), "1:WINDOW": window()}) == {"0:DEDUP": "DEDUP", "1:WINDOW": "WINDOW"}
+    assert identities({"outer/0:WINDOW": window()}) == {"outer/0:WINDOW": "outer/WINDOW"}
+
+
+def test_a_changed_size_is_refused_with_the_field_and_the_remedy(store: FileStore) -> None:
+    agreed(store, {"0:WINDOW": window()}, structlog.get_logger())
+    saved(store, "WINDOW")
+    assert agreed(store, {"0:WINDOW": window(keys=5)}, structlog.get_logger()) == {"0:WINDOW": "WINDOW"}
+    with pytest.raises(DefinitionError, match="WINDOW has the size 8, and its saved state was made with 4; go back"):
+        agreed(store, {"0:WINDOW": window(size=8)}, structlog.get_logger())
+
+
+def test_a_name_that_another_type_of_step_had_is_refused(store: FileStore) -> None:
+    agreed(store, {"a": window()}, structlog.get_logger())
+    saved(store, "a")
+    with pytest.raises(DefinitionError, match="a is a DEDUP, and its saved state is of a WINDOW"):
+        agreed(store, {"a": dedup()}, structlog.get_logger())
+
+
+def test_state_of_a_step_that_is_gone_is_kept_with_a_warning(store: FileStore) -> None:
+    agreed(store, {"0:WINDOW": window()}, structlog.get_logger())
+    saved(store, "WINDOW")
+    with structlog.testing.capture_logs() as logs:
+        agreed(store, {"0:DEDUP": dedup()}, structlog.get_logger())
+    assert [(line["log_level"], line["step"]) for line in logs] == [("warning", "WINDOW")]
+    assert set(store.steps()) == {"WINDOW", "DEDUP"}
+
+
+def test_keys_are_forgotten_one_by_one_or_all(store: FileStore) -> None:
+    agreed(store, {"0:WINDOW": window(), "1:DEDUP": dedup()}, structlog.get_logger())
+    for key in ('"pump-1"', '"pump-2"'):
+        saved(store, "WINDOW", key)
+        saved(store, "DEDUP", key)
+    with pytest.raises(ConnectorError, match="is being written by another service"):
+        forget(store.path)
+    store.close()
+    assert [each.key for each in keys(store.path, "WINDOW", None)] == ['"pump-1"', '"pump-2"']
+    assert forget(store.path, "WINDOW", "pump-1") == 1
+    assert {name: step["keys"] for name, step in contents(store.path).steps.items()} == {"WINDOW": 1, "DEDUP": 2}
+    with pytest.raises(ConnectorError, match='there is no key "pump-3"; did you mean "pump-'):
+        forget(store.path, key="pump-3")
+    with pytest.raises(ConnectorError, match='there is no step "WINDOWS"; did you mean "WINDOW"'):
+        forget(store.path, "WINDOWS")
+    assert contents(store.path).positions[0]["position"] == 7
+    assert forget(store.path) == 3
+    store.open()
+    assert (store.load(SCOPE).position, store.load(SCOPE).items) == (None, {})
+
+
+WINDOWS = """
+name: windows
+source: {type: kafka, topics: [in], bootstrap: "127.0.0.1:1", group: g}
+pipeline:
+  - {"@type": WINDOW, by: device, size: 4, values: x, outputName: y}
+sink: {type: memory, topic: out}
+"""
+
+
+def test_a_service_that_does_not_say_where_state_is_kept_does_not_start(tmp_path: Path) -> None:
+    file = tmp_path / "service.yaml"
+    file.write_text(WINDOWS)
+    with pytest.raises(
+        DefinitionError, match="step 0:WINDOW remembers earlier records, and nothing says where"
+    ) as error:
+        streamer.load(file).run()
+    assert "state: {path: state.db}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        ("state: {topic: pumps.state}", "state is not kept in a topic yet; write {path: FILE}"),
+        ("state: disk", '"disk" is no place for state'),
+        ("state: {path: a.state}\ndelivery: at_most_once", "at_most_once commits these in another way"),
+        ("state: {path: a.state, interval: 0s}", "greater than 0"),
+    ],
+)
+def test_a_place_that_is_none_is_refused_with_its_line(lines: str, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "service.yaml"
+    file.write_text(WINDOWS + lines)
+    with pytest.raises(DefinitionError) as error:
+        streamer.load(file)
+    assert text in str(error.value)
+    assert "service.yaml:7" in str(error.value)
