@@ -278,6 +278,21 @@ class Bench:
 
 
 @pytest.fixture
+def running(tmp_path: Path) -> Iterator[Callable[[Path], Member]]:
+    """`running(file)` is a process that runs a service file; it is gone at the end."""
+    members: list[Member] = []
+
+    def start(file: Path) -> Member:
+        members.append(Member(tmp_path, ["-m", "streamer", "run", str(file), "--log-json"], 0.0))
+        return members[-1]
+
+    yield start
+    for member in members:
+        if member.process.poll() is None:
+            member.kill()
+
+
+@pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
     """`bench(ledger, **client)` writes a service over a ledger's topics; its members are gone at the end."""
     benches: list[Bench] = []
