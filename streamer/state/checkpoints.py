@@ -89,6 +89,14 @@ class Checkpoints:
             self._saved[scope] = loaded.position
             if position < loaded.position:
                 self._ahead[lane] = loaded.position
+                if position >= 0:
+                    self._log.warning(
+                        "the state has seen records that come again, which are passed over; to run them again, stop "
+                        "the service and let it begin anew with streamer state forget",
+                        partition=f"{lane.source} {lane.partition}",
+                        position=position,
+                        seen=loaded.position,
+                    )
 
     def end(self, lanes: Iterable[Lane]) -> None:
         """The steps have no state of these lanes any more. What was not saved is lost."""

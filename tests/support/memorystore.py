@@ -21,8 +21,8 @@ class MemoryStore:
         self.positions: dict[Scope, int | None] = {}
         self.full = False
         """Whether saving fails, as on a disk without room."""
-        self.dies = False
-        """Whether the service fails as soon as something was saved."""
+        self.dies_at: int | None = None
+        """The service fails as soon as a position that is not below this was saved."""
 
     def open(self) -> None: ...
 
@@ -55,6 +55,6 @@ class MemoryStore:
                 self.pieces[place] = change.value
         self.positions |= positions
         self.checkpoint += 1
-        if self.dies:
+        if self.dies_at is not None and max(positions.values(), default=0) >= self.dies_at:
             raise ConnectorError("killed behind the save")
         return self.checkpoint
