@@ -493,7 +493,7 @@ class Service(Settings):
     @classmethod
     def _saved_with_positions(cls, state: Any, info: ValidationInfo) -> Any:
         delivery = info.data.get("delivery")
-        if isinstance(state, StateSettings) and delivery not in (None, "at_least_once"):
+        if isinstance(state, StateSettings) and delivery is not None and not guarantee(delivery).saves_state:
             raise ValueError(
                 f"it is saved together with the positions of the records, and {delivery} commits these in another way; "
                 "use at_least_once, or state: memory"

@@ -31,6 +31,9 @@ class Guarantee(ABC):
     transactional: ClassVar[bool] = False
     """Whether results and positions are committed by transactions, and the source commits none."""
 
+    saves_state: ClassVar[bool] = False
+    """Whether positions can be saved together with the state of steps, before they are acknowledged."""
+
     @abstractmethod
     def on_arrival(self, records: Records) -> Mapping[Lane, int]:
         """The positions that have to be acknowledged before these records are run. From an intake thread."""
@@ -76,6 +79,7 @@ class AtLeastOnce(Guarantee):
 
     name = "at_least_once"
     may_gather_ahead = True
+    saves_state = True
 
     def on_arrival(self, records: Records) -> Mapping[Lane, int]:
         """None: they are acknowledged when they are complete."""
@@ -106,6 +110,7 @@ class ExactlyOnce(AtLeastOnce):
 
     name = "exactly_once"
     transactional = True
+    saves_state = False
 
 
 GUARANTEES: Final[Mapping[str, Guarantee]] = {kind.name: kind for kind in (AtMostOnce(), AtLeastOnce(), ExactlyOnce())}
