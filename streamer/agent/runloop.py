@@ -110,7 +110,7 @@ class RunLoop:
         self._interval = service.state.interval if isinstance(service.state, StateSettings) else COMMIT_INTERVAL
         """Seconds between two acknowledgements or checkpoints."""
         self._is_whole = True
-        """Whether all rows that the steps have seen were delivered: not between running a batch and delivering it."""
+        """Whether all that the steps gave was delivered: not between running a batch, or a tick, and delivering it."""
         self._unforgotten: set[Lane] = set()
         """Finished lanes whose state is to be forgotten once it is saved."""
         self._models: LiveModels | None = None
@@ -240,7 +240,7 @@ class RunLoop:
             delivery.collect()
             delivery.release()
             if self._stateful:
-                delivery.emit(self._assembly.executor.tick(time.monotonic()))
+                self._emit(self._assembly.executor.tick, time.monotonic())
             self._notice_standstill(worked)
             if intakes.control:
                 intakes.serve()
@@ -471,7 +471,7 @@ class RunLoop:
             if not checkpoints.has(lane) and checkpoints.before(lane) is None and not ledger.has_ended(lane):
                 checkpoints.begin(lane, position)
 
-    def _begin(self, checkpoints: Checkpoints, lane: Lane, position: int) -> None:
+    def _begin(self, checkpoints: Checkpoints, lane: Lane, position: int | None) -> None:
         """Load the state of a lane whose first records are there, all of an earlier lane of its partition being run."""
         before = checkpoints.before(lane)
         if before is not None:
@@ -485,8 +485,16 @@ class RunLoop:
                 self._inbox.batches.rest(IDLE_WAIT)
             self._assembly.executor.forget([before])
             checkpoints.end([before])
-            position = -1
+            if not self._open_delivery.ledger.has_ended(before):
+                # All its records are in the state, and those of the new lane are others, whatever their positions.
+                position = None
         checkpoints.begin(lane, position)
+
+    def _emit(self, of: Callable[..., Result], *arguments: float) -> None:
+        """Send what the steps give by time or at the end. If that fails, their state has lost it, and is not saved."""
+        self._is_whole = False
+        self._open_delivery.emit(of(*arguments))
+        self._is_whole = True
 
     def _save(self, checkpoints: Checkpoints) -> bool:
         """Take a checkpoint if all that was run is confirmed; whether it was taken."""
@@ -702,7 +710,7 @@ class RunLoop:
         deadline = time.monotonic() + self._service.limits.drain
         # What is saved goes on in the next run; only at the end of the input it comes out as it is.
         if self._stateful and not (self._checkpoints is not None and self._drain.begun):
-            delivery.emit(self._assembly.executor.flush())
+            self._emit(self._assembly.executor.flush)
         delivery.release(now=True)
         while delivery.confirming.unconfirmed:
             trouble = self._wait_for_confirmations(deadline, answers=True)

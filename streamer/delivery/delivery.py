@@ -191,7 +191,8 @@ class Delivery:
     @property
     def is_settled(self) -> bool:
         """Whether all results and dead letters of the rows that were run are sent and confirmed."""
-        return not (self.confirming.unconfirmed or self._letters.held_back or self.withholds)
+        waits = self.confirming.unconfirmed or self._letters.held_back or self.ledger.awaits_outputs
+        return not (waits or self.withholds)
 
     def pass_over(self, decoded: DecodedBatch, places: Ints) -> None:
         """Finish the rows at these places of a batch that was entered, without running them."""

@@ -89,6 +89,13 @@ class LedgerEntry:
         """Whether the pipeline has finished all rows."""
         return not self._all_undecided if self._alike else not self._undecided.any()
 
+    @property
+    def awaits_outputs(self) -> bool:
+        """Whether rows that the pipeline has finished wait for outputs."""
+        if self._alike:
+            return not self._all_undecided and self._all_missing > 0
+        return bool((~self._undecided & (self._missing > 0)).any())
+
     def is_open(self) -> Mask:
         """Which rows are not complete."""
         if self._alike:
@@ -226,6 +233,11 @@ class Ledger:
                 state = self._lanes[lane] = _LaneState()
             state.runs.append(_Run(entry, start, stop, records.positions))
         return entry
+
+    @property
+    def awaits_outputs(self) -> bool:
+        """Whether rows that the pipeline has finished wait for outputs."""
+        return any(entry.awaits_outputs for entry in self._entries)
 
     @property
     def has_open_rows(self) -> bool:

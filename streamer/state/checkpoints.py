@@ -65,18 +65,19 @@ class Checkpoints:
         scope = _scope(lane)
         return next((other for other, known in self._scopes.items() if known == scope), None)
 
-    def begin(self, lane: Lane, position: int) -> None:
+    def begin(self, lane: Lane, position: int | None) -> None:
         """Give the steps the saved state of a lane, whose first record will be at `position` (-1: not known).
 
-        Raises `StreamerError` if records are missing between the state and the first record, or the state is damaged.
+        `None`: its positions are others than those of the lane before it, none of whose records comes again. Raises
+        `StreamerError` if records are missing between the state and the first record, or the state is damaged.
         """
         scope = _scope(lane)
         loaded = self._store.load(scope)
-        counts = lane.source in self._counting
-        if counts and loaded.position is not None and position > loaded.position:
+        seen = loaded.position if lane.source in self._counting and position is not None else None
+        if seen is not None and position is not None and position > seen:
             raise StreamerError(
                 f"{lane.source} {lane.partition}: the source goes on at position {position}, and the saved state has "
-                f"seen records only up to {loaded.position}: those between are missing in it. Put the newer state file "
+                f"seen records only up to {seen}: those between are missing in it. Put the newer state file "
                 "in its place, or let the state begin anew with `streamer state forget`"
             )
         names = {identity: name for name, identity in self._identities.items()}
@@ -85,17 +86,18 @@ class Checkpoints:
         }
         self._executor().load(lane, items)
         self._scopes[lane] = scope
-        if loaded.position is not None and counts:
-            self._saved[scope] = loaded.position
-            if position < loaded.position:
-                self._ahead[lane] = loaded.position
+        self._saved.pop(scope, None)
+        if seen is not None and position is not None:
+            self._saved[scope] = seen
+            if position < seen:
+                self._ahead[lane] = seen
                 if position >= 0:
                     self._log.warning(
                         "the state has seen records that come again, which are passed over; to run them again, stop "
                         "the service and let it begin anew with streamer state forget",
                         partition=f"{lane.source} {lane.partition}",
                         position=position,
-                        seen=loaded.position,
+                        seen=seen,
                     )
 
     def end(self, lanes: Iterable[Lane]) -> None:
@@ -118,8 +120,9 @@ class Checkpoints:
             # A lane that has ended is loaded again, or another consumer has it.
             if not isinstance(lane, Lane) or lane not in self._scopes or self._ledger.has_ended(lane):
                 continue
-            scope = self._scopes[lane]
-            self._unsaved[scope, self._identities[step], change.key, change.part] = change
+            # Steps that say of no change that it is to outlive the process (`saves`) have no identity.
+            if (identity := self._identities.get(step)) is not None:
+                self._unsaved[self._scopes[lane], identity, change.key, change.part] = change
         marks = {
             lane: max(mark, self._ahead.get(lane, mark)) for lane, mark in self._ledger.all_marks(self._scopes).items()
         }

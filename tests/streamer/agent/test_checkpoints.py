@@ -5,18 +5,25 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import structlog
 from memorystore import MemoryStore
 from savedsums import SumFactory, SumStep, WithSums
 
+import pipelines
 from connectors.memory import MemorySession, MemorySessionSource, MemorySink, MemorySource, MemoryTopic
-from connectors.message import Message
+from connectors.message import Message, records_of
+from connectors.records import Lane, Records, Span
 from pipelines import Data
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
 from streamer.definition.service import Service
+from streamer.delivery.ledger import Ledger
+from streamer.state.checkpoints import Checkpoints
+from streamer.state.store import Scope
 
 
 class Bench:
@@ -214,6 +221,43 @@ def test_a_lost_result_of_time_comes_again(bench: Bench, eventually: Any) -> Non
     eventually(lambda: len(bench.factory.runners[0].open) == 2)
     bench.factory.runners[0].due = True
     eventually(lambda: {("a", 1), ("b", 5)} <= set(bench.sums))
+
+
+def test_a_result_of_time_that_stops_the_service_is_still_in_the_saved_state(bench: Bench, eventually: Any) -> None:
+    agent = bench.start(refuse, dead_letter=None)
+    bench.feed(("bad", 1), ("bad", 2))
+    eventually(lambda: bench.topic.group("default").acknowledged == [2])
+    bench.factory.runners[0].due = True
+    assert "refused" in str(agent.join(60).error)
+    assert bench.sums == []
+    bench.start()
+    bench.feed(("bad", 3))
+    eventually(lambda: bench.sums == [("bad", 6)])
+
+
+def test_records_of_a_lane_with_positions_of_its_own_are_not_passed_over() -> None:
+    store, ledger = MemoryStore(), Ledger()
+    scope = Scope("memory", "", "0")
+    store.save([], {scope: 10})
+    with pipelines.Sequence([]).open() as executor:
+        checkpoints = Checkpoints(store, {}, lambda: executor, ledger, {"memory"}, structlog.get_logger())
+
+        def three(epoch: int) -> Records:
+            records = records_of([Message(b"")] * 3, "memory")
+            return replace(records, spans=[Span(Lane("memory", "0", epoch), 0, 3)])
+
+        again, others = three(0), three(1)
+        checkpoints.begin(again.spans[0].lane, 0)
+        seen = checkpoints.seen(again)
+        assert seen is not None
+        assert seen.tolist() == [0, 1, 2]
+        checkpoints.end([again.spans[0].lane])
+        checkpoints.begin(others.spans[0].lane, None)
+        assert checkpoints.seen(others) is None
+        ledger.enter(others, 0)
+        ledger.decide(range(3))
+        assert checkpoints.save()
+        assert store.positions == {scope: 3}
 
 
 def test_a_session_that_was_lost_goes_on_with_the_same_state(bench: Bench, eventually: Any) -> None:
