@@ -30,6 +30,8 @@ NAMES = ("service", "topic", "partition", "offset", "timestamp", "step", "error"
 """Our headers, without the prefix, in the order in which they stand."""
 RECORD_NAME = "record"
 """The header before them with `Records.extras` of the record: a JSON object, bytes as `{"base64": TEXT}`."""
+WINDOW_HEADER = "streamer-window"
+"""The header of a letter whose payload is what a step had gathered, as JSON, and no record."""
 SHORT_NAMES = ("left-out", "size", "sha256", "refusal")
 """The further headers of a letter without its payload, which stand before all others."""
 _OURS = [f"{PREFIX}{name}".encode() for name in NAMES]
@@ -94,6 +96,16 @@ class Original(NamedTuple):
     """Why it was left out."""
     record: Mapping[str, Any] = MappingProxyType({})
     """Metadata that only this kind of source has, by name, such as `qos` of MQTT (`Records.extras`)."""
+
+    @property
+    def place(self) -> str:
+        """Topic, partition and offset of the record, `fans[0]@7`."""
+        return f"{self.topic}[{self.partition}]@{self.offset}"
+
+    @property
+    def is_window(self) -> bool:
+        """Whether it has what a step had gathered when time closed it, and no record."""
+        return any(name == WINDOW_HEADER for name, _ in self.headers)
 
 
 def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], service: str) -> Messages:

@@ -19,11 +19,10 @@ from pipelines.data.record import RecordContext
 from pipelines.data.result import Result
 from pipelines.executors.accounting import NO_ROWS
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
+from streamer.delivery.deadletter import WINDOW_HEADER
 
 TIMED: Final = 1 << (SOURCE_BITS - 1)
 """Of the rows of a source, the first number of those that time makes."""
-WINDOW_HEADER: Final = "streamer-window"
-"""The header of a dead letter whose payload is what a step had gathered, as JSON, and no record."""
 
 
 @dataclass(frozen=True, slots=True)

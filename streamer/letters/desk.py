@@ -135,7 +135,9 @@ def _stays(stored: StoredLetter, route: Route | StreamerError) -> str | None:
     """Why a letter cannot be sent back, as far as is known without asking its bus; `None`: it may be."""
     letter = stored.letter
     if letter.left_out:
-        return _empty(f"{letter.topic}[{letter.partition}]@{letter.offset}")
+        return _empty(letter.place)
+    if letter.is_window:
+        return _window(letter.place)
     return str(route) if isinstance(route, StreamerError) else route.refusal(letter.topic)
 
 
@@ -159,11 +161,17 @@ def _sent(report: ReplayReport, name: str, *, late: bool) -> str:
         raise StreamerError(next(iter(report.failed)))
     if report.empty:
         raise StreamerError(_empty(report.empty[0]))
+    if report.windows:
+        raise StreamerError(_window(report.windows[0]))
     if report.before:
         raise StreamerError('it was replayed before; list the letters again, or send {"again": true}')
     if late:
         raise ConnectorError("the dead letter could not be read in time; try again", retriable=True)
     raise NoSuchLetter(f"there is no dead letter {name} any more; list the letters again")
+
+
+def _window(place: str) -> str:
+    return f"it has the values of a window, which no topic of records takes; the window's last record is at {place}"
 
 
 def _empty(place: str) -> str:

@@ -64,6 +64,8 @@ class ReplayReport:
     """Records that are not dead letters."""
     empty: list[str] = field(default_factory=list)
     """Places of the records whose letters lack the payload, so that they cannot be sent."""
+    windows: list[str] = field(default_factory=list)
+    """Places of the last records of letters that have a window and no record, so that they cannot be sent."""
     failed: dict[str, int] = field(default_factory=dict)
     """Counts of letters that could not be sent, by reason."""
     forgetful: bool = False
@@ -158,7 +160,10 @@ def _replay_block(
             elif offset in marks[number] and not again:
                 report.before += 1
             elif letter.left_out and choice.takes(letter, int(stamps[row])):
-                report.empty.append(f"{letter.topic}[{letter.partition}]@{letter.offset}")
+                report.empty.append(letter.place)
+                done[number].append((offset, offset + 1))
+            elif letter.is_window and choice.takes(letter, int(stamps[row])):
+                report.windows.append(letter.place)
                 done[number].append((offset, offset + 1))
             elif choice.takes(letter, int(stamps[row])):
                 chosen.append((row, number, offset, letter))

@@ -102,7 +102,7 @@ def replay(
             with route.sending() as back:
                 report = replayed(reader, back, chosen, route, again=again, count=count, stopped=stop.is_set)
     _say(report, route.topic, as_json=as_json, dry_run=dry_run)
-    return 1 if report.failed or report.empty else 0
+    return 1 if report.failed or report.empty or report.windows else 0
 
 
 def _say(report: ReplayReport, topic: str, *, as_json: bool, dry_run: bool) -> None:
@@ -114,7 +114,7 @@ def _say(report: ReplayReport, topic: str, *, as_json: bool, dry_run: bool) -> N
     ]
     if as_json:
         counts: dict[str, Any] = {"sent": report.sent.total(), "left": report.left, "before": report.before}
-        counts |= {"foreign": report.foreign, "empty": report.empty, "failed": report.failed}
+        counts |= {"foreign": report.foreign, "empty": report.empty, "windows": report.windows, "failed": report.failed}
         counts |= {"dry_run": dry_run, "letters": rows}
         say_json(counts)
     else:
@@ -132,6 +132,12 @@ def _say(report: ReplayReport, topic: str, *, as_json: bool, dry_run: bool) -> N
         complain(
             f"{len(report.empty):,} have no payload to send; the records are, as long as their topic keeps them, at "
             f"{places}"
+        )
+    if report.windows:
+        places = ", ".join(report.windows[:EMPTY_SHOWN]) + (", ..." if len(report.windows) > EMPTY_SHOWN else "")
+        complain(
+            f"{len(report.windows):,} have the values of a window, which no topic of records takes; the windows' last "
+            f"records are at {places}"
         )
     for reason, number in list(report.failed.items())[:2]:
         complain(f"{number:,} not sent: {reason}")

@@ -136,6 +136,27 @@ def test_a_letter_goes_back_once_unless_asked_and_the_command_line_knows_it(
     assert all(letter["replayed"] for letter in fans.listed())
 
 
+def test_a_letter_with_the_values_of_a_window_is_not_sent_where_records_are_read(
+    fans: Fans, tmp_path: Path, cli: Any
+) -> None:
+    fans.bury(b'{"mean": 3}', [*headers_of(fans.origin), ("streamer-window", b"json")])
+    fans.bury(b"1")
+    place = f"{fans.origin}[0]@7"
+    (window,) = [letter for letter in fans.listed() if letter["stays"]]
+    why = f"it has the values of a window, which no topic of records takes; the window's last record is at {place}"
+    assert window["stays"] == why
+    file = tmp_path / "fans.yaml"
+    file.write_text(fans.text)
+    ended = cli("replay", file, "--json")
+    report = json.loads(ended.out)
+    assert (ended.code, report["sent"], report["windows"]) == (1, 1, [place])
+    assert "1 have the values of a window" in ended.err
+    with pytest.raises(StreamerError) as refused:
+        fans.replay(window["id"], again=True)
+    assert str(refused.value) == why
+    assert [message.value for message in fans.back()] == [b"1"]
+
+
 def test_a_letter_that_must_not_or_cannot_go_back_says_why_before_and_when_it_is_replayed(fans: Fans) -> None:
     fans.bury(b"forged", headers_of("payments"))
     fans.bury(b"{}", [("streamer-left-out", b"payload"), ("streamer-size", b"9000000"), *headers_of(fans.origin)])
