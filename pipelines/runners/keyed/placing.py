@@ -44,8 +44,15 @@ class Closing(NamedTuple):
 class Placing(ABC):
     """Places records in windows. Columns are indexed by the codes of keys (`KeyTable`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, past: int) -> None:
+        """`past`: how far a key has to be past the begin of a window for the window to have closed."""
+        self._past = past
         self._latest = np.zeros(0, np.int64)
+        self._sorted: _Sorted | None = None
+        """The records placed last."""
+        self._progress: Rows = np.zeros(0, np.int64)
+        """How far the key of each of these, sorted, is with it; rises within a key."""
+        self._moved: Rows = np.zeros(0, np.int64)
 
     def grow(self, capacity: int) -> None:
         """Have room for so many keys."""
@@ -63,17 +70,27 @@ class Placing(ABC):
     def place(self, codes: Rows, times: Rows) -> Placed:
         """Place N records, in their order, at most `MOST_AT_ONCE`."""
 
-    @abstractmethod
     def closings(self, of: Mapping[int, Mapping[int, int]]) -> list[Closing]:
         """The windows that the records placed last have closed, in the order of records and begins.
 
         `of` are the open windows of keys, as `OpenWindows.of` gives them; the keys that matter are `moved`.
         """
+        ordered = self._sorted
+        assert ordered is not None
+        closed = []
+        for code, windows in of.items():
+            segment = ordered.segment(code)
+            progress = self._progress[segment]
+            for begin in windows:
+                at = int(np.searchsorted(progress, begin + self._past))
+                if at < len(progress):
+                    closed.append(Closing(int(ordered.order[segment.start + at]), code, begin))
+        return sorted(closed, key=lambda each: (each.record, each.begin))
 
     @property
-    @abstractmethod
     def moved(self) -> Iterable[int]:
         """The codes of keys of which the records placed last may have closed windows."""
+        return map(int, self._moved)
 
     def ended(self, code: int) -> None:
         """The windows of this key were closed because nothing came."""
@@ -131,48 +148,28 @@ class AlignedWindows(Placing):
     """
 
     def __init__(self, size: int, every: int, lateness: int) -> None:
-        super().__init__()
+        super().__init__(size + lateness)
         self._size = size
         self._every = every
-        self._wait = size + lateness
-        self._next = np.zeros(0, np.int64)
-        self._sorted: _Sorted | None = None
-        self._moved: Rows = np.zeros(0, np.int64)
 
     def place(self, codes: Rows, times: Rows) -> Placed:
         ordered = self._sorted = _Sorted(codes, times, self._latest)
         before = ordered.unsorted(ordered.before)
+        self._progress = ordered.after
         newest = times // self._every * self._every
         count = -(-self._size // self._every)
         # The oldest window first, for each record.
         begins = newest[:, None] - np.arange(count - 1, -1, -1) * self._every
-        inside = (begins + self._size > times[:, None]) & (begins + self._wait > before[:, None])
+        inside = (begins + self._size > times[:, None]) & (begins + self._past > before[:, None])
         late: Mask = ~np.any(inside, axis=1)
         records, at = np.nonzero(inside)
         keys, after = ordered.last
         # Only where the time goes past the end of some window there may be one to close.
         earlier = self._latest[keys]
-        passes = (after - self._wait) // self._every > (earlier - self._wait) // self._every
+        passes = (after - self._past) // self._every > (earlier - self._past) // self._every
         self._moved = keys[passes & (after != earlier)]
         self._latest[keys] = after
         return Placed(records, begins[records, at], late)
-
-    @property
-    def moved(self) -> Iterable[int]:
-        return map(int, self._moved)
-
-    def closings(self, of: Mapping[int, Mapping[int, int]]) -> list[Closing]:
-        ordered = self._sorted
-        assert ordered is not None
-        closed = []
-        for code, windows in of.items():
-            segment = ordered.segment(code)
-            after = ordered.after[segment]
-            for begin in windows:
-                at = int(np.searchsorted(after, begin + self._wait))
-                if at < len(after):
-                    closed.append(Closing(int(ordered.order[segment.start + at]), code, begin))
-        return sorted(closed, key=lambda each: (each.record, each.begin))
 
 
 class Sessions(Placing):
@@ -182,12 +179,10 @@ class Sessions(Placing):
     """
 
     def __init__(self, gap: int) -> None:
-        super().__init__()
+        # A session has closed when the next one has begun.
+        super().__init__(1)
         self._gap = gap
         self._begun = np.zeros(0, np.int64)
-        self._sorted: _Sorted | None = None
-        self._begins: Rows = np.zeros(0, np.int64)
-        self._moved: Rows = np.zeros(0, np.int64)
 
     def grow(self, capacity: int) -> None:
         super().grow(capacity)
@@ -210,27 +205,10 @@ class Sessions(Placing):
         keys, after = ordered.last
         self._latest[keys] = after
         self._begun[keys] = begins[ordered.stops - 1]
-        self._begins = begins
+        self._progress = begins
         self._moved = np.unique(ordered.codes[first])
         records = np.flatnonzero(~late)
         return Placed(records, ordered.unsorted(begins)[records], late)
-
-    @property
-    def moved(self) -> Iterable[int]:
-        return map(int, self._moved)
-
-    def closings(self, of: Mapping[int, Mapping[int, int]]) -> list[Closing]:
-        ordered = self._sorted
-        assert ordered is not None
-        closed = []
-        for code, windows in of.items():
-            segment = ordered.segment(code)
-            begins = self._begins[segment]
-            for begin in windows:
-                at = int(np.searchsorted(begins, begin, side="right"))
-                if at < len(begins):
-                    closed.append(Closing(int(ordered.order[segment.start + at]), code, begin))
-        return sorted(closed, key=lambda each: (each.record, each.begin))
 
     def ended(self, code: int) -> None:
         # The next record begins a session, whatever its time.
