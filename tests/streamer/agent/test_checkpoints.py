@@ -235,6 +235,18 @@ def test_a_result_of_time_that_stops_the_service_is_still_in_the_saved_state(ben
     eventually(lambda: bench.sums == [("bad", 6)])
 
 
+def test_a_result_that_was_never_confirmed_is_still_in_the_saved_state(bench: Bench, eventually: Any) -> None:
+    bench.out.faults.cut()
+    agent = bench.start(limits={"drain": "1s", "confirm": "200ms"})
+    bench.feed(("a", 1), ("a", 2), ("a", 3))
+    eventually(lambda: agent.meters.total("ok") == 3 and not bench.factory.runners[0].open)
+    agent.stop()
+    assert agent.join(60).error is not None
+    bench.out.faults.mend()
+    bench.start()
+    eventually(lambda: ("a", 6) in bench.sums)
+
+
 def test_records_of_a_lane_with_positions_of_its_own_are_not_passed_over() -> None:
     store, ledger = MemoryStore(), Ledger()
     scope = Scope("memory", "", "0")

@@ -50,6 +50,22 @@ def test_a_lane_is_acknowledged_up_to_the_first_row_that_is_not_confirmed() -> N
     assert ledger.marks() == {A: 9}
 
 
+def test_rows_that_wait_for_outputs_are_told_from_rows_that_were_not_run() -> None:
+    ledger = Ledger()
+    ledger.enter(block((A, [5, 6])), 0)
+    assert not ledger.awaits_outputs
+    ledger.expect(range(2))
+    ledger.decide(range(2))
+    assert ledger.awaits_outputs
+    ledger.confirm(rows(0))
+    assert ledger.awaits_outputs
+    ledger.enter(block((A, [7, 8])), 2)
+    ledger.confirm(rows(1))
+    assert not ledger.awaits_outputs
+    ledger.decide(rows(2))
+    assert not ledger.awaits_outputs
+
+
 def test_each_position_to_acknowledge_is_given_once() -> None:
     ledger = Ledger()
     ready(ledger, block((A, [0])), 0)
