@@ -133,11 +133,7 @@ class Agent:
     @property
     def acknowledged(self) -> dict[Lane, int]:
         """The positions acknowledged last, by lane, of lanes that have not ended."""
-        return {
-            lane: position
-            for intake in self._loop.intakes
-            for lane, position in list(intake.state.acknowledged.items())
-        }
+        return self._loop.acknowledged
 
     @property
     def out_of_memory(self) -> bool:

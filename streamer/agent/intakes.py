@@ -213,6 +213,10 @@ class Intakes:
         """The lanes that the sources deliver at present, and the position where each begins; -1: not known."""
         return {lane: position for intake in self.all for lane, position in intake.watch.lanes.copy().items()}
 
+    def acknowledged(self) -> dict[Lane, int]:
+        """The positions that the sources have acknowledged last, of lanes that have not ended."""
+        return {lane: position for intake in self.all for lane, position in intake.state.acknowledged.copy().items()}
+
     def close(self, marks: Mapping[Lane, int]) -> None:
         """Have the sources acknowledge these last positions, and close."""
         for intake in self.all:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from connectors.records import Lane
 from connectors.source import Replays
 from pipelines.errors import DefinitionError
 from streamer.agent.assembly import Assembly
@@ -49,8 +51,12 @@ def opened_delivery(assembly: Assembly, inbox: RunInbox, upstream: Upstream, met
     return Delivery(service, sinks, replays, ledger, confirming, upstream, meters, log)
 
 
-def opened_checkpoints(assembly: Assembly, ledger: Ledger, log: Any) -> Checkpoints | None:
+def opened_checkpoints(
+    assembly: Assembly, ledger: Ledger, acknowledged: Callable[[], Mapping[Lane, int]], log: Any
+) -> Checkpoints | None:
     """The checkpoints of a service whose steps save their state; `None` if it is not saved.
+
+    `acknowledged` gives the positions that sources have acknowledged last.
 
     Raises `DefinitionError` if the service does not say where, or the saved state does not fit the steps.
     """
@@ -64,7 +70,7 @@ def opened_checkpoints(assembly: Assembly, ledger: Ledger, log: Any) -> Checkpoi
         return None
     counting = [name for name, _, source in assembly.sources if source.replays is Replays.OFFSET]
     identities = agreed(assembly.state, steps, log)
-    return Checkpoints(assembly.state, identities, lambda: assembly.executor, ledger, counting, log)
+    return Checkpoints(assembly.state, identities, lambda: assembly.executor, ledger, counting, acknowledged, log)
 
 
 def built_intakes(

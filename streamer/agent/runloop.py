@@ -135,6 +135,11 @@ class RunLoop:
         """The intake of each source, once the sources are open."""
         return self._intakes.all
 
+    @property
+    def acknowledged(self) -> dict[Lane, int]:
+        """The positions acknowledged last, of lanes that have not ended. From any thread."""
+        return self._intakes.acknowledged()
+
     def stop(self) -> None:
         """Stop polling; records in flight are finished as far as `limits.drain` allows. From any thread."""
         self._assembly.draining.set()
@@ -147,7 +152,9 @@ class RunLoop:
         self._delivery = opened_delivery(self._assembly, self._inbox, self._intakes, self._meters.run, self._log)
         self._meters.oldest = self._delivery.ledger.oldest
         self._stateful = executor.stateful
-        self._checkpoints = opened_checkpoints(self._assembly, self._delivery.ledger, self._log)
+        self._checkpoints = opened_checkpoints(
+            self._assembly, self._delivery.ledger, self._intakes.acknowledged, self._log
+        )
         if self._checkpoints is not None:
             self._delivery.acknowledgeable = self._checkpoints.all_marks
         self._joins = self._may_join()

@@ -30,18 +30,23 @@ class Checkpoints:
         executor: Callable[[], Executor],
         ledger: Ledger,
         counting: Collection[str],
+        acknowledged: Callable[[], Mapping[Lane, int]],
         log: Any,
     ) -> None:
         """`identities`: by which the steps' state is saved, by the steps' names in the executor.
 
         `executor` gives the open pipeline. `counting` names the sources whose positions mean something to another
-        process.
+        process; `acknowledged` gives the positions that sources have acknowledged last.
         """
         self._store = store
         self._identities = dict(identities)
         self._executor = executor
         self._ledger = ledger
         self._counting = frozenset(counting)
+        self._acknowledged = acknowledged
+        self._acknowledged_before: Mapping[Lane, int] = {}
+        """Acknowledged by the last checkpoint: a bus needs a moment to have it."""
+        self._acknowledged_saved: dict[Scope, int] = {}
         self._log = log
         self._scopes: dict[Lane, Scope] = {}
         """The lanes whose state the steps have."""
@@ -79,6 +84,13 @@ class Checkpoints:
                 f"{lane.source} {lane.partition}: the source goes on at position {position}, and the saved state has "
                 f"seen records only up to {seen}: those between are missing in it. Put the newer state file "
                 "in its place, or let the state begin anew with `streamer state forget`"
+            )
+        least = loaded.acknowledged
+        if seen is not None and position is not None and least is not None and 0 <= position < least:
+            raise StreamerError(
+                f"{lane.source} {lane.partition}: the source goes on at position {position}, though {least} was "
+                f"acknowledged, and the saved state has seen records up to {seen}: it was put back, or what it reads "
+                f"was replaced. Put it to {seen}, or let the state begin anew with `streamer state forget`"
             )
         names = {identity: name for name, identity in self._identities.items()}
         items: dict[str, list[Item]] = {
@@ -128,10 +140,17 @@ class Checkpoints:
         }
         positions = {self._scopes[lane]: mark for lane, mark in marks.items() if lane.source in self._counting}
         moved = {scope: position for scope, position in positions.items() if self._saved.get(scope) != position}
-        if self._unsaved or moved:
+        acknowledged = {
+            self._scopes[lane]: position
+            for lane, position in self._acknowledged_before.items()
+            if lane in self._scopes and lane.source in self._counting
+        }
+        if self._unsaved or moved or acknowledged != self._acknowledged_saved:
             try:
                 self._store.save(
-                    [(scope, step, change) for (scope, step, _, _), change in self._unsaved.items()], moved
+                    [(scope, step, change) for (scope, step, _, _), change in self._unsaved.items()],
+                    moved,
+                    acknowledged,
                 )
             except ConnectorError as error:
                 if not error.retriable:
@@ -140,6 +159,8 @@ class Checkpoints:
                 return False
             self._unsaved = {}
             self._saved |= moved
+            self._acknowledged_saved = acknowledged
+        self._acknowledged_before = self._acknowledged()
         self._marks = marks
         return True
 

@@ -18,7 +18,7 @@ from typing import Final
 from connectors.databasefile import DatabaseFile, FileKind
 from pipelines.errors import ConnectorError
 from pipelines.runners.state.item import Change, Item
-from streamer.state.store import Loaded, SavedStep, Scope
+from streamer.state.store import NOTHING, Loaded, SavedStep, Scope
 
 STATE: Final = FileKind(
     name="state",
@@ -29,7 +29,7 @@ STATE: Final = FileKind(
     tables="""
     CREATE TABLE store (id TEXT NOT NULL, service TEXT NOT NULL, host TEXT NOT NULL, checkpoint INTEGER NOT NULL);
     CREATE TABLE scopes (number INTEGER PRIMARY KEY, source TEXT NOT NULL, topic TEXT NOT NULL, partition TEXT NOT NULL,
-                         position INTEGER, UNIQUE (source, topic, partition));
+                         position INTEGER, acknowledged INTEGER, UNIQUE (source, topic, partition));
     CREATE TABLE steps (number INTEGER PRIMARY KEY, identity TEXT NOT NULL UNIQUE, type TEXT NOT NULL,
                         fields TEXT NOT NULL);
     CREATE TABLE items (scope INTEGER NOT NULL, step INTEGER NOT NULL, key TEXT NOT NULL, part INTEGER NOT NULL,
@@ -116,7 +116,9 @@ class FileStore:
         items: dict[str, list[Item]] = {}
         with self._file.explained():
             execute = self._file.connection.execute
-            position = execute("SELECT position FROM scopes WHERE number = ?", (number,)).fetchone()[0]
+            position, acknowledged = execute(
+                "SELECT position, acknowledged FROM scopes WHERE number = ?", (number,)
+            ).fetchone()
             of_step, into = None, []
             for step, *item in execute(_LOAD, (number,)):
                 if step != of_step:
@@ -124,14 +126,19 @@ class FileStore:
                         raise self._file.damaged("state of a step that is not in it")
                     of_step, into = step, items.setdefault(names[step], [])
                 into.append(Item(*item))
-        return Loaded(position, items)
+        return Loaded(position, items, acknowledged)
 
-    def save(self, changes: Iterable[tuple[Scope, str, Change]], positions: Mapping[Scope, int]) -> int:
+    def save(
+        self,
+        changes: Iterable[tuple[Scope, str, Change]],
+        positions: Mapping[Scope, int],
+        acknowledged: Mapping[Scope, int] = NOTHING,
+    ) -> int:
         """See `StateStore.save`. A step that was not defined is added, without type and fields."""
         last: dict[tuple[Scope, str, str, int], bytes | None] = {
             (scope, step, change.key, change.part): change.value for scope, step, change in changes
         }
-        scopes = dict.fromkeys([*(scope for scope, *_ in last), *positions])
+        scopes = dict.fromkeys([*(scope for scope, *_ in last), *positions, *acknowledged])
         steps = dict.fromkeys(step for _, step, _, _ in last)
         number = self.checkpoint + 1
         try:
@@ -149,6 +156,10 @@ class FileStore:
                 connection.executemany(
                     "UPDATE scopes SET position = ? WHERE number = ?",
                     [(position, self._scopes[scope]) for scope, position in positions.items()],
+                )
+                connection.executemany(
+                    "UPDATE scopes SET acknowledged = ? WHERE number = ?",
+                    [(position, self._scopes[scope]) for scope, position in acknowledged.items()],
                 )
                 connection.execute("UPDATE store SET checkpoint = ?", (number,))
         except BaseException:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol
 
 from pipelines.runners.state.item import Change, Item
+
+NOTHING: Final[Mapping[Scope, int]] = MappingProxyType({})
+"""No positions."""
 
 
 class Scope(NamedTuple):
@@ -29,6 +33,8 @@ class Loaded(NamedTuple):
     """The position after the last record that the state has seen; `None` if none was saved."""
     items: dict[str, list[Item]]
     """The pieces of state, by the identity of their step; each step's by key and part."""
+    acknowledged: int | None = None
+    """A position that the source had acknowledged by then; `None` if none was."""
 
 
 class SavedStep(NamedTuple):
@@ -76,9 +82,15 @@ class StateStore(Protocol):
     def load(self, scope: Scope) -> Loaded:
         """What is saved of this scope; nothing for an unknown one."""
 
-    def save(self, changes: Iterable[tuple[Scope, str, Change]], positions: Mapping[Scope, int]) -> int:
+    def save(
+        self,
+        changes: Iterable[tuple[Scope, str, Change]],
+        positions: Mapping[Scope, int],
+        acknowledged: Mapping[Scope, int] = NOTHING,
+    ) -> int:
         """Save changes of scopes and steps (by identity), and the positions that they lead to: all or nothing.
 
+        `acknowledged`: positions that sources have acknowledged, of scopes for which that is known.
         Of several changes of one piece the last counts. Returns the number of the checkpoint, one more than the last.
         When it returns, all is on the disk.
         """

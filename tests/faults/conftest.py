@@ -278,12 +278,12 @@ class Bench:
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Callable[[Path], Member]]:
-    """`running(file)` is a process that runs a service file; it is gone at the end."""
+def running(tmp_path: Path) -> Iterator[Callable[..., Member]]:
+    """`running(file, *options)` is a process that runs a service file; it is gone at the end."""
     members: list[Member] = []
 
-    def start(file: Path) -> Member:
-        members.append(Member(tmp_path, ["-m", "streamer", "run", str(file), "--log-json"], 0.0))
+    def start(file: Path, *options: str) -> Member:
+        members.append(Member(tmp_path, ["-m", "streamer", "run", str(file), "--log-json", *options], 0.0))
         return members[-1]
 
     yield start

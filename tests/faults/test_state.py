@@ -57,8 +57,8 @@ state: {{path: windows.state, interval: 100ms}}
             self.written[device] += 1
         assert producer.flush(60) == 0
 
-    def start(self) -> Any:
-        return self._running(self.file)
+    def start(self, *options: str) -> Any:
+        return self._running(self.file, *options)
 
     def positions(self) -> int:
         """How many records the saved state has seen."""
@@ -117,7 +117,7 @@ def test_each_sample_is_in_one_window_though_the_process_is_killed_again_and_aga
 
 
 @pytest.mark.timeout(200)
-def test_windows_that_are_open_go_on_after_a_stop_and_an_older_file_is_refused(sensors: Sensors) -> None:
+def test_windows_that_are_open_go_on_after_a_stop_and_other_positions_are_refused(sensors: Sensors) -> None:
     sensors.write(1000, 1)
     member = sensors.start()
     sensors.wait(member)
@@ -128,9 +128,12 @@ def test_windows_that_are_open_go_on_after_a_stop_and_an_older_file_is_refused(s
     sensors.wait(member)
     assert member.stop() == 0, member.text()
     sensors.check()
-    for name in ("windows.state-wal", "windows.state-shm"):
-        (sensors.folder / name).unlink(missing_ok=True)
+    newest = (sensors.folder / "windows.state").read_bytes()
     (sensors.folder / "windows.state").write_bytes(older)
     member = sensors.start()
     assert member.process.wait(60) != 0
     assert "and the saved state has seen records only up to" in member.text()
+    (sensors.folder / "windows.state").write_bytes(newest)
+    member = sensors.start("--from", "earliest")
+    assert member.process.wait(60) != 0
+    assert "was acknowledged, and the saved state has seen records up to" in member.text()

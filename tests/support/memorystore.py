@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from pipelines.errors import ConnectorError
 from pipelines.runners.state.item import Change, Item
-from streamer.state.store import Loaded, SavedStep, Scope
+from streamer.state.store import NOTHING, Loaded, SavedStep, Scope
 
 
 class MemoryStore:
@@ -19,6 +19,7 @@ class MemoryStore:
         self.checkpoint = 0
         self.pieces: dict[tuple[Scope, str, str, int], bytes] = {}
         self.positions: dict[Scope, int | None] = {}
+        self.acknowledged: dict[Scope, int] = {}
         self.full = False
         """Whether saving fails, as on a disk without room."""
         self.dies_at: int | None = None
@@ -41,9 +42,14 @@ class MemoryStore:
         for (place, step, key, part), value in sorted(self.pieces.items()):
             if place == scope:
                 items.setdefault(step, []).append(Item(key, part, value))
-        return Loaded(self.positions.get(scope), items)
+        return Loaded(self.positions.get(scope), items, self.acknowledged.get(scope))
 
-    def save(self, changes: Iterable[tuple[Scope, str, Change]], positions: Mapping[Scope, int]) -> int:
+    def save(
+        self,
+        changes: Iterable[tuple[Scope, str, Change]],
+        positions: Mapping[Scope, int],
+        acknowledged: Mapping[Scope, int] = NOTHING,
+    ) -> int:
         if self.full:
             raise ConnectorError("no room on the disk", retriable=True)
         for scope, step, change in changes:
@@ -54,6 +60,7 @@ class MemoryStore:
             else:
                 self.pieces[place] = change.value
         self.positions |= positions
+        self.acknowledged |= acknowledged
         self.checkpoint += 1
         if self.dies_at is not None and max(positions.values(), default=0) >= self.dies_at:
             raise ConnectorError("killed behind the save")

@@ -159,6 +159,21 @@ def test_a_source_that_is_ahead_of_the_state_stops_the_service(bench: Bench, eve
     assert "streamer state forget" in error
 
 
+def test_a_source_that_was_put_back_stops_the_service(bench: Bench, eventually: Any) -> None:
+    agent = bench.start()
+    bench.feed(("a", 1), ("a", 2), ("a", 3), ("a", 4))
+    eventually(lambda: list(bench.store.acknowledged.values()) == [4])
+    agent.stop()
+    agent.join(60)
+    bench.topic.group("default").acknowledged[0] = 3
+    error = str(bench.start().join(60).error)
+    assert "goes on at position 3, though 4 was acknowledged, and the saved state has seen records up to 4" in error
+    bench.topic.group("default").acknowledged[0] = 4
+    bench.start()
+    bench.feed(("a", 5), ("a", 6))
+    eventually(lambda: bench.sums == [("a", 6), ("a", 15)])
+
+
 def test_what_time_makes_has_the_key_of_its_last_record(bench: Bench, eventually: Any) -> None:
     bench.start()
     bench.feed(("a", 1), ("b", 5), ("a", 2))
@@ -252,7 +267,7 @@ def test_records_of_a_lane_with_positions_of_its_own_are_not_passed_over() -> No
     scope = Scope("memory", "", "0")
     store.save([], {scope: 10})
     with pipelines.Sequence([]).open() as executor:
-        checkpoints = Checkpoints(store, {}, lambda: executor, ledger, {"memory"}, structlog.get_logger())
+        checkpoints = Checkpoints(store, {}, lambda: executor, ledger, {"memory"}, dict, structlog.get_logger())
 
         def three(epoch: int) -> Records:
             records = records_of([Message(b"")] * 3, "memory")

@@ -50,14 +50,14 @@ def test_what_is_saved_is_loaded_after_a_restart(opened: Open) -> None:
     store = opened()
     name = store.id
     changes = [put('"b"', b"2", part=1), put('"b"', b"1"), put('"a"', b""), put('"a"', b"9", step="DEDUP")]
-    assert store.save(changes, {PUMPS: 17}) == 1
+    assert store.save(changes, {PUMPS: 17}, {PUMPS: 12}) == 1
     store.close()
     again = opened()
     items = {
         "WINDOW": [Item('"a"', 0, b""), Item('"b"', 0, b"1"), Item('"b"', 1, b"2")],
         "DEDUP": [Item('"a"', 0, b"9")],
     }
-    assert again.load(PUMPS) == Loaded(17, items)
+    assert again.load(PUMPS) == Loaded(17, items, 12)
     assert again.load(OTHERS[1]) == Loaded(None, {})
     assert (again.id, again.checkpoint, again.scopes()) == (name, 1, {PUMPS: 17})
 
@@ -182,7 +182,7 @@ def test_a_process_that_is_killed_leaves_whole_checkpoints_and_loses_none_that_w
         saved = [int(line) for line in process.stdout if line.endswith("\n")]
         process.wait()
         store = opened()
-        position, items = store.load(PUMPS)
+        position, items, _ = store.load(PUMPS)
         assert position == store.checkpoint
         assert store.checkpoint >= max(saved, default=1)
         assert {item.value for item in items["WINDOW"]} == {store.checkpoint.to_bytes(8, "big") * 100}
