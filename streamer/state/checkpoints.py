@@ -197,4 +197,4 @@ class Checkpoints:
 
 
 def _scope(lane: Lane) -> Scope:
-    return Scope(lane.source, "", lane.partition)
+    return Scope(lane.source, lane.partition)

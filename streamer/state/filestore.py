@@ -28,8 +28,8 @@ STATE: Final = FileKind(
     # than a quarter of a page leave most of a page of their own empty, and a save takes three times as long.
     tables="""
     CREATE TABLE store (id TEXT NOT NULL, service TEXT NOT NULL, host TEXT NOT NULL, checkpoint INTEGER NOT NULL);
-    CREATE TABLE scopes (number INTEGER PRIMARY KEY, source TEXT NOT NULL, topic TEXT NOT NULL, partition TEXT NOT NULL,
-                         position INTEGER, acknowledged INTEGER, UNIQUE (source, topic, partition));
+    CREATE TABLE scopes (number INTEGER PRIMARY KEY, source TEXT NOT NULL, partition TEXT NOT NULL,
+                         position INTEGER, acknowledged INTEGER, UNIQUE (source, partition));
     CREATE TABLE steps (number INTEGER PRIMARY KEY, identity TEXT NOT NULL UNIQUE, type TEXT NOT NULL,
                         fields TEXT NOT NULL);
     CREATE TABLE items (scope INTEGER NOT NULL, step INTEGER NOT NULL, key TEXT NOT NULL, part INTEGER NOT NULL,
@@ -104,7 +104,7 @@ class FileStore:
     def scopes(self) -> Mapping[Scope, int | None]:
         """See `StateStore.scopes`."""
         with self._file.explained():
-            rows = self._file.connection.execute("SELECT source, topic, partition, position FROM scopes").fetchall()
+            rows = self._file.connection.execute("SELECT source, partition, position FROM scopes").fetchall()
         return {Scope(*names): position for *names, position in rows}
 
     def load(self, scope: Scope) -> Loaded:
@@ -175,7 +175,7 @@ class FileStore:
         execute = self._file.connection.execute
         for scope in scopes:
             if scope not in self._scopes:
-                made = execute("INSERT INTO scopes (source, topic, partition) VALUES (?, ?, ?)", scope)
+                made = execute("INSERT INTO scopes (source, partition) VALUES (?, ?)", scope)
                 self._scopes[scope] = int(made.lastrowid or 0)
         for step in steps:
             if step not in self._steps:
@@ -186,8 +186,7 @@ class FileStore:
         with self._file.explained():
             execute = self._file.connection.execute
             self._scopes = {
-                Scope(*names): number
-                for number, *names in execute("SELECT number, source, topic, partition FROM scopes")
+                Scope(*names): number for number, *names in execute("SELECT number, source, partition FROM scopes")
             }
             self._steps = dict(execute("SELECT identity, number FROM steps").fetchall())
 

@@ -17,13 +17,8 @@ class Scope(NamedTuple):
 
     source: str
     """The name of the source."""
-    topic: str
-    """The topic, or what stands for it: a file, a camera."""
     partition: str
     """The partition, as the source names it."""
-
-    def __str__(self) -> str:
-        return f"{self.source} {self.topic} {self.partition}"
 
 
 class Loaded(NamedTuple):

@@ -264,7 +264,7 @@ def test_a_result_that_was_never_confirmed_is_still_in_the_saved_state(bench: Be
 
 def test_records_of_a_lane_with_positions_of_its_own_are_not_passed_over() -> None:
     store, ledger = MemoryStore(), Ledger()
-    scope = Scope("memory", "", "0")
+    scope = Scope("memory", "0")
     store.save([], {scope: 10})
     with pipelines.Sequence([]).open() as executor:
         checkpoints = Checkpoints(store, {}, lambda: executor, ledger, {"memory"}, dict, structlog.get_logger())

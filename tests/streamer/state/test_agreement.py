@@ -19,7 +19,7 @@ from streamer.state.contents import contents, forget, keys
 from streamer.state.filestore import FileStore
 from streamer.state.store import Scope
 
-SCOPE = Scope("kafka", "", "pumps-0")
+SCOPE = Scope("kafka", "pumps-0")
 
 
 def window(**fields: Any) -> Window:

@@ -19,8 +19,8 @@ from pipelines.runners.state.item import Change, Item
 from streamer.state.filestore import FileStore
 from streamer.state.store import Loaded, SavedStep, Scope
 
-PUMPS = Scope("kafka", "pumps", "0")
-OTHERS = [PUMPS, Scope("kafka", "pumps", "1"), Scope("mqtt", "", "0")]
+PUMPS = Scope("kafka", "pumps-0")
+OTHERS = [PUMPS, Scope("kafka", "pumps-1"), Scope("mqtt", "0")]
 
 Open = Callable[..., FileStore]
 
@@ -159,7 +159,7 @@ from streamer.state.filestore import FileStore
 from streamer.state.store import Scope
 store = FileStore(Path(sys.argv[1]), "service")
 store.open()
-scope, number = Scope("kafka", "pumps", "0"), store.checkpoint
+scope, number = Scope("kafka", "pumps-0"), store.checkpoint
 while True:
     number += 1
     value = number.to_bytes(8, "big") * 100
