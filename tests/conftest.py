@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import fcntl
 import gc
 import logging
@@ -159,6 +160,8 @@ _broker_of_the_run = pytest.StashKey[_BrokerOfTheRun]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    global _stderr
+    _stderr = os.dup(2)
     use_classes_of_kafka()
     config.stash[_broker_of_the_run] = _BrokerOfTheRun()
     rewrite_together(config, _FOLDER)
@@ -275,13 +278,44 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.mqtt)
 
 
+_HOPELESS = 600.0
+"""Seconds after which a test's process ends: twice the limit of pytest-timeout."""
+
+
+_stderr = 2
+"""The file descriptor of standard error while tests are not captured."""
+
+
+def _watch() -> None:
+    """End the process, with the stacks of all threads, if it hangs where pytest-timeout cannot interrupt it: in a call
+    of a library, or in a fixture that ends after a test was interrupted."""
+    faulthandler.dump_traceback_later(_HOPELESS, exit=True, file=_stderr)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    _watch()
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact() -> None:
+    # pytest cancels it here.
+    _watch()
+
+
 @contextmanager
 def off_the_clock() -> Iterator[None]:
-    """What a test waits for because of others is no time of its own: pytest-timeout's clock stands still."""
+    """What a test waits for because of others is no time of its own: the clock of its limit stands still."""
     left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    faulthandler.cancel_dump_traceback_later()
     try:
         yield
     finally:
+        _watch()
         signal.setitimer(signal.ITIMER_REAL, left)
 
 
