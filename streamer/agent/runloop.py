@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from connectors.records import Lane
@@ -26,6 +27,7 @@ from streamer.agent.messages import Ended
 from streamer.agent.opening import built_intakes, opened_checkpoints, opened_delivery
 from streamer.agent.runs.batchrun import BatchRun
 from streamer.agent.runs.batchruns import IDLE_LEAVE_WAIT, LAST_WAIT, LEAVE_WAIT, BatchRuns, DrainTime
+from streamer.agent.runs.checkpointing import Checkpointing
 from streamer.agent.runs.dangerous import Dangerous, SlotNotes, worker_page
 from streamer.agent.runs.pipelinecalls import PipelineCalls, Running
 from streamer.agent.runs.slots import Slots
@@ -37,7 +39,6 @@ from streamer.delivery.guarantee import guarantee
 from streamer.delivery.letterlog import Logged
 from streamer.observe.metrics import ServiceMeters
 from streamer.routing.keep import kept
-from streamer.state.checkpoints import Checkpoints
 from streamer.tracing.heldback import HeldBack
 
 if TYPE_CHECKING:
@@ -105,14 +106,10 @@ class RunLoop:
         self._never_waits = any(source.replays is Replays.NONE for _, _, source in assembly.sources)
         """Whether a source cannot deliver records again, so that waiting for sinks would lose records."""
         self._stateful = False
-        self._checkpoints: Checkpoints | None = None
-        """Save the state of the steps with the positions; `None`: it is not saved."""
+        self._checkpointing: Checkpointing | None = None
+        """Saves the state of the steps with the positions; `None`: it is not saved."""
         self._interval = service.state.interval if isinstance(service.state, StateSettings) else COMMIT_INTERVAL
         """Seconds between two acknowledgements or checkpoints."""
-        self._is_whole = True
-        """Whether all that the steps gave was delivered: not between running a batch, or a tick, and delivering it."""
-        self._unforgotten: set[Lane] = set()
-        """Finished lanes whose state is to be forgotten once it is saved."""
         self._models: LiveModels | None = None
         self._notes: list[SlotNotes | None] = []
         """Where the calls of each open pipeline are noted."""
@@ -152,11 +149,7 @@ class RunLoop:
         self._delivery = opened_delivery(self._assembly, self._inbox, self._intakes, self._meters.run, self._log)
         self._meters.oldest = self._delivery.ledger.oldest
         self._stateful = executor.stateful
-        self._checkpoints = opened_checkpoints(
-            self._assembly, self._delivery.ledger, self._intakes.acknowledged, self._log
-        )
-        if self._checkpoints is not None:
-            self._delivery.acknowledgeable = self._checkpoints.all_marks
+        self._checkpointing = self._opened_checkpointing(self._delivery)
         self._joins = self._may_join()
         self._tracing = self._meters.run.timeline = self._assembly.tracing(self._log)
         if self._tracing is not None and self._guarantee.transactional:
@@ -178,6 +171,22 @@ class RunLoop:
                 self._dangerous,
             )
             self._intakes.open(intakes, self._assembly.check_transactions)
+
+    def _opened_checkpointing(self, delivery: Delivery) -> Checkpointing | None:
+        checkpoints = opened_checkpoints(self._assembly, delivery.ledger, self._intakes.acknowledged, self._log)
+        if checkpoints is None:
+            return None
+        delivery.acknowledgeable = checkpoints.all_marks
+        return Checkpointing(
+            checkpoints,
+            self._assembly,
+            delivery,
+            self._intakes,
+            self._drain,
+            lambda: self._wait_for_confirmations(time.monotonic() + self._service.limits.confirm),
+            lambda: self._inbox.batches.rest(IDLE_WAIT),
+            self._log,
+        )
 
     def _open_pipelines(self) -> None:
         executors, profiler = self._assembly.executors, self._assembly.profiler
@@ -239,8 +248,8 @@ class RunLoop:
         next_commit = time.monotonic() + self._interval
         while True:
             self._drain.progress_at = time.monotonic()
-            if self._checkpoints is not None:
-                self._begin_lanes(self._checkpoints)
+            if self._checkpointing is not None:
+                self._checkpointing.begin_lanes()
             worked, in_time = self._round()
             if self._slots is not None or self._runs.rest is not None or batches.empty() or self._alone:
                 delivery.confirming.push()
@@ -262,7 +271,7 @@ class RunLoop:
                 next_commit = time.monotonic() + self._interval
             elif waiting_intakes := self._held_up():
                 self._commit_for(waiting_intakes)
-            elif self._sessions and self._checkpoints is None:
+            elif self._sessions and self._checkpointing is None:
                 self._acknowledge(self._sessions)
             if not in_time or now >= self._drain.run_until:
                 self._cut_short()
@@ -293,7 +302,8 @@ class RunLoop:
             if self.intakes:
                 # Lanes that ended during the last moments must not be acknowledged.
                 self._intakes.serve()
-                self._save_at_the_end()
+                if self._checkpointing is not None:
+                    self._checkpointing.save_at_the_end()
                 self._intakes.close({} if failed and self._open_delivery.withholds else self._marks())
                 self._see_off_intakes()
         finally:
@@ -328,12 +338,11 @@ class RunLoop:
         run = self._next(self._wait)
         if run is None:
             return False, True
-        self._is_whole = False
-        begun = self._runs.run(run, self._open_delivery.confirming.run_next)
-        if begun is None:
-            return True, False
-        self._deliver(begun)
-        self._is_whole = True
+        with self._running:
+            begun = self._runs.run(run, self._open_delivery.confirming.run_next)
+            if begun is None:
+                return True, False
+            self._deliver(begun)
         return True, True
 
     def _round_of_slots(self, slots: Slots) -> tuple[bool, bool]:
@@ -441,8 +450,8 @@ class RunLoop:
         trouble = self._wait_for_confirmations(time.monotonic() + self._service.limits.confirm)
         if trouble is not None:
             self._log.warning("results are not confirmed yet, and records that may kill are next", error=str(trouble))
-        elif self._checkpoints is not None:
-            self._save(self._checkpoints)
+        elif self._checkpointing is not None:
+            self._checkpointing.save()
         if self._open_delivery.withholds:
             return
         # Not only those that moved: what was sent to the sources before need not have reached the bus.
@@ -458,69 +467,20 @@ class RunLoop:
         # What an intake thread reported before it handed the batch over, such as the end of a lane, counts before it.
         if self._intakes.control:
             self._intakes.serve()
-        checkpoints = self._checkpoints
-        if checkpoints is None:
+        if self._checkpointing is None:
             self._open_delivery.enter(decoded)
-            return
-        for lane in dict.fromkeys(span.lane for span in decoded.records.spans):
-            if not (checkpoints.has(lane) or self._open_delivery.ledger.has_ended(lane)):
-                self._begin(checkpoints, lane, self._intakes.lanes.get(lane, -1))
-        self._open_delivery.enter(decoded)
-        seen = checkpoints.seen(decoded.records)
-        if seen is not None:
-            self._open_delivery.pass_over(decoded, seen)
+        else:
+            self._checkpointing.enter(decoded)
 
-    def _begin_lanes(self, checkpoints: Checkpoints) -> None:
-        """Load the state of lanes that are new: what is due by time must not wait for their first record."""
-        ledger = self._open_delivery.ledger
-        for lane, position in self._intakes.lanes.items():
-            # One that takes the place of another waits for the records of that one.
-            if not checkpoints.has(lane) and checkpoints.before(lane) is None and not ledger.has_ended(lane):
-                checkpoints.begin(lane, position)
-
-    def _begin(self, checkpoints: Checkpoints, lane: Lane, position: int | None) -> None:
-        """Load the state of a lane whose first records are there, all of an earlier lane of its partition being run."""
-        before = checkpoints.before(lane)
-        if before is not None:
-            while not self._open_delivery.ledger.has_ended(before):
-                trouble = self._wait_for_confirmations(time.monotonic() + self._service.limits.confirm)
-                if trouble is None and self._save(checkpoints):
-                    break
-                self._log.warning("records wait until the state of those before them is saved", error=str(trouble))
-                if self._drain.begun:
-                    raise ServiceStopped("the state could not be saved before the end")
-                self._inbox.batches.rest(IDLE_WAIT)
-            self._assembly.executor.forget([before])
-            checkpoints.end([before])
-            if not self._open_delivery.ledger.has_ended(before):
-                # All its records are in the state, and those of the new lane are others, whatever their positions.
-                position = None
-        checkpoints.begin(lane, position)
+    @property
+    def _running(self) -> AbstractContextManager[None]:
+        """Entered while steps run and what they give is delivered."""
+        return nullcontext() if self._checkpointing is None else self._checkpointing.running()
 
     def _emit(self, of: Callable[..., Result], *arguments: float) -> None:
-        """Send what the steps give by time or at the end. If that fails, their state has lost it, and is not saved."""
-        self._is_whole = False
-        self._open_delivery.emit(of(*arguments))
-        self._is_whole = True
-
-    def _save(self, checkpoints: Checkpoints) -> bool:
-        """Take a checkpoint if all that was run is confirmed; whether it was taken."""
-        if not (self._is_whole and self._open_delivery.is_settled and checkpoints.save()):
-            return False
-        if self._unforgotten:
-            lanes, self._unforgotten = list(self._unforgotten), set()
-            self._assembly.executor.forget(lanes)
-            checkpoints.end(lanes)
-        return True
-
-    def _save_at_the_end(self) -> None:
-        if self._checkpoints is None:
-            return
-        try:
-            self._save(self._checkpoints)
-        except StreamerError as error:
-            # The next run gets the records since the last checkpoint again.
-            self._log.error("the last state could not be saved", error=str(error))
+        """Send what the steps give by time or at the end."""
+        with self._running:
+            self._open_delivery.emit(of(*arguments))
 
     def _looked_at_again(self, run: BatchRun) -> BatchRun:
         """A run that is yet to come, without rows of lanes that have ended since they were entered."""
@@ -558,12 +518,8 @@ class RunLoop:
 
     def _forget(self, lanes: Collection[Lane]) -> None:
         # Executors without state have nothing to forget, and one that runs would have to be waited for.
-        if self._checkpoints is not None:
-            ended = [lane for lane in lanes if self._open_delivery.ledger.has_ended(lane)]
-            self._unforgotten.update(set(lanes).difference(ended))
-            self._unforgotten.difference_update(ended)
-            self._assembly.executor.forget(ended)
-            self._checkpoints.end(ended)
+        if self._checkpointing is not None:
+            self._checkpointing.forget(lanes)
         elif self._stateful:
             self._assembly.executor.forget(lanes)
 
@@ -615,8 +571,8 @@ class RunLoop:
             self._open_delivery.wait_for_confirmations(
                 min(request.deadline - 0.1 * (request.deadline - request.due) for request in ready)
             )
-            if self._checkpoints is not None:
-                self._save(self._checkpoints)
+            if self._checkpointing is not None:
+                self._checkpointing.save()
         except ConnectorError as error:
             self._log.warning("not all results were confirmed before lanes were taken away", error=str(error))
         finally:
@@ -627,8 +583,8 @@ class RunLoop:
     def _marks_of(self, lanes: Iterable[Lane]) -> Mapping[Lane, int]:
         if self._open_delivery.withholds:
             return {}
-        if self._checkpoints is not None:
-            return self._checkpoints.all_marks(lanes)
+        if self._checkpointing is not None:
+            return self._checkpointing.checkpoints.all_marks(lanes)
         return self._guarantee.on_revoke(self._open_delivery.ledger, lanes)
 
     def _commit(self) -> None:
@@ -640,15 +596,15 @@ class RunLoop:
             self._open_delivery.make_room()
         # A sink that confirms while messages flow need not stop for a barrier at each commit, but for a checkpoint.
         if (
-            self._checkpoints is not None
+            self._checkpointing is not None
             or self._inbox.budget.is_short
             or not self._open_delivery.confirming.keeps_up(COMMIT_INTERVAL)
         ):
             trouble = self._wait_for_confirmations(time.monotonic() + self._service.limits.confirm)
             if trouble is not None:
                 self._log.warning("results are not confirmed yet, trying again", error=str(trouble))
-            elif self._checkpoints is not None:
-                self._save(self._checkpoints)
+            elif self._checkpointing is not None:
+                self._checkpointing.save()
         self._acknowledge()
 
     def _held_up(self) -> list[Intake]:
@@ -667,7 +623,7 @@ class RunLoop:
         trouble = self._wait_for_confirmations(time.monotonic() + self._service.limits.confirm)
         if trouble is not None:
             self._log.warning("results are not confirmed yet, trying again", error=str(trouble))
-        elif self._checkpoints is None or self._save(self._checkpoints):
+        elif self._checkpointing is None or self._checkpointing.save():
             for intake in intakes:
                 intake.processed_at_commit = intake.state.processed
         self._acknowledge()
@@ -704,8 +660,8 @@ class RunLoop:
             self._intakes.acknowledge(marks)
 
     def _marks(self, sources: Collection[str] | None = None) -> Mapping[Lane, int]:
-        if self._checkpoints is not None:
-            return self._checkpoints.marks(sources)
+        if self._checkpointing is not None:
+            return self._checkpointing.checkpoints.marks(sources)
         return self._guarantee.on_commit(self._open_delivery.ledger, sources)
 
     def _drained(self) -> bool:
@@ -716,7 +672,7 @@ class RunLoop:
         delivery = self._open_delivery
         deadline = time.monotonic() + self._service.limits.drain
         # What is saved goes on in the next run; only at the end of the input it comes out as it is.
-        if self._stateful and not (self._checkpoints is not None and self._drain.begun):
+        if self._stateful and not (self._checkpointing is not None and self._drain.begun):
             self._emit(self._assembly.executor.flush)
         delivery.release(now=True)
         while delivery.confirming.unconfirmed:
