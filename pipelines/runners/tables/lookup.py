@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Collection, Mapping
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -24,21 +24,24 @@ from pipelines.runners.tables.tablefile import Limits, TableFile
 from pipelines.steps.tables.lookup import Lookup
 from pipelines.values import ValueType
 
+NO_ROW: Final = "no row"
+"""Reason of a record that `missing: drop` left out."""
+
 
 class LookupRunner(Runner):
     """Adds values of a table's rows, for all records of a batch at once.
 
     Fails a row that lacks a key, or has one of another type than the table's, and with `missing: fail` one that the
-    table has no row for.
+    table has no row for; `missing: drop` drops that.
     """
 
     opens_images: ClassVar[bool] = False
-    keeps_rows: ClassVar[bool] = True
     keeps_keys: ClassVar[bool] = True
     needs_all: ClassVar[bool] = True
 
     def __init__(self, step: Lookup, context: OpenContext) -> None:
         self._step = step
+        self.keeps_rows = step.missing != "drop"  # type: ignore[misc]
         self._shared = context.shared
         file = _file(step, context)
         # Executors of one definition read the same table.
@@ -62,7 +65,7 @@ class LookupRunner(Runner):
 
     @property
     def gives(self) -> frozenset[str] | None:
-        sure = self._step.missing == "fail" and self._live.table.complete
+        sure = self._step.missing != "absent" and self._live.table.complete
         return frozenset(self._step.take) if sure else None
 
     @property
@@ -92,8 +95,7 @@ class LookupRunner(Runner):
         table = self._live.table
         failures: dict[int, Exception] = {}
         keys = [array_column(batch, key) for key in self._step.by]
-        rows = table.rows(keys, failures)
-        absent: Sequence[int] = np.flatnonzero(rows == table.size).tolist()
+        columns, absent = table.looked_up(keys, failures)
         if self._step.missing == "fail":
             for row in absent:
                 if row not in failures:
@@ -101,7 +103,13 @@ class LookupRunner(Runner):
         if failures:
             raise RowsFailed(failures)
         self._lacking.add(len(absent))
-        return Result(batch.with_columns({key: column.take(rows) for key, column in table.columns.items()}))
+        looked_up = batch.with_columns(columns)
+        if self._step.missing == "absent" or not absent:
+            return Result(looked_up)
+        lacking = np.zeros(batch.size, np.bool_)
+        lacking[absent] = True
+        # Of records of which other rows are left, the executor forgets that one was dropped.
+        return Result(looked_up.take(~lacking), dropped=dict.fromkeys(batch.take(lacking).rows.tolist(), NO_ROW))
 
     def close(self) -> None:
         self._shared.release(self._key)

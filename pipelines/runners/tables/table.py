@@ -11,28 +11,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from pipelines.data.columns import MISSING, Column, Rows
-from pipelines.errors import DataError, StreamerError, WrongTypeError, nearest
-from pipelines.runners.forms import Forms, ValueForm
-from pipelines.runners.tables.kinds import VALUE_TYPES, UnfitError, shortened, typed
+from pipelines.data.columns import MISSING, Column
+from pipelines.errors import DataError, StreamerError, nearest
+from pipelines.runners.forms import Forms
+from pipelines.runners.tables.kinds import UnfitError, shortened, typed
+from pipelines.runners.tables.lookupkeys import LookupKeys
 from pipelines.runners.tables.tablefile import RawTable
 from pipelines.steps.tables.lookup import ColumnKind
-from pipelines.values import ValueType, type_of
 
-_CLASSES: Final[Mapping[ColumnKind, frozenset[type]]] = {
-    "text": frozenset({str}),
-    "integer": frozenset({int, float}),
-    "number": frozenset({int, float}),
-    "boolean": frozenset({bool}),
-}
-"""Classes of the values that can be equal to one of a column of this type: 7.0 is 7, but true is not 1."""
-_COMPARABLE: Final[Mapping[ColumnKind, frozenset[ValueType]]] = {
-    "text": frozenset({ValueType.STRING}),
-    "integer": frozenset({ValueType.INT64, ValueType.DOUBLE}),
-    "number": frozenset({ValueType.INT64, ValueType.DOUBLE}),
-    "boolean": frozenset({ValueType.BOOLEAN}),
-}
-"""The same as types of values."""
 _COMPARED: Final = 10_000
 """Rows of a table in which the nearest key is looked for: in more it would take too long, and a sorted list of them."""
 _NEIGHBOURS: Final = 8
@@ -64,6 +50,7 @@ class Table:
         self.kinds: dict[str, ColumnKind] = {}
         """The types of columns, as far as they have values or types were given."""
         self._by = by
+        self._keys = LookupKeys(label, by, self.kinds, "types: {{{name}: text}} of the step reads texts there")
         values = {name: self._typed(raw, name, types.get(name)) for name in raw.columns}
         self._index = self._indexed(raw, [values[name] for name in by.values()])
         # One more row, which has nothing, is that of records that no row is for.
@@ -77,37 +64,29 @@ class Table:
         absent = self.size
         return all(len(column.positions()) == absent for column in self.columns.values())
 
-    def rows(self, given: Sequence[Column], failures: dict[int, Exception]) -> Rows:
-        """The row of the table for each record; `size` where there is none.
+    def looked_up(
+        self, given: Sequence[Column], failures: dict[int, Exception]
+    ) -> tuple[Mapping[str, Column], Sequence[int]]:
+        """The columns of values for these records, and the positions of those that no row is for.
 
         `given` are the decoded columns of the records, one for each key. The errors of values that are of another type
-        than their column are put into `failures`.
+        than their column are put into `failures`; no row is for their records.
         """
-        compared = [
-            self._comparable(column.values(), key, name, failures)
-            for column, (key, name) in zip(given, self._by.items(), strict=True)
-        ]
-        keys = compared[0] if len(compared) == 1 else list(zip(*compared, strict=True))
-        return np.fromiter(map(self._index.get, keys, repeat(self.size)), np.int64, len(keys))
+        keys = self._keys.comparable(given, failures)
+        rows = np.fromiter(map(self._index.get, keys, repeat(self.size)), np.int64, len(keys))
+        columns = {key: column.take(rows) for key, column in self.columns.items()}
+        return columns, np.flatnonzero(rows == self.size).tolist()
 
     def misfit(self, given: Forms) -> str | None:
         """Why no record that has values of these forms can have a row; `None` if that is not sure."""
-        for key, name in self._by.items():
-            kind, form = self.kinds.get(name), given.get(key)
-            if kind is None or form is None or (isinstance(form, ValueForm) and form.type in _COMPARABLE[kind]):
-                continue
-            what = form.type.name if isinstance(form, ValueForm) else "an image or array"
-            return f'"{key}" is {what}, and "{name}" of {self.label} is of type {VALUE_TYPES[kind].name}'
-        return None
+        return self._keys.misfit(given)
 
     def no_row(self, given: Sequence[Column], row: int) -> DataError:
         """The error of the record at this position, which no row of the table is for."""
         values = [column[row] for column in given]
-        named = ", ".join(f"{key} {shortened(value)}" for key, value in zip(self._by, values, strict=True))
         # Long texts are neither compared nor kept.
         short = len(values) == 1 and not (isinstance(values[0], str) and len(values[0]) > _LONG)
-        hint = self._hinted(values[0]) if short else ""
-        return DataError(f"{self.label} has no row for {named}{hint}")
+        return self._keys.no_row(values, self._hinted(values[0]) if short else "")
 
     def _typed(self, raw: RawTable, name: str, kind: ColumnKind | None) -> list[Any]:
         try:
@@ -136,26 +115,6 @@ class Table:
             places = f"{raw.place(row)} and {raw.place(index[key])}"
             raise StreamerError(f"{self.label}: {named} is there twice, in {places}; a key has one row")
         return index
-
-    def _comparable(self, values: list[Any], key: str, name: str, failures: dict[int, Exception]) -> list[Any]:
-        """The values; those of another type than the column's are replaced, and their errors put into `failures`."""
-        kind = self.kinds.get(name)
-        odd = set(map(type, values)) - (_CLASSES[kind] if kind else frozenset())
-        if not odd:
-            return values
-        alike: list[Any] = []
-        for row, value in enumerate(values):
-            strange = type(value) in odd
-            if strange and kind is not None:
-                failures.setdefault(row, self._unlike(value, key, name, kind))
-            alike.append(None if strange else value)
-        return alike
-
-    def _unlike(self, value: Any, key: str, name: str, kind: ColumnKind) -> WrongTypeError:
-        plain = isinstance(value, (str, int, float))
-        shown = f'"{key}" is {shortened(value)}' if plain else f'"{key}" is of type {type_of(value).name}'
-        hint = f"; types: {{{name}: text}} of the step reads texts there" if isinstance(value, str) else ""
-        return WrongTypeError(f'{shown}, and "{name}" of {self.label} is of type {VALUE_TYPES[kind].name}{hint}')
 
     @cached_property
     def _sorted(self) -> list[Any]:

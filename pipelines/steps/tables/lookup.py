@@ -65,8 +65,9 @@ class Lookup(Step):
     take: Columns
     """The columns whose values the record gets: their names, or `{hall: building}` where the key is to be `hall` and
     the column is called `building`."""
-    missing: Literal["fail", "absent"] = "fail"
-    """What becomes of a record that no row is for: it fails, or passes on without the keys of `take`."""
+    missing: Literal["fail", "absent", "drop"] = "fail"
+    """What becomes of a record that no row is for: it fails, passes on without the keys of `take` (`absent`), or is
+    left out (`drop`)."""
     types: dict[str, ColumnKind] = Field(default_factory=dict)
     """The types of columns, `{id: text, floor: integer}`; default: as the file has them. A column of CSV has the type
     that all of its fields look like, and `007` looks like a text."""

@@ -111,7 +111,17 @@ def test_a_record_without_a_row_passes_on_without_the_values_if_so_asked(machine
         }
 
 
-@pytest.mark.parametrize("missing", ["fail", "absent"])
+def test_a_record_without_a_row_is_left_out_if_so_asked(machines: Path) -> None:
+    step = Lookup(machines, by="machine", take="line", missing="drop")
+    with pipelines.Sequence([step]).open() as executor:
+        result = executor.run_batch(Batch.of([Data({"machine": name}) for name in ("x", "pump-1", "y", "pump-2")]))
+        assert [data["line"] for data in result.batch.to_list()] == ["north", "south"]
+        assert (result.rows.tolist(), result.dropped, result.failed) == ([1, 3], {0: "no row", 2: "no row"}, {})
+        assert executor.run({"machine": "z"}) is None
+        assert executor.metrics["0:LOOKUP"]["lookup_missing"].samples()[0][1] == 3
+
+
+@pytest.mark.parametrize("missing", ["fail", "absent", "drop"])
 def test_a_record_without_the_key_fails_alone(machines: Path, missing: str) -> None:
     step = Lookup(machines, by="machine", take="line", missing=missing)
     good, failed = run(step, {"machine": "pump-1"}, {"machin": "pump-1"})
@@ -119,7 +129,7 @@ def test_a_record_without_the_key_fails_alone(machines: Path, missing: str) -> N
     assert 'Value not found for key "machine"; did you mean "machin"?' in failed
 
 
-@pytest.mark.parametrize("missing", ["fail", "absent"])
+@pytest.mark.parametrize("missing", ["fail", "absent", "drop"])
 @pytest.mark.parametrize(
     ("by", "value", "text"),
     [
@@ -172,7 +182,7 @@ KEYS = st.one_of(
 )
 
 
-@pytest.mark.parametrize("missing", ["fail", "absent"])
+@pytest.mark.parametrize("missing", ["fail", "absent", "drop"])
 @pytest.mark.parametrize("by", [["machine"], ["on"], ["machine", "floor"]])
 @settings(max_examples=examples(10), deadline=None)
 @given(data=st.data())
@@ -282,7 +292,7 @@ def test_executors_of_one_definition_share_the_table(machines: Path) -> None:
         ('path: a.csv, by: a, take: b, types: {bb: text}', '"types" has the column "bb", which is not read; did you'),
         ('path: a.csv, by: a, take: b, types: {b: float}', "types"),
         ('path: a.parquet, by: a, take: b, delimiter: ";"', '"delimiter" is the character between fields of CSV'),
-        ('path: a.csv, by: a, take: b, missing: drop', "missing"),
+        ('path: a.csv, by: a, take: b, missing: null_', "missing"),
         ('path: a.csv, by: a, take: {"@type": b}', "@type"),
     ],
 )  # fmt: skip
