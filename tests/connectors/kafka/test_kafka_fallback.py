@@ -112,7 +112,8 @@ def test_an_untested_version_of_librdkafka_is_only_used_by_those_who_insist(
         assert source.hot_path.path == sink.hot_path.path == "native"
         source.close()
         sink.close()
-    assert len(caplog.records) == 2
+    # The clients have loggers of their own, and may have something to say about the brokers.
+    assert len([record for record in caplog.records if record.name == bridge.__name__]) == 2
 
 
 @pytest.mark.usefixtures("fresh")
