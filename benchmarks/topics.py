@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -16,12 +17,19 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from benchmarks.messages import Checker, Messages
+from benchmarks.messages import Checker
 from benchmarks.programs.job import PARTITIONER
 from streamer.devbroker import create_topics
 
 PARTITIONS = 4
 _TIMEOUT = 60.0
+
+
+class Fills(Protocol):
+    """Messages by their number."""
+
+    def message(self, number: int) -> tuple[bytes, bytes, Iterable[tuple[str, bytes]] | None]:
+        """Key, value and headers."""
 
 
 class Topics:
@@ -43,7 +51,7 @@ class Topics:
                 with contextlib.suppress(KafkaException):
                     future.result(10.0)
 
-    def fill(self, topic: str, messages: Messages, count: int, already: int = 0) -> None:
+    def fill(self, topic: str, messages: Fills, count: int, already: int = 0) -> None:
         """Send `count` messages, from number `already` on, and wait until the broker has them."""
         producer = Producer(
             {
