@@ -28,6 +28,18 @@ class Replays(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointNote:
+    """Which saved state has seen all records before a position: what a bus keeps with the position, if it can."""
+
+    store: str
+    """The id of the store; another file or topic has another one."""
+    host: str
+    """The machine that saved it."""
+    checkpoint: int
+    """The number of the store's last save by then."""
+
+
+@dataclass(frozen=True, slots=True)
 class LaneBegan:
     """The source now delivers this lane; its first record will be at `position` (-1: not known yet)."""
 
@@ -35,6 +47,9 @@ class LaneBegan:
     topic: str
     partition: int
     position: int = -1
+    noted: CheckpointNote | None = None
+    """What the bus has with this position; `None`: nothing, as the state of no service has seen the records before it,
+    somebody put it there, or the bus keeps no notes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +164,10 @@ class Source(ABC):
     waits: str | None = None
     """What it waits for that is somebody else's to end, such as another program's open transaction; `None`: nothing.
     From any thread."""
+
+    noted: CheckpointNote | None = None
+    """What to keep with positions that are acknowledged from now on, for a bus that can. Set by another thread, before
+    it has positions acknowledged of which it is true."""
 
     @property
     def hot_path(self) -> HotPathReport:

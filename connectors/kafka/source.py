@@ -137,7 +137,7 @@ class KafkaSource(Source):
             else CompiledReading(consumer, reader, headers=self._config.reads_headers)
         )
         group = str(self._config.group)
-        self._commits = Commits(consumer, lanes, group, failures.scrub, by_producer=not commits)
+        self._commits = Commits(consumer, lanes, group, failures.scrub, lambda: self.noted, by_producer=not commits)
         self._lag = Lag(consumer, lanes, queries)
         incremental = self._config.assignor in ("consumer", "cooperative-sticky")
         self._partitions = Partitions(consumer, self._reading, lanes, self._lag, incremental=incremental)

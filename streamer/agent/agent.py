@@ -16,7 +16,7 @@ from typing import Any
 from connectors.http.listening import url_of
 from connectors.records import Lane
 from connectors.source import Source
-from pipelines.errors import StreamerError
+from pipelines.errors import DefinitionError, StreamerError
 from pipelines.executors.lastshapes import LastShapes
 from pipelines.hotpath import explained
 from streamer.agent.assembly import Assembly, build
@@ -139,6 +139,12 @@ class Agent:
     def out_of_memory(self) -> bool:
         """Whether the service failed because memory could not be had where no record is to blame, as in its source."""
         return isinstance(self._failure, MemoryError)
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the service failed because its file, or its saved state, does not fit what it found: a restart would
+        not help."""
+        return isinstance(self._failure, DefinitionError)
 
     def live(self) -> str | None:
         """Why the process should be restarted; `None` while it makes progress, or waits for a sink or for records."""

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from connectors.records import Lane
-from connectors.source import TransactionToken
+from connectors.source import CheckpointNote, TransactionToken
 from streamer.agent.intakeloop import IntakeLoop
 from streamer.agent.messages import (
     Acknowledge,
@@ -212,6 +212,16 @@ class Intakes:
     def lanes(self) -> dict[Lane, int]:
         """The lanes that the sources deliver at present, and the position where each begins; -1: not known."""
         return {lane: position for intake in self.all for lane, position in intake.watch.lanes.copy().items()}
+
+    def noted(self, lane: Lane) -> CheckpointNote | None:
+        """What the bus has with the position where this lane begins."""
+        intake = self.by_source.get(lane.source)
+        return None if intake is None else intake.watch.noted.get(lane)
+
+    def note(self, note: CheckpointNote) -> None:
+        """Have the sources keep this with positions that they acknowledge from now on."""
+        for intake in self.all:
+            intake.source.noted = note
 
     def acknowledged(self) -> dict[Lane, int]:
         """The positions that the sources have acknowledged last, of lanes that have not ended."""

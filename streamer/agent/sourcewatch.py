@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from connectors.records import Lane, Records
-from connectors.source import LaneBegan, LaneEnded, Replays, Source, SourceDown, SourceEnded
+from connectors.source import CheckpointNote, LaneBegan, LaneEnded, Replays, Source, SourceDown, SourceEnded
 
 STANDING_STILL = 1.0
 """Seconds without a poll after which `Source.standing_still` is called."""
@@ -35,6 +35,8 @@ class SourceWatch:
         self.source = source
         self.lanes: dict[Lane, int] = {}
         """The lanes that the source delivers at present, and where each begins; -1: not known."""
+        self.noted: dict[Lane, CheckpointNote | None] = {}
+        """What the bus has with these beginnings."""
         self.has_ended = False
         """Whether the source delivers no more records, unless a lane begins."""
         self.fault: str | None = None
@@ -97,11 +99,14 @@ class SourceWatch:
         left: list[Lane] = []
         for event in self.source.events():
             if isinstance(event, LaneBegan):
+                # In this order: another thread looks for the note of a lane that it has seen.
+                self.noted[event.lane] = event.noted
                 self.lanes[event.lane] = event.position
                 self.has_ended = False
             elif isinstance(event, LaneEnded):
                 (left if event.finish else gone).append(event.lane)
                 self.lanes.pop(event.lane, None)
+                self.noted.pop(event.lane, None)
             elif isinstance(event, SourceEnded):
                 self.has_ended = True
             elif isinstance(event, SourceDown):

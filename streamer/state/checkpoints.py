@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from connectors.records import Ints, Lane, Records
-from pipelines.errors import ConnectorError, StreamerError
+from connectors.source import CheckpointNote
+from pipelines.errors import ConnectorError
 from pipelines.executors.executor import Executor
 from pipelines.runners.state.item import Change, Item
 from streamer.delivery.ledger import Ledger
+from streamer.state.otherposition import OtherPosition
 from streamer.state.store import Scope, StateStore
 
 
@@ -70,28 +72,29 @@ class Checkpoints:
         scope = _scope(lane)
         return next((other for other, known in self._scopes.items() if known == scope), None)
 
-    def begin(self, lane: Lane, position: int | None) -> None:
+    @property
+    def note(self) -> CheckpointNote:
+        """The last checkpoint, to be kept with the positions that are acknowledged after it."""
+        return CheckpointNote(self._store.id, self._store.host, self._store.checkpoint)
+
+    def begin(self, lane: Lane, position: int | None, noted: CheckpointNote | None = None) -> None:
         """Give the steps the saved state of a lane, whose first record will be at `position` (-1: not known).
 
-        `None`: its positions are others than those of the lane before it, none of whose records comes again. Raises
-        `StreamerError` if records are missing between the state and the first record, or the state is damaged.
+        `noted`: the checkpoint that its bus has with this position. `None` as position: its positions are others than
+        those of the lane before it, none of whose records comes again.
+
+        Raises `DefinitionError` if records are missing between the state and the first record, or the position is of
+        another store; `StreamerError` if the state is damaged.
         """
         scope = _scope(lane)
         loaded = self._store.load(scope)
-        seen = loaded.position if lane.source in self._counting and position is not None else None
-        if seen is not None and position is not None and position > seen:
-            raise StreamerError(
-                f"{lane.source} {lane.partition}: the source goes on at position {position}, and the saved state has "
-                f"seen records only up to {seen}: those between are missing in it. Put the newer state file "
-                "in its place, or let the state begin anew with `streamer state forget`"
-            )
-        least = loaded.acknowledged
-        if seen is not None and position is not None and least is not None and 0 <= position < least:
-            raise StreamerError(
-                f"{lane.source} {lane.partition}: the source goes on at position {position}, though {least} was "
-                f"acknowledged, and the saved state has seen records up to {seen}: it was put back, or what it reads "
-                f"was replaced. Put it to {seen}, or let the state begin anew with `streamer state forget`"
-            )
+        counts = lane.source in self._counting and position is not None
+        seen = loaded.position if counts else None
+        if counts and position is not None and position >= 0:
+            others = OtherPosition(self._store, lane, position, loaded, noted)
+            others.check()
+            if others.is_taken_over:
+                self._store.save([], {scope: position}, {scope: position})
         names = {identity: name for name, identity in self._identities.items()}
         items: dict[str, list[Item]] = {
             names[identity]: pieces for identity, pieces in loaded.items.items() if identity in names

@@ -89,6 +89,7 @@ def forget(path: Path, step: str | None = None, key: str | None = None) -> int:
                 connection.execute("DELETE FROM items")
                 connection.execute("DELETE FROM scopes")
                 connection.execute("DELETE FROM steps")
+                connection.execute("UPDATE store SET begins_anew = 1")
             else:
                 connection.executemany(
                     "DELETE FROM items WHERE step = (SELECT number FROM steps WHERE identity = ?) AND key = ?",

@@ -27,7 +27,8 @@ STATE: Final = FileKind(
     # Scopes and steps are numbers among the items, whose keys are long enough. Not WITHOUT ROWID: there, values of more
     # than a quarter of a page leave most of a page of their own empty, and a save takes three times as long.
     tables="""
-    CREATE TABLE store (id TEXT NOT NULL, service TEXT NOT NULL, host TEXT NOT NULL, checkpoint INTEGER NOT NULL);
+    CREATE TABLE store (id TEXT NOT NULL, service TEXT NOT NULL, host TEXT NOT NULL, checkpoint INTEGER NOT NULL,
+                        begins_anew INTEGER NOT NULL DEFAULT 0);
     CREATE TABLE scopes (number INTEGER PRIMARY KEY, source TEXT NOT NULL, partition TEXT NOT NULL,
                          position INTEGER, acknowledged INTEGER, UNIQUE (source, partition));
     CREATE TABLE steps (number INTEGER PRIMARY KEY, identity TEXT NOT NULL UNIQUE, type TEXT NOT NULL,
@@ -61,10 +62,16 @@ class FileStore:
         self.id = ""
         self.host = socket.gethostname()
         self.checkpoint = 0
+        self.begins_anew = False
         self._service = service
         self._file = DatabaseFile(path, STATE)
         self._scopes: dict[Scope, int] = {}
         self._steps: dict[str, int] = {}
+
+    @property
+    def place(self) -> str:
+        """See `StateStore.place`."""
+        return str(self.path)
 
     def open(self) -> None:
         """See `StateStore.open`."""
@@ -161,7 +168,7 @@ class FileStore:
                     "UPDATE scopes SET acknowledged = ? WHERE number = ?",
                     [(position, self._scopes[scope]) for scope, position in acknowledged.items()],
                 )
-                connection.execute("UPDATE store SET checkpoint = ?", (number,))
+                connection.execute("UPDATE store SET checkpoint = ?, begins_anew = 0", (number,))
         except BaseException:
             # Numbers that were given in the transaction are not in the file.
             with suppress(ConnectorError):
@@ -192,12 +199,16 @@ class FileStore:
 
     def _take_over(self) -> None:
         execute = self._file.connection.execute
-        rows = execute("SELECT id, service, checkpoint FROM store").fetchall()
+        rows = execute("SELECT id, service, checkpoint, begins_anew FROM store").fetchall()
         if not rows:
             self.id = secrets.token_hex(8)
-            execute("INSERT INTO store VALUES (?, ?, ?, 0)", (self.id, self._service, self.host))
+            execute(
+                "INSERT INTO store (id, service, host, checkpoint) VALUES (?, ?, ?, 0)",
+                (self.id, self._service, self.host),
+            )
             return
-        self.id, service, self.checkpoint = rows[0]
+        self.id, service, self.checkpoint, begins_anew = rows[0]
+        self.begins_anew = bool(begins_anew)
         if service != self._service:
             raise ConnectorError(
                 f'{self._file}: it has the state of service "{service}", and this is "{self._service}"; give each '

@@ -59,6 +59,14 @@ class StateStore(Protocol):
     def checkpoint(self) -> int:
         """The number of the last save; 0 if there was none."""
 
+    @property
+    def begins_anew(self) -> bool:
+        """Whether all that it had was deleted on purpose before it was opened: it begins where another store ends."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, as errors call it."""
+
     def open(self) -> None:
         """Make it ready. Nothing else may be called before."""
 

@@ -14,6 +14,8 @@ class MemoryStore:
 
     id = "memory"
     host = "here"
+    place = "memory"
+    begins_anew = False
 
     def __init__(self) -> None:
         self.checkpoint = 0

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
@@ -73,7 +74,7 @@ class Beginnings:
                 self._refuse_anew(place, offset)
                 anew.append(place)
             elif offset >= 0:
-                beginnings[place] = Beginning(offset, offset, CommitMetadata(topic_id, metadata.beginning))
+                beginnings[place] = Beginning(offset, offset, replace(metadata, topic_id=topic_id))
         for place, position in self._first_after_creation(anew).items():
             beginnings[place] = Beginning(position, -1, CommitMetadata(ids[place[0]]))
         new = [place for place in committed if place not in beginnings]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import stamina
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -13,6 +14,7 @@ from connectors.kafka.client.errors import error_of, explained, is_passing
 from connectors.kafka.consumer.lanes import Lanes, Progress
 from connectors.records import Lane
 from connectors.secrets import Scrubber
+from connectors.source import CheckpointNote
 
 _log = logging.getLogger(__name__)
 
@@ -28,14 +30,23 @@ class Commits:
     """
 
     def __init__(
-        self, consumer: Consumer, lanes: Lanes, group: str, scrub: Scrubber, *, by_producer: bool = False
+        self,
+        consumer: Consumer,
+        lanes: Lanes,
+        group: str,
+        scrub: Scrubber,
+        noted: Callable[[], CheckpointNote | None] = lambda: None,
+        *,
+        by_producer: bool = False,
     ) -> None:
-        """`by_producer`: a producer commits the positions, in transactions; only `first` commits any."""
+        """`noted` gives what to commit with the positions of lanes that go forward. `by_producer`: a producer commits
+        the positions, in transactions; only `first` commits any."""
         self.by_producer = by_producer
         self._consumer = consumer
         self._lanes = lanes
         self._doing = f'group "{group}" cannot commit its positions'
         self._scrub = scrub
+        self._noted = noted
         self._again_at: float | None = None
         self._quiet_until = 0.0
 
@@ -51,10 +62,13 @@ class Commits:
     def move(self, positions: Mapping[Lane, int]) -> list[Progress]:
         """Note that these positions are acknowledged. Returns the lanes that go forward by that."""
         moved = []
+        noted = self._noted()
         for lane, position in positions.items():
             progress = self._lanes.find(lane)
             if progress is not None and position > progress.acknowledged:
                 progress.acknowledged = position
+                if progress.metadata.noted != noted:
+                    progress.metadata = replace(progress.metadata, noted=noted)
                 moved.append(progress)
         return moved
 

@@ -6,14 +6,17 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
 from connectors.records import Lane, Records
-from connectors.source import Event, LaneBegan, LaneEnded
+from connectors.source import CheckpointNote, Event, LaneBegan, LaneEnded
 
 _log = logging.getLogger(__name__)
+
+_LONGEST_HOST = 253
+"""Characters of a name in DNS."""
 
 Place = tuple[str, int]
 """Topic and partition number."""
@@ -21,17 +24,23 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """Metadata of a committed offset: the topic's id, and the partitions that existed when the group began."""
+    """Metadata of a committed offset: the topic's id, the partitions that existed when the group began, and which
+    saved state has seen all records before it."""
 
     topic_id: str = ""
     """The brokers' id of the topic; empty if it is not known."""
     beginning: str = ""
     """A digest of `start` and of all partitions at the group's beginning; empty if no position depends on it."""
+    noted: CheckpointNote | None = None
+    """The checkpoint that the position is of; `None`: of none."""
 
     def text(self) -> str:
-        """The text to commit: a JSON object of less than 100 characters; empty if both fields are."""
-        said = {"topic_id": self.topic_id, "beginning": self.beginning}
-        return json.dumps({name: value for name, value in said.items() if value}) if any(said.values()) else ""
+        """The text to commit: a JSON object of less than 500 characters; empty if all fields are."""
+        said: dict[str, str | int] = {"topic_id": self.topic_id, "beginning": self.beginning}
+        if self.noted is not None:
+            # Brokers accept 4096 bytes (offset.metadata.max.bytes).
+            said |= {**asdict(self.noted), "host": self.noted.host[:_LONGEST_HOST]}
+        return json.dumps({name: value for name, value in said.items() if value != ""}) if any(said.values()) else ""
 
     @classmethod
     def of(cls, text: str | None) -> CommitMetadata:
@@ -43,7 +52,16 @@ class CommitMetadata:
         if not isinstance(said, dict):
             return cls()
         topic_id, beginning = said.get("topic_id", ""), said.get("beginning", "")
-        return cls(topic_id, beginning) if isinstance(topic_id, str) and isinstance(beginning, str) else cls()
+        if not (isinstance(topic_id, str) and isinstance(beginning, str)):
+            return cls()
+        return cls(topic_id, beginning, _note_of(said))
+
+
+def _note_of(said: Mapping[str, object]) -> CheckpointNote | None:
+    store, host, checkpoint = said.get("store"), said.get("host", ""), said.get("checkpoint")
+    if isinstance(store, str) and store and isinstance(host, str) and type(checkpoint) is int:
+        return CheckpointNote(store, host, checkpoint)
+    return None
 
 
 _NOTHING = CommitMetadata()
@@ -120,7 +138,7 @@ class Lanes:
         lane = Lane(self._source, f"{topic}-{partition}", self._epoch)
         progress = Progress(lane, place, position, position, committed, metadata)
         self._by_place[place] = self._by_lane[lane] = progress
-        self.events.append(LaneBegan(lane, topic, partition, max(position, -1)))
+        self.events.append(LaneBegan(lane, topic, partition, max(position, -1), metadata.noted))
         return progress
 
     def end(self, place: Place) -> None:

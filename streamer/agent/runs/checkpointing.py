@@ -63,7 +63,7 @@ class Checkpointing:
         for lane, position in self._intakes.lanes.items():
             # One that takes the place of another waits for the records of that one.
             if not checkpoints.has(lane) and checkpoints.before(lane) is None and not ledger.has_ended(lane):
-                checkpoints.begin(lane, position)
+                checkpoints.begin(lane, position, self._intakes.noted(lane))
 
     def enter(self, decoded: DecodedBatch) -> None:
         """Enter a batch into the ledger, the state of its lanes being loaded, and finish the rows that the state has
@@ -80,6 +80,7 @@ class Checkpointing:
         """Take a checkpoint if all that was run is confirmed; whether it was taken."""
         if not (self._is_whole and self._delivery.is_settled and self.checkpoints.save()):
             return False
+        self._intakes.note(self.checkpoints.note)
         if self._unforgotten:
             lanes, self._unforgotten = list(self._unforgotten), set()
             self._assembly.executor.forget(lanes)
@@ -119,4 +120,4 @@ class Checkpointing:
             if not self._delivery.ledger.has_ended(before):
                 # All its records are in the state, and those of the new lane are others, whatever their positions.
                 position = None
-        self.checkpoints.begin(lane, position)
+        self.checkpoints.begin(lane, position, self._intakes.noted(lane))

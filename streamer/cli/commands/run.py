@@ -89,7 +89,7 @@ def run(
     After the first signal no more records are read, those in flight are finished, and the exit code is 0. A second
     signal ends the process at once, with 130. If one service fails, the others finish their records in flight,
     unless they are to keep going, and the exit code is 1. It is 2 if a step cannot be opened with the fields of the
-    file (a missing model, for instance).
+    file (a missing model, for instance), or the saved state is not that of the source's position.
     """
     from pipelines.errors import StreamerError
 
@@ -121,7 +121,7 @@ def run(
     from streamer.agent.agent import Agent
     from streamer.cli.folder import import_from_here
     from streamer.cli.process import collect_less_often
-    from streamer.cli.terminal import complain, json_lines, remark, say_json
+    from streamer.cli.terminal import FAILED, WRONG, complain, json_lines, remark, say_json
     from streamer.observe.logs import configure
     from streamer.workers.worker import Worker
 
@@ -162,7 +162,9 @@ def run(
     if worker is not None and any(agent.out_of_memory for agent in agents):
         sys.stdout.flush()
         worker.die()
-    return 1 if any(summary.reason == "failed" for summary in summaries) else 0
+    if any(agent.wrong for agent in agents):
+        return WRONG
+    return FAILED if any(summary.reason == "failed" for summary in summaries) else 0
 
 
 def _of_workers(asked: Asked, options: dict[str, object], flags: dict[str, bool], *, in_json: bool) -> list[str]:
