@@ -107,6 +107,17 @@ class RecordsOrigin:
         known[inside] = stamps[places[inside]]
         return known
 
+    def topics(self, rows: Ints) -> list[str | None]:
+        """The topics of these rows' records; `None` for rows that are not of this block."""
+        places = rows - self.first
+        inside = (places >= 0) & (places < len(self.records))
+        if inside.all():
+            return [*self.records.topics_of(places)]
+        known: list[str | None] = [None] * len(rows)
+        for at, topic in zip(np.flatnonzero(inside).tolist(), self.records.topics_of(places[inside]), strict=True):
+            known[at] = topic
+        return known
+
 
 @dataclass(frozen=True, slots=True)
 class Request:

@@ -23,7 +23,7 @@ import numpy as np
 from pageblocks import Block, blocks_of
 
 import pipelines
-from pipelines import BoundingBox, Data, Image, Point, StepError
+from pipelines import BoundingBox, Data, Image, Point, RecordContext, StepError
 from pipelines.data.data import as_data
 
 TOLERANCE: Final = 1e-3
@@ -32,7 +32,14 @@ PIXEL_TOLERANCE: Final = 2.0
 """How far pixels may, and the mean of a picture's, of 255: versions of OpenCV smooth edges differently."""
 
 
-_NAMES: Final = {"np": np, "Image": Image, "BoundingBox": BoundingBox, "Point": Point, "Data": Data}
+_NAMES: Final = {
+    "np": np,
+    "Image": Image,
+    "BoundingBox": BoundingBox,
+    "Point": Point,
+    "Data": Data,
+    "RecordContext": RecordContext,
+}
 """What inputs and outputs may name."""
 
 

@@ -33,6 +33,9 @@ class Origin(Protocol):
     def timestamps(self, rows: Rows) -> Rows:
         """`RecordContext.timestamp` of these records, `int64 (n,)`; `NO_TIMESTAMP` for those that have none."""
 
+    def topics(self, rows: Rows) -> list[str | None]:
+        """`RecordContext.topic` of these records, n of them; `None` for numbers that it does not know."""
+
 
 class Batch:
     """N rows in columns.
@@ -348,6 +351,12 @@ class Batch:
             return np.full(self.size, NO_TIMESTAMP, np.int64)
         return self.origin.timestamps(self.rows if self.splits is None else self.rows[self.splits[:-1]])
 
+    def topics(self) -> list[str | None]:
+        """`RecordContext.topic` of each row; of a row made of several records that of the first. `None`: not known."""
+        if self.origin is None:
+            return [None] * self.size
+        return self.origin.topics(self.rows if self.splits is None else self.rows[self.splits[:-1]])
+
     def numbers(self, index: Rows) -> tuple[Rows, Rows | None]:
         """`rows` and `splits` of the rows at these positions."""
         if self.splits is None:
@@ -427,6 +436,11 @@ class Batch:
         return made
 
 
+def listed_topics(records: Iterable[RecordContext | None]) -> list[str | None]:
+    """The topics of these records, as `Origin.topics` gives them."""
+    return [None if record is None else record.topic for record in records]
+
+
 def listed_timestamps(records: Iterable[RecordContext | None]) -> Rows:
     """The timestamps of these records, as `Origin.timestamps` gives them."""
     return np.array(
@@ -451,6 +465,9 @@ class _ListedOrigin:
     def timestamps(self, rows: Rows) -> Rows:
         return listed_timestamps(map(self.record, rows.tolist()))
 
+    def topics(self, rows: Rows) -> list[str | None]:
+        return listed_topics(map(self.record, rows.tolist()))
+
 
 @dataclass(frozen=True, slots=True)
 class JoinedOrigins:
@@ -472,6 +489,11 @@ class JoinedOrigins:
         for origin in self.origins:
             known = np.where(known == NO_TIMESTAMP, origin.timestamps(rows), known)
         return known
+
+    def topics(self, rows: Rows) -> list[str | None]:
+        """The topics of the records with these row numbers."""
+        each = zip(*(origin.topics(rows) for origin in self.origins), strict=True)
+        return [next((topic for topic in topics if topic is not None), None) for topics in each]
 
 
 def _copied(column: Column) -> Column:

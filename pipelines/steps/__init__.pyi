@@ -21,6 +21,7 @@ from .images.geometry import PerspectiveTransform, RelativeToAbsolute
 from .images.images import GrayScale, ImageCrop, ImageResize, ShowImage
 from .images.imagetondarray import ImageNormalization, ImageToNDArray, ImageToNDArrayConfig
 from .keyed.dedup import Dedup
+from .keyed.join import Join
 from .keyed.window import Window
 from .models.classifier import ClassifierOutput
 from .models.features import Feature, Features
@@ -87,6 +88,7 @@ __all__ = [
     "ImageToNDArrayConfig",
     "Int",
     "IntSwitch",
+    "Join",
     "Keras",
     "Line",
     "Logging",

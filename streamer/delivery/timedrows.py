@@ -115,3 +115,7 @@ class _Renumbered:
     def timestamps(self, rows: Rows) -> Rows:
         """The timestamps of these records."""
         return self.origin.timestamps(np.array([self.before[row] for row in rows.tolist()], np.int64))
+
+    def topics(self, rows: Rows) -> list[str | None]:
+        """The topics of these records."""
+        return self.origin.topics(np.array([self.before[row] for row in rows.tolist()], np.int64))

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pipelines.data.batch import Batch, JoinedOrigins, Origin, listed_timestamps
+from pipelines.data.batch import Batch, JoinedOrigins, Origin, listed_timestamps, listed_topics
 from pipelines.data.columns import Rows
 from pipelines.data.record import RecordContext
 from pipelines.data.rowrange import RowNumbers
@@ -59,6 +59,12 @@ class Lineage:
         if self.plain and self._given.splits is None:
             return JoinedOrigins(self._origins).timestamps(self._given.rows[rows])
         return listed_timestamps(map(self.record, rows.tolist()))
+
+    def topics(self, rows: Rows) -> list[str | None]:
+        """The topics of the first records that the rows with these ids came from."""
+        if self.plain and self._given.splits is None:
+            return JoinedOrigins(self._origins).topics(self._given.rows[rows])
+        return listed_topics(map(self.record, rows.tolist()))
 
     def roots(self, row: int) -> Rows:
         """The numbers, outside the graph, of the records that the row with this id came from."""

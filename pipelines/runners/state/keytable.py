@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -11,13 +10,12 @@ import numpy.typing as npt
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Rows
-from pipelines.errors import DataError, StreamerError
+from pipelines.runners.state.recordkeys import key_of, keys_of, plain, text_of
 
 FIRST_CAPACITY: Final = 64
 """Keys that the columns of a step have room for at first."""
 EVICTED_AT_ONCE: Final = 64
 """Of a lane with too many keys a share of one in so many goes at once, as finding the oldest takes a look at all."""
-_TEXT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 NO_CODE: Final = -1
 """The code of a row whose key cannot be used."""
 
@@ -81,7 +79,7 @@ class KeyTable:
 
     def coded(self, batch: Batch) -> Coded:
         """The codes of the keys of all rows; keys that are new get one."""
-        keys, failed = self._keys_of(batch)
+        keys, failed = keys_of(batch, self._by)
         lanes = batch.lanes()
         self._clock += 1
         if len(lanes) and lanes.count(lanes[0]) == len(lanes):
@@ -95,12 +93,8 @@ class KeyTable:
 
     def code(self, lane: Hashable, text: str) -> int:
         """The code of the key with this JSON text, which gets one if it is new. `StreamerError` for another text."""
-        try:
-            key = json.loads(text)
-        except ValueError:
-            raise StreamerError(f"a saved key is damaged: {text[:60]!r}") from None
+        key = key_of(text)
         self._clock += 1
-        key = tuple(map(_distinct, key)) if isinstance(key, list) else _distinct(key)
         return int(self._coded(lane, [key])[0])
 
     def codes_of(self, lane: Hashable) -> Rows:
@@ -118,12 +112,11 @@ class KeyTable:
 
     def value(self, code: int) -> Any:
         """The key: the value of `by`, or the tuple of several values."""
-        key = self._keys[code]
-        return tuple(map(_plain, key)) if len(self._by) > 1 else _plain(key)
+        return plain(self._keys[code])
 
     def text(self, code: int) -> str:
         """The key's JSON text, by which its state is saved."""
-        return _TEXT(self.value(code))
+        return text_of(self._keys[code])
 
     def drop(self, codes: Iterable[int]) -> None:
         """These keys are gone; their codes may be given to others."""
@@ -194,52 +187,9 @@ class KeyTable:
         self._keys += [None] * more
         self._used = grown(self._used, 2 * more)
 
-    def _keys_of(self, batch: Batch) -> tuple[Sequence[Any], dict[int, Exception]]:
-        columns = [batch.get(name).values() for name in self._by]
-        failed: dict[int, Exception] = {}
-        for name, values in zip(self._by, columns, strict=True):
-            # One look at the types of a column: nearly always all are texts, or integers.
-            if not set(map(type, values)) <= {str, int}:
-                self._check(name, values, failed)
-        keys = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
-        if failed:
-            keys = [MISSING if row in failed else key for row, key in enumerate(keys)]
-        return keys, failed
-
-    @staticmethod
-    def _check(name: str, values: list[Any], failed: dict[int, Exception]) -> None:
-        for row, value in enumerate(values):
-            if type(value) in (str, int):
-                continue
-            if isinstance(value, (bool, np.bool_)):
-                values[row] = _distinct(bool(value))
-            elif isinstance(value, np.integer):
-                values[row] = int(value)
-            elif value is MISSING or value is None:
-                failed[row] = DataError(f'there is no value "{name}", which says whose record it is')
-            else:
-                failed[row] = DataError(
-                    f'"{name}" is a {type(value).__name__}; what says whose record it is, is a text, an integer or a '
-                    "boolean"
-                )
-
 
 def grown(column: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
     """A column with room for so many keys: the same rows, and zeros behind them."""
     larger = np.zeros((capacity, *column.shape[1:]), column.dtype)
     larger[: len(column)] = column
     return larger
-
-
-class _Boolean(NamedTuple):
-    """A boolean among keys, where `True` must not be the same as 1."""
-
-    value: bool
-
-
-def _distinct(value: Any) -> Any:
-    return _Boolean(value) if isinstance(value, bool) else value
-
-
-def _plain(value: Any) -> Any:
-    return value.value if isinstance(value, _Boolean) else value

@@ -29,7 +29,7 @@ class LastRecords:
         for code, row in dict(zip(codes.tolist(), firsts[positions].tolist(), strict=True)).items():
             record = origin.record(row)
             if record is not None:
-                self._records[code] = _bare(record)
+                self._records[code] = bare(record)
 
     def record(self, code: int) -> RecordContext:
         """The last record of this key."""
@@ -42,28 +42,38 @@ class LastRecords:
 
     def saved(self, code: int) -> list[Any]:
         """The last record of this key as values of JSON."""
-        record = self.record(code)
-        key = None if record.key is None else record.key.decode("latin-1")
-        return [record.source, record.topic, record.partition, record.offset, key, record.timestamp]
+        return saved_record(self.record(code))
 
     def load(self, code: int, saved: list[Any], lane: Hashable) -> None:
         """Take the record that `saved` gave. Raises `StreamerError` if that is damaged."""
-        try:
-            source, topic, partition, offset, key, timestamp = saved
-            self._records[code] = RecordContext(
-                str(source),
-                str(topic),
-                int(partition),
-                int(offset),
-                None if key is None else key.encode("latin-1"),
-                timestamp=None if timestamp is None else int(timestamp),
-                lane=lane,
-            )
-        except (TypeError, ValueError, AttributeError):
-            raise StreamerError(f"the last record of a saved key is damaged: {str(saved)[:60]}") from None
+        self._records[code] = loaded_record(saved, lane)
 
 
-def _bare(record: RecordContext) -> RecordContext:
+def saved_record(record: RecordContext) -> list[Any]:
+    """A record, without headers and extras, as values of JSON."""
+    key = None if record.key is None else record.key.decode("latin-1")
+    return [record.source, record.topic, record.partition, record.offset, key, record.timestamp]
+
+
+def loaded_record(saved: list[Any], lane: Hashable) -> RecordContext:
+    """The record that `saved_record` gave, in this lane. Raises `StreamerError` if that is damaged."""
+    try:
+        source, topic, partition, offset, key, timestamp = saved
+        return RecordContext(
+            str(source),
+            str(topic),
+            int(partition),
+            int(offset),
+            None if key is None else key.encode("latin-1"),
+            timestamp=None if timestamp is None else int(timestamp),
+            lane=lane,
+        )
+    except (TypeError, ValueError, AttributeError):
+        raise StreamerError(f"the last record of a saved key is damaged: {str(saved)[:60]}") from None
+
+
+def bare(record: RecordContext) -> RecordContext:
+    """The record without headers and extras, which may be large."""
     return RecordContext(
         record.source,
         record.topic,

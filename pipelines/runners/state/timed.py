@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.data.batch import Batch, listed_timestamps
+from pipelines.data.batch import Batch, listed_timestamps, listed_topics
 from pipelines.data.columns import Column, Rows
 from pipelines.data.record import RecordContext
 from pipelines.data.result import Result
@@ -49,3 +49,7 @@ class _Records:
     def timestamps(self, rows: Rows) -> Rows:
         """The timestamps of the records with these row numbers."""
         return listed_timestamps(map(self._known.get, rows.tolist()))
+
+    def topics(self, rows: Rows) -> list[str | None]:
+        """The topics of the records with these row numbers."""
+        return listed_topics(map(self._known.get, rows.tolist()))

@@ -94,6 +94,7 @@ NOT_OPTIONS = {
     "Service.set": "fields of steps, which are looked at in the steps themselves",
     "Variant.set": "fields of steps, which are looked at in the steps themselves",
     "Window.aggregate": "names of values and aggregates",
+    "Join.topics": "names of values and topics",
 }
 EVERYWHERE = {
     "codec": "a codec, whose own fields are looked at",

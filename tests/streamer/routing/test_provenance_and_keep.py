@@ -198,6 +198,9 @@ class OneByOne:
     def timestamps(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return self.records.timestamp_column()[rows - FIRST]
 
+    def topics(self, rows: npt.NDArray[np.int64]) -> list[str | None]:
+        return [*self.records.topics_of(rows - FIRST)]
+
 
 def said(context: RecordContext, name: str) -> Any:
     if name.startswith("headers."):

@@ -37,6 +37,9 @@ class Stamps:
         inside = (at >= 0) & (at < len(self.stamps))
         return np.where(inside, self.stamps[np.where(inside, at, 0)], -1)
 
+    def topics(self, rows: Rows) -> list[str | None]:
+        return [None] * len(rows)
+
 
 def clock() -> float:
     return NOW / 1000

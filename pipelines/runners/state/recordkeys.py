@@ -1,0 +1,91 @@
+"""The keys of records: whose record each is, by the values that a step's `by` names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from pipelines.data.batch import Batch
+from pipelines.data.columns import MISSING
+from pipelines.errors import DataError, StreamerError
+
+_TEXT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class RecordKeys(NamedTuple):
+    """The keys of a batch's rows."""
+
+    keys: Sequence[Any]
+    """The key of each row, hashable, equal for equal values of one type; `MISSING` where `failed` has the row."""
+    failed: dict[int, Exception]
+    """The rows whose key is missing or of another type, by position."""
+
+
+def keys_of(batch: Batch, by: Sequence[str]) -> RecordKeys:
+    """The keys of all rows: texts, integers or booleans, or tuples of them if `by` names several values.
+
+    Raises `RowsFailed` for values that cannot be decoded.
+    """
+    columns = [batch.get(name).values() for name in by]
+    failed: dict[int, Exception] = {}
+    for name, values in zip(by, columns, strict=True):
+        # One look at the types of a column: nearly always all are texts, or integers.
+        if not set(map(type, values)) <= {str, int}:
+            _check(name, values, failed)
+    keys = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+    if failed:
+        keys = [MISSING if row in failed else key for row, key in enumerate(keys)]
+    return RecordKeys(keys, failed)
+
+
+def plain(key: Any) -> Any:
+    """The value of `by` that a key stands for, or the tuple of several values."""
+    return tuple(map(_plain, key)) if type(key) is tuple else _plain(key)
+
+
+def text_of(key: Any) -> str:
+    """The JSON text of a key, by which state is saved."""
+    return _TEXT(plain(key))
+
+
+def key_of(text: str) -> Any:
+    """The key with this JSON text. Raises `StreamerError` for another text."""
+    try:
+        key = json.loads(text)
+    except ValueError:
+        raise StreamerError(f"a saved key is damaged: {text[:60]!r}") from None
+    return tuple(map(_distinct, key)) if isinstance(key, list) else _distinct(key)
+
+
+def _check(name: str, values: list[Any], failed: dict[int, Exception]) -> None:
+    for row, value in enumerate(values):
+        if type(value) in (str, int):
+            continue
+        if isinstance(value, (bool, np.bool_)):
+            values[row] = _distinct(bool(value))
+        elif isinstance(value, np.integer):
+            values[row] = int(value)
+        elif value is MISSING or value is None:
+            failed[row] = DataError(f'there is no value "{name}", which says whose record it is')
+        else:
+            failed[row] = DataError(
+                f'"{name}" is a {type(value).__name__}; what says whose record it is, is a text, an integer or a '
+                "boolean"
+            )
+
+
+class _Boolean(NamedTuple):
+    """A boolean among keys, where `True` must not be the same as 1."""
+
+    value: bool
+
+
+def _distinct(value: Any) -> Any:
+    return _Boolean(value) if isinstance(value, bool) else value
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, _Boolean) else value
