@@ -158,4 +158,5 @@ def _comparable(value: Any) -> Any:
 def _created(step: Step) -> StatefulRunner:
     runner = default_registry().create(step, OpenContext())
     assert isinstance(runner, StatefulRunner)
+    assert runner.saves, "a service saves no state of this step"
     return runner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -28,6 +28,8 @@ class KeyedRunner(StatefulRunner):
 
     A subclass keeps the states in columns by the code of the key (`KeyTable`), and says when one has changed.
     """
+
+    saves: ClassVar[bool] = True
 
     def __init__(self, by: Sequence[str], most: int, context: OpenContext, name: str) -> None:
         """`by`: the names of the values that are the key; `most`: keys of a lane; `name`: the step in messages."""
