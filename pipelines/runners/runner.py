@@ -240,30 +240,13 @@ class RowRunner(Runner):
             try:
                 results.append(self.run(data))
             except RAISED as error:  # any exception belongs to that record
-                results.append(blamed(error))
-                if is_out_of_memory(error):
-                    # What was put into it is memory that the records behind it need.
-                    for key in list(data):
-                        del data[key]
+                results.append(failure(error, data))
         return results
 
     def run_batch(self, batch: Batch) -> Result:
-        emitted: list[Data] = []
-        positions: list[int] = []
-        failed: dict[int, Exception] = {}
-        dropped: dict[int, str] = {}
         given = batch.all_values()
-        for position, returned in enumerate(self.run_rows(batch.to_list(given, lent=self.writes))):
-            outcome = _listed(returned)
-            if isinstance(outcome, Exception):
-                failed.update(dict.fromkeys(batch.parents(position).tolist(), outcome))
-                continue
-            if not outcome:
-                dropped.update(dict.fromkeys(batch.parents(position).tolist(), DROPPED))
-                continue
-            emitted.extend(outcome)
-            positions.extend([position] * len(outcome))
-        return Result(rebuilt(emitted, positions, batch, given), failed, dropped)
+        returned = self.run_rows(batch.to_list(given, lent=self.writes))
+        return of_outcomes(map(listed, returned), batch, given)
 
 
 class StatefulRunner(Runner):
@@ -318,6 +301,38 @@ class StatefulRunner(Runner):
         """
 
 
+def failure(error: BaseException, data: Data) -> Exception:
+    """The error of a record for which code raised this, and which is not used any more."""
+    if is_out_of_memory(error):
+        # What was put into it is memory that the records behind it need.
+        for key in list(data):
+            del data[key]
+    return blamed(error)
+
+
+def of_outcomes(
+    outcomes: Iterable[list[Data] | Exception], batch: Batch, given: Sequence[Mapping[str, Any]] | None = None
+) -> Result:
+    """The result of a batch of whose rows each has an outcome: what was made of it, in order, or its error.
+
+    A row of which nothing was made is dropped. `given` as for `rebuilt`.
+    """
+    emitted: list[Data] = []
+    positions: list[int] = []
+    failed: dict[int, Exception] = {}
+    dropped: dict[int, str] = {}
+    for position, outcome in enumerate(outcomes):
+        if isinstance(outcome, Exception):
+            failed.update(dict.fromkeys(batch.parents(position).tolist(), outcome))
+            continue
+        if not outcome:
+            dropped.update(dict.fromkeys(batch.parents(position).tolist(), DROPPED))
+            continue
+        emitted.extend(outcome)
+        positions.extend([position] * len(outcome))
+    return Result(rebuilt(emitted, positions, batch, given), failed, dropped)
+
+
 def rebuilt(
     datas: list[Data], positions: list[int], source: Batch, given: Sequence[Mapping[str, Any]] | None = None
 ) -> Batch:
@@ -350,7 +365,8 @@ def rebuilt(
     )
 
 
-def _listed(returned: object) -> list[Data] | Exception:
+def listed(returned: object) -> list[Data] | Exception:
+    """What the code of a step returned for a record as a list; an error for what is neither a record nor one."""
     if isinstance(returned, Data):
         return [returned]
     if returned is None:

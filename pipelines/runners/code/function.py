@@ -19,7 +19,10 @@ from pipelines.steps.code.function import Function
 LOGGER: Final = "pipelines.function"
 """Name of the logger that warns of a function that drops all records."""
 
-_WHY_DROPPED: Final = "it returned nothing for them; if that is not meant, look whether it ends without a return"
+WHY_DROPPED: Final = (
+    "it returned nothing for them; if that is not meant, look whether it ends without a return; if it gathers records "
+    "for a later result, have it do so in a state (remember): what it keeps otherwise is lost at a restart"
+)
 _log = logging.getLogger(LOGGER)
 
 
@@ -53,7 +56,7 @@ class FunctionRunner(RowRunner):
         self._concurrency = step.concurrency
         self._timeout = context.policy.timeout
         self.ends_calls = self._code.waits and not self._code.batched
-        self._all_dropped = AllDropped(_log, step.label, _WHY_DROPPED)
+        self._all_dropped = AllDropped(_log, step.label, WHY_DROPPED)
         if step.concurrency > 1 and (self._code.batched or not self._code.waits):
             self.close()
             what = "takes whole batches" if self._code.batched else "is not async"
@@ -64,7 +67,7 @@ class FunctionRunner(RowRunner):
         self._code.close()
 
     def run(self, data: Data) -> Data | None | list[Data]:
-        return _adopted(self._call(plain_dict(data) if self._takes_dict else data), data)
+        return adopted(self._call(plain_dict(data) if self._takes_dict else data), data)
 
     def run_rows(self, rows: Sequence[Data]) -> list[Data | None | list[Data] | Exception]:
         if self._code.loop is None or not self._code.waits:
@@ -72,7 +75,7 @@ class FunctionRunner(RowRunner):
         return self._code.loop.map(self._run_async, rows, self._concurrency, self._timeout)
 
     async def _run_async(self, data: Data) -> Data | None | list[Data]:
-        return _adopted(await self._call(plain_dict(data) if self._takes_dict else data), data)
+        return adopted(await self._call(plain_dict(data) if self._takes_dict else data), data)
 
     def run_batch(self, batch: Batch) -> Result:
         result = self._run_batched(batch) if self._code.batched else super().run_batch(batch)
@@ -133,7 +136,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _adopted(returned: Any, given: Data) -> Data | None | list[Data]:
+def adopted(returned: Any, given: Data) -> Data | None | list[Data]:
+    """What a function returned for the record `given`, with each `dict` as a `Data` that has the record's metadata.
+
+    Raises as `Data` does for a value that no record can have. What is neither is given as it is.
+    """
     if returned is None or type(returned) is Data:
         return returned
     if isinstance(returned, list):

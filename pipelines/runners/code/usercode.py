@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipelines.definitions.functions import is_batched
@@ -23,15 +23,21 @@ class UserCode:
     exceptions of the class and of `open` go through.
     """
 
-    def __init__(self, label: str, function: Callable[..., Any], args: Mapping[str, Any]) -> None:
+    def __init__(
+        self, label: str, function: Callable[..., Any], args: Mapping[str, Any], given: Sequence[str] = ("data",)
+    ) -> None:
+        """`given` says what each call is given, in order, before the further arguments."""
         self.loop: EventLoop | None = None
         """Where the function is awaited; `None` for one that is not `async`."""
         self._object: Any = None
-        _check_args(label, function, args)
+        _check_args(label, function, args, () if isinstance(function, type) else given)
         if isinstance(function, type):
             self._object = function(**args)
             if not callable(self._object):
-                raise DefinitionError(f"objects of the class {label} cannot be called: give it a __call__(self, data)")
+                raise DefinitionError(
+                    f"objects of the class {label} cannot be called: give it a __call__(self, {', '.join(given)})"
+                )
+            _check_args(label, self._object, {}, given)
             # Looked up at the class, as a call is.
             called, self.call = self._object.__call__, self._object
         else:
@@ -74,12 +80,11 @@ class UserCode:
             self.loop.close()
 
 
-def _check_args(label: str, function: Callable[..., Any], args: Mapping[str, Any]) -> None:
+def _check_args(label: str, function: Callable[..., Any], args: Mapping[str, Any], given: Sequence[str]) -> None:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return  # functions written in C have no signature
-    given = () if isinstance(function, type) else (None,)
     try:
         signature.bind(*given, **args)
     except TypeError as error:
@@ -87,7 +92,8 @@ def _check_args(label: str, function: Callable[..., Any], args: Mapping[str, Any
         known = [param.name for param in params if param.kind is not param.VAR_KEYWORD]
         unknown = next((name for name in args if name not in known), None)
         hint = "" if unknown is None else nearest(unknown, known)
-        raise DefinitionError(f"{label}{signature} cannot be called with args {dict(args)}: {error}{hint}") from error
+        called = f"({', '.join(given)})" + (f" and args {dict(args)}" if args or not given else "")
+        raise DefinitionError(f"{label}{signature} cannot be called with {called}: {error}{hint}") from error
 
 
 def _takes_dict(function: Callable[..., Any]) -> bool:

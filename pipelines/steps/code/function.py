@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from pipelines.definitions.functions import reference, resolve, well_formed
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.steps.base import RunBy, Step
-from pipelines.steps.config import EXTENSION, Config, Form
+from pipelines.steps.config import EXTENSION, Config, Form, Int
+from pipelines.steps.keyed.fields import Names
 
 
 def _kept(value: Any) -> Any:
@@ -94,18 +95,37 @@ class Function(HasFunction, Step):
     """Call a Python function for each record, or for each batch.
 
     It is `Data -> Data | None | list[Data]`, or `Batch -> Batch` if marked with `pipelines.batched`. It may be `async`,
-    may use plain `dict`s for `Data`, or may be an object of a class.
+    may use plain `dict`s for `Data`, or may be an object of a class. With `remember` it is called with the record and a
+    `dict` that it finds again at the next record of the same key.
 
     In files `{"@type": "FUNCTION", "function": "module:name"}`; in Python also the function itself.
     """
 
     type_name: ClassVar[str] = "FUNCTION"
-    run_by: ClassVar[RunBy | None] = RunBy("python", "pipelines.runners.code.function:FunctionRunner")
+    run_by: ClassVar[RunBy | None] = RunBy("python", "pipelines.runners.code.functionrunner:function_runner")
+    shapes: ClassVar[tuple[str, ...]] = ("remember",)
 
     args: Annotated[dict[str, Any] | None, EXTENSION] = None
     """Further keyword arguments for the function, or for the constructor of the class: `{threshold: 0.8}`."""
     concurrency: Annotated[int, Field(ge=1, le=10_000), EXTENSION] = 1
     """For how many records of a batch an `async` function runs at the same time."""
+    remember: Annotated[Names | None, EXTENSION] = None
+    """Key of the value whose records have a state in common, such as a device's name: a text, an integer or a boolean.
+    Several, `[site, device]`, together are one. The function is called with the record and this state, a `dict` that it
+    changes: `def trend(data, state)`."""
+    most_keys: Annotated[Int, Field(alias="keys", ge=1), EXTENSION] = 100_000
+    """Keys whose state is remembered, for a partition; beyond it the one that was silent longest goes."""
 
     def __init__(self, function: str | Callable[..., Any] | None = None, /, **fields: Any) -> None:
         super().__init__(function, **fields)
+
+    @model_validator(mode="after")
+    def _check_remember(self) -> Function:
+        if self.remember is None and self.most_keys != type(self).model_fields["most_keys"].default:
+            raise ValueError('"keys" does nothing without "remember": leave it out')
+        if self.remember is not None and self.concurrency > 1:
+            raise ValueError(
+                '"concurrency" is for async functions, and one that remembers is called for one record after the '
+                'other: leave out "concurrency" or "remember"'
+            )
+        return self

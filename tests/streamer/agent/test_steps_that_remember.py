@@ -10,7 +10,7 @@ import pytest
 
 from connectors.memory import MemorySink, MemorySource, MemoryTopic
 from connectors.message import Message
-from pipelines import Data, Dedup, Step
+from pipelines import Data, Dedup, Function, Step
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
 from streamer.definition.service import Service
@@ -53,3 +53,17 @@ def test_a_repetition_is_dropped_though_the_first_came_before_the_restart(restar
     step = Dedup(by="seq", span=600)
     runs = [[{"seq": 1}, {"seq": 2}, {"seq": 1}], [{"seq": 2}, {"seq": 3}], [{"seq": 1}, {"seq": 3}, {"seq": 4}]]
     assert restarted(step, runs) == [{"seq": 1}, {"seq": 2}, {"seq": 3}, {"seq": 4}]
+
+
+def counted(data: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+    """How many records of its device there were."""
+    state["n"] = state.get("n", 0) + 1
+    return {"device": data["device"], "n": state["n"]}
+
+
+def test_a_function_goes_on_with_what_it_remembered(restarted: Restarted) -> None:
+    a, b = {"device": "a"}, {"device": "b"}
+    results = restarted(Function(counted, remember="device"), [[a, b, a], [a, b], [a]])
+    assert results == [
+        {"device": device, "n": n} for device, n in [("a", 1), ("b", 1), ("a", 2), ("a", 3), ("b", 2), ("a", 4)]
+    ]

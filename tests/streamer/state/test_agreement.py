@@ -103,11 +103,19 @@ sink: {type: memory, topic: out}
 """
 
 
-def test_a_service_that_does_not_say_where_state_is_kept_does_not_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("WINDOW", "by: device, size: 4, values: x, outputName: y"),
+        ("DEDUP", "by: device, for: 10s"),
+        ("FUNCTION", "function: 'operator:add', remember: device"),
+    ],
+)
+def test_a_service_that_does_not_say_where_state_is_kept_does_not_start(tmp_path: Path, kind: str, fields: str) -> None:
     file = tmp_path / "service.yaml"
-    file.write_text(WINDOWS)
+    file.write_text(WINDOWS.replace("WINDOW, by: device, size: 4, values: x, outputName: y", f"{kind}, {fields}"))
     with pytest.raises(
-        DefinitionError, match="step 0:WINDOW remembers earlier records, and nothing says where"
+        DefinitionError, match=f"step 0:{kind} remembers earlier records, and nothing says where"
     ) as error:
         streamer.load(file).run()
     assert "state: {path: state.db}" in str(error.value)
