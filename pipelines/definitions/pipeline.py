@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor as Pool
@@ -95,6 +96,7 @@ class Pipeline(ABC):
         versions: Mapping[Path, int] | None = None,
         opening: int = 0,
         ran: LastShapes | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> Executor:
         """An executor with every model loaded; close it, or use it in a `with`.
 
@@ -108,7 +110,8 @@ class Pipeline(ABC):
         `shared`, one for each thread that runs batches, load each model once. `versions` names the version to open of a
         model in version folders, by the folder that holds these, if not the highest. Executors of different `opening`,
         with one `shared`, have only files in common that have not changed. Models are run on zeros of the shapes
-        that those opened before with the same `ran` ran on last, and refused (`StepError`) if they cannot be.
+        that those opened before with the same `ran` ran on last, and refused (`StepError`) if they cannot be. `clock`
+        gives the present, in seconds since 1970, to steps whose records have no time of their own.
 
         Raises `StepError` naming the step that cannot be opened; its `__cause__` says why: `MissingPackageError`,
         `RegistryError`, `DefinitionError`, ...
@@ -129,6 +132,7 @@ class Pipeline(ABC):
             versions=versions or {},
             opening=opening,
             ran=LastShapes() if ran is None else ran,
+            clock=clock,
         )
         return self.open_in(context) if profile is None else self._profiled(context, profile)
 

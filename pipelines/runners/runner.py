@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor as Pool
@@ -81,6 +82,8 @@ class OpenContext:
     versions: Mapping[Path, int] = field(default_factory=dict)
     """Which version is opened of a model in version folders, by the path of the folder that holds them; of others it is
     the highest."""
+    clock: Callable[[], float] = time.time
+    """The present, in seconds since 1970: the time of records that have none, or whose time is their arrival."""
     opening: int = 0
     """Which opening of the definition it is, where it is opened again because files of its models have changed."""
     ran: LastShapes = field(default_factory=LastShapes)

@@ -26,6 +26,7 @@ from pipelines.executors.shared import Shared
 from pipelines.hotpath import choosing
 from pipelines.observe.metrics import Metrics
 from pipelines.observe.profiler import Profiler
+from streamer.agent.runs.clock import Clock
 from streamer.agent.runs.parallel import check_parallel
 from streamer.definition.hotpaths import PartHotPath
 from streamer.definition.openedpipeline import opened_pipeline
@@ -86,6 +87,8 @@ class Assembly:
     """Where the state of the steps is saved; `None`: it ends with the process."""
     connected: bool = True
     """Whether its sources are those of the service, not others that a test or a notebook put in their place."""
+    clock: Clock = field(default_factory=Clock)
+    """The time for its steps. Set before `open`."""
     made_by: MadeBy = field(default_factory=MadeBy)
     """Says which version made the results that are being delivered."""
     _busy: Collection[Executor] = ()
@@ -271,6 +274,7 @@ class Assembly:
             versions=files.versions,
             opening=opening,
             ran=self.ran.setdefault(variant, LastShapes()),
+            clock=self.clock.now,
         )
 
     def _memory_limit(self) -> MemoryLimit:

@@ -256,7 +256,7 @@ class RunLoop:
             delivery.collect()
             delivery.release()
             if self._stateful:
-                self._emit(self._assembly.executor.tick, time.monotonic())
+                self._emit(self._assembly.executor.tick, self._assembly.clock.monotonic())
             self._notice_standstill(worked)
             if intakes.control:
                 intakes.serve()
@@ -338,6 +338,9 @@ class RunLoop:
         run = self._next(self._wait)
         if run is None:
             return False, True
+        if self._stateful:
+            for now in self._assembly.clock.until(run.batch):
+                self._emit(self._assembly.executor.tick, now)
         with self._running:
             begun = self._runs.run(run, self._open_delivery.confirming.run_next)
             if begun is None:

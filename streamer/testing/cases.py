@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema, model_validator
 
 from pipelines.data.data import Data
 from pipelines.definitions.document import Document
@@ -24,6 +26,38 @@ FOLDER: Final = "cases"
 """Where cases are looked for, beside the service file."""
 FILE: Final = "@file"
 """`{"@file": "a.png"}` stands for the content of the file: a picture, or the array of a `.npy` file."""
+
+FIRST: Final = datetime(2024, 1, 1, tzinfo=UTC)
+"""The time from which seconds in `at` count: a full hour and day, so that windows by time begin there."""
+
+
+def _moments(given: object) -> object:
+    return [_moment(each) for each in (given if isinstance(given, list) else [given])]
+
+
+def _moment(given: object) -> int:
+    """Milliseconds since 1970."""
+    moment: datetime | None = None
+    with suppress(ValueError, OverflowError):
+        if isinstance(given, str):
+            moment = datetime.fromisoformat(given)
+        elif isinstance(given, (int, float)) and not isinstance(given, bool):
+            moment = FIRST + timedelta(seconds=given)
+    if moment is None:
+        raise ValueError(f"{given!r} is neither a time like 2025-03-01T12:00:00Z nor a number of seconds")
+    time = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    if time < 0:
+        raise ValueError(f"{given!r} is before 1970")
+    return time
+
+
+Times: TypeAlias = Annotated[
+    list[int],
+    BeforeValidator(_moments),
+    Field(min_length=1),
+    WithJsonSchema({"anyOf": [{"type": ["number", "string"]}, {"type": "array"}]}),
+]
+"""Milliseconds since 1970, of each record or of all; written as ISO times or seconds from `FIRST`."""
 
 WRITTEN: Final = frozenset({".yaml", ".yml", ".json", ".jsonl", ".ndjson"})
 
@@ -45,6 +79,8 @@ class Case(Settings):
     """The topic of the records. Needed if values are read from its name, the named levels of an MQTT source, and the records do not hold these values themselves."""  # noqa: E501
     headers: dict[str, str] = {}  # noqa: RUF012 - pydantic copies it
     """The records' headers."""
+    at: Times | None = None
+    """When the records come: a time like 2025-03-01T12:00:00Z, or seconds that count from 2024-01-01T00:00:00Z; of several records a list, `[0, 30, 95]`. It is the records' timestamp, and the time by which windows and silence end. By default records have no timestamp, and come at once."""  # noqa: E501
     expect: dict[str, Any] | list[dict[str, Any]] | None = None
     """The values of the result, or of several results; `[]`: no result. A case without it and `fails` is right if no
     record fails."""
@@ -68,6 +104,13 @@ class Case(Settings):
         given = self.input if isinstance(self.input, list) else [self.input]
         return [Data({key: self.value(value) for key, value in values.items()}) for values in given]
 
+    def times(self) -> list[int | None]:
+        """The timestamps of the records, in milliseconds since 1970."""
+        count = len(self.input) if isinstance(self.input, list) else 1
+        if self.at is None:
+            return [None] * count
+        return [*self.at] * (count if len(self.at) == 1 else 1)
+
     def input_schema(self) -> Schema | None:
         """The schema of the records, with its file names made paths."""
         return self._placed(self.schema_)
@@ -75,6 +118,13 @@ class Case(Settings):
     def result_schema(self) -> Schema | None:
         """The schema of the results, with its file names made paths."""
         return self._placed(self.sink_schema)
+
+    @model_validator(mode="after")
+    def _check_times(self) -> Case:
+        if self.at is not None and len(self.times()) != (len(self.input) if isinstance(self.input, list) else 1):
+            count = len(self.input) if isinstance(self.input, list) else 1
+            raise ValueError(f'"at" has {len(self.at)} times, and there are {count} records: give one for each')
+        return self
 
     def _placed(self, schema: str | dict[str, Any] | None) -> Schema | None:
         if isinstance(schema, str):

@@ -25,6 +25,7 @@ from pipelines.data.data import Data, as_data
 from pipelines.errors import StreamerError
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
+from streamer.agent.runs.clock import Clock
 from streamer.agent.summary import Summary
 from streamer.definition.connectors.listed import result_sinks_of
 from streamer.definition.service import Service
@@ -95,6 +96,7 @@ def run(
     check: bool = True,
     schemas: Mapping[str, Schema] | None = None,
     sink_schemas: Mapping[str, Schema] | None = None,
+    clock: Clock | None = None,
 ) -> Report:
     """Run `service` over `records` to their end and report.
 
@@ -109,6 +111,8 @@ def run(
     where a codec has a registry: of Avro and JSON a file or the schema itself, of protobuf `{"descriptors": FILE,
     "message": NAME}`. Without one it is that of the codec, for Avro else one that is derived from the records. So it is
     with `sink_schemas` and results.
+
+    `clock` says what the time is for the steps; default: that of this computer.
     """
     by_source = records if isinstance(records, Mapping) else {service.sources[0].label: records}
     unknown = set(by_source) - {config.label for config in service.sources}
@@ -124,17 +128,22 @@ def run(
             )
             for config in changed.sources
         }
-        report = _report(changed, given, timeout)
+        report = _report(changed, given, timeout, clock)
     if check and report.summary.reason == "failed":
         raise ServiceFailed(report)
     return report
 
 
-def _report(service: Service, given: Mapping[str, list[Message | bytes | None]], timeout: float) -> Report:
+def _report(
+    service: Service, given: Mapping[str, list[Message | bytes | None]], timeout: float, clock: Clock | None
+) -> Report:
     sources = {name: MemorySource(messages, name=name) for name, messages in given.items()}
     sinks, dead = _sinks(service)
     letters = dead[0].topic if dead else MemoryTopic("dead_letter")
-    agent = Agent(service, assembly=build(service, sources=sources, sinks=sinks, dead=dead))
+    assembly = build(service, sources=sources, sinks=sinks, dead=dead)
+    if clock is not None:
+        assembly.clock = clock
+    agent = Agent(service, assembly=assembly)
     agent.start()
     try:
         summary = agent.join(timeout)

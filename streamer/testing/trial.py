@@ -13,10 +13,11 @@ from pipelines.data.data import Data
 from pipelines.errors import DataError, DefinitionError, WireError, nearest
 from streamer.definition.refusals import check_code
 from streamer.definition.service import Service
-from streamer.definition.settings import FailureSettings, ModelSettings
+from streamer.definition.settings import BatchSettings, FailureSettings, ModelSettings
 from streamer.routing.template import template
 from streamer.testing.cases import Case
 from streamer.testing.differences import differences
+from streamer.testing.recordclock import RecordClock
 from streamer.testing.running import DeadLetter, run
 
 
@@ -51,10 +52,11 @@ def tried(service: Service, case: Case, *, timeout: float = 60.0) -> Tried:
     began = time.monotonic()
     try:
         report = run(
-            _alone(service),
+            _alone(service, case),
             {source: _messages(case, next(config for config in service.sources if config.label == source))},
             timeout=timeout,
             check=False,
+            clock=None if case.at is None else RecordClock(case.at[0] / 1000),
             schemas={source: schema} if (schema := case.input_schema()) is not None else None,
             sink_schemas={sink: schema} if (schema := case.result_schema()) is not None else None,
         )
@@ -71,9 +73,12 @@ def tried(service: Service, case: Case, *, timeout: float = 60.0) -> Tried:
     return Tried(case, results, problems, time.monotonic() - began)
 
 
-def _alone(service: Service) -> Service:
+def _alone(service: Service, case: Case) -> Service:
+    # Where records have times, each is run by itself, so that steps are asked for what is due before it.
+    batch = {} if case.at is None else {"batch": BatchSettings(max_records=1)}
     return service.model_copy(
         update={
+            **batch,
             "dead_letter": MemorySinkConfig(name="dead_letter", topic="dead_letter"),
             "on_error": "stop",
             "errors": FailureSettings(stop_ratio=1.0),
@@ -89,7 +94,10 @@ def _alone(service: Service) -> Service:
 def _messages(case: Case, source: SourceConfig) -> list[Message]:
     key = None if case.key is None else case.key.encode()
     headers = tuple((name, value.encode()) for name, value in case.headers.items())
-    return [Message(record, key, headers, topic=case.topic or _topic(source, record)) for record in case.records()]
+    return [
+        Message(record, key, headers, timestamp, topic=case.topic or _topic(source, record))
+        for record, timestamp in zip(case.records(), case.times(), strict=True)
+    ]
 
 
 def _topic(source: SourceConfig, record: Data | bytes) -> str | None:

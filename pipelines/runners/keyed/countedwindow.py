@@ -67,7 +67,7 @@ class CountedWindowRunner(StatefulRunner):
         self._values, self._output = step.values, step.output_name
         self._size, self._every = step.size, step.stride
         self._gap = None if step.gap is None else round(step.gap * 1000)
-        self._times = RecordTimes(step.time, ahead=step.ahead)
+        self._times = RecordTimes(step.time, ahead=step.ahead, clock=context.clock)
         self._state = CountedState(step.by, step.most_keys, self._size, self._every, evict=self._evict)
         self._silence = None if step.idle is None else Silence(step.idle)
         self._remembers = step.short != "drop"

@@ -45,7 +45,7 @@ class DedupRunner(KeyedRunner):
         super().__init__(step.by, step.most_keys, context, context.step or step.type_name)
         self._span = round(step.span * 1000)
         self._patience = step.span + LONGER
-        self._times = RecordTimes(step.time)
+        self._times = RecordTimes(step.time, clock=context.clock)
         self._through = np.full(self.table.capacity, NEVER, np.int64)
         self._since = np.zeros(self.table.capacity, np.float64)
         """When `tick` first saw that a record was let through; NaN: it has not yet."""

@@ -58,7 +58,7 @@ class JoinRunner(StatefulRunner):
         self._patterns = [
             (re.compile(topic), side) for side, topic in enumerate(step.topics.values()) if topic.startswith("^")
         ]
-        self._times = RecordTimes(step.time, ahead=step.ahead)
+        self._times = RecordTimes(step.time, ahead=step.ahead, clock=context.clock)
         self._waiting = WaitingRecords(
             len(step.topics), round(step.within * 1000), round(step.lateness * 1000), step.most
         )

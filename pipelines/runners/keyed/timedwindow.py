@@ -63,7 +63,7 @@ class TimedWindowRunner(StatefulRunner):
             if self._size is None
             else AlignedWindows(self._size, _milliseconds(step.stride or step.size), _milliseconds(step.lateness))
         )
-        self._times = RecordTimes(step.time, ahead=step.ahead)
+        self._times = RecordTimes(step.time, ahead=step.ahead, clock=context.clock)
         self._contents = Aggregates(step.aggregate)
         self._open = OpenWindows(self._grow_slots, self._begin_windows)
         self._keys = KeyTable(step.by, step.most_keys, begin=self._begin_keys, evict=self._evict)
