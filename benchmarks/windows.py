@@ -1,4 +1,4 @@
-"""What WINDOW costs beside a list for each key: `python -m benchmarks.windows [--peers]`, about eight minutes.
+"""What WINDOW and CHANGE cost beside loops by hand: `python -m benchmarks.windows [--peers]`, about nine minutes.
 
 CPU microseconds a record of windows of 128 samples of three numbers, in batches of 512, all threads counted, for 1,000
 keys and for 10,000. Records are in memory in the form that each way takes: columns for WINDOW, which is run by an
@@ -6,8 +6,9 @@ executor, a `dict` each for the others. The ways take turns, and the median of t
 some than in others; so many rounds are run before that the windows of all keys have begun to end.
 
 `gap` and `save` are WINDOW with a gap, and with its state saved every ten batches; `overlap` has windows that begin
-every 32 samples, and is beside such a loop. With `--peers` also Bytewax's `collect`, which is installed first. Quix
-Streams has windows only with a broker, so it is not here.
+every 32 samples, and is beside such a loop. `change` is CHANGE of a score, which is high for one device in a hundred,
+beside a loop with a `dict` of states; nearly all records change nothing. With `--peers` also Bytewax's `collect`,
+which is installed first. Quix Streams has windows only with a broker, so it is not here.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from pipelines.data.record import RecordContext
 from pipelines.executors.sequence import SequenceExecutor
 from pipelines.plugins.registry import default_registry
 from pipelines.runners.runner import OpenContext, StatefulRunner
+from pipelines.steps.base import Step
+from pipelines.steps.keyed.change import Change
 from pipelines.steps.keyed.window import Window
 from pipelines.values import ValueType
 
@@ -39,13 +42,14 @@ ROUNDS: Final = 5
 SAVE_EVERY: Final = 10
 AXES: Final = ("ax", "ay", "az")
 STEP: Final = Window(by="device", size=SIZE, values=AXES, output_name="samples")
-WAYS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "window": {},
-    "gap": {"gap": 3600},
-    "save": {},
-    "overlap": {"every": 32},
+WAYS: Final[Mapping[str, Step]] = {
+    "window": STEP,
+    "gap": STEP.model_copy(update={"gap": 3600.0}),
+    "save": STEP,
+    "overlap": STEP.model_copy(update={"every": 32}),
+    "change": Change(by="device", value="score", on=0.9, off=0.7, after=3),
 }
-"""Forms of WINDOW by name, and the fields that differ."""
+"""Steps by the name of the line that is printed."""
 
 
 class OneLane:
@@ -67,10 +71,14 @@ class OneLane:
 def batches_of(keys: int) -> list[Batch]:
     """Records of so many devices, in no order."""
     random, origin = np.random.default_rng(1), OneLane()
+    faulty = random.random(keys) < 0.01
     made = []
     for number in range(BATCHES):
-        devices = [f"device-{key}" for key in random.integers(0, keys, BATCH).tolist()]
+        numbers = random.integers(0, keys, BATCH)
+        devices = [f"device-{key}" for key in numbers.tolist()]
         columns = {axis: DenseColumn(random.random(BATCH), ValueType.DOUBLE) for axis in AXES}
+        scores = random.random(BATCH) * 0.3 + np.where(faulty[numbers], 0.69, 0.0)
+        columns["score"] = DenseColumn(scores, ValueType.DOUBLE)
         rows = range(number * BATCH, (number + 1) * BATCH)
         made.append(
             Batch({"device": ObjectColumn(devices, ValueType.STRING), **columns}, BATCH, rows=rows, origin=origin)
@@ -79,14 +87,12 @@ def batches_of(keys: int) -> list[Batch]:
 
 
 class Ours:
-    """WINDOW in an executor."""
+    """A step in an executor."""
 
     def __init__(self, batches: list[Batch], way: str) -> None:
         self._batches = batches
         self._runner: StatefulRunner | None = None
-        self._executor = SequenceExecutor(
-            [("window", Window(**{**STEP.model_dump(), **WAYS[way]}))], OpenContext(), self
-        )
+        self._executor = SequenceExecutor([(way, WAYS[way])], OpenContext(), self)
         self._saves = way == "save"
 
     def check_runners(self, runners: Mapping[str, str]) -> None:
@@ -128,6 +134,28 @@ class ByHand:
                     del some[: self._every]
 
 
+class StatesByHand:
+    """The state of each key in a `dict`, with thresholds and records in a row; nothing is checked or saved."""
+
+    def __init__(self, batches: list[Batch]) -> None:
+        self._batches = [[dict(row) for row in batch.all_values()] for batch in batches]
+        self._states: dict[str, list[Any]] = {}
+        self._changes: list[dict[str, Any]] = []
+
+    def run(self) -> None:
+        """All records once more."""
+        for batch in self._batches:
+            self._changes.clear()
+            for record in batch:
+                known = self._states.setdefault(record["device"], ["off", 0])
+                score = record["score"]
+                state = "on" if score >= 0.9 else "off" if score < 0.7 else known[0]
+                known[1] = 0 if state == known[0] else known[1] + 1
+                if known[1] == 3:
+                    self._changes.append({**record, "state": state, "before": known[0]})
+                    known[:] = [state, 0]
+
+
 def median(ways: Mapping[str, Callable[[], None]], keys: int) -> dict[str, float]:
     """CPU microseconds a record of each way, which take turns."""
     spent: dict[str, list[float]] = {way: [] for way in ways}
@@ -160,11 +188,12 @@ def main() -> None:
         batches = batches_of(keys)
         ways: dict[str, Callable[[], None]] = {way: Ours(batches, way).run for way in WAYS}
         ways |= {"loop": ByHand(batches, SIZE).run, "loop overlap": ByHand(batches, 32).run}
+        ways |= {"loop change": StatesByHand(batches).run}
         spent = median(ways, keys)
         if peers:
             spent["bytewax"] = bytewax(keys)
         for way, micros in spent.items():
-            beside = spent["loop overlap" if "overlap" in way else "loop"]
+            beside = spent[next((f"loop {of}" for of in ("overlap", "change") if of in way), "loop")]
             print(f"{way:12} {keys:5} {micros:9.2f} {micros / beside:9.2f}", flush=True)
         if window:
             print(f"{KEYS[1]} keys cost {spent['window'] / window:.2f} of {KEYS[0]}")

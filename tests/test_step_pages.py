@@ -32,7 +32,7 @@ PICTURES = sorted((FOLDER / "pictures").glob("*.png"))
 NOT_RUN = re.compile(r"^<!-- not run: \S.* -->$", re.MULTILINE)
 """In a page: why its example is loaded and written only."""
 
-REMEMBERS = ("PYTHON", "MOTION", "TRACK", "ZONES", "WINDOW", "DEDUP", "JOIN", "remember:")
+REMEMBERS = ("PYTHON", "MOTION", "TRACK", "ZONES", "WINDOW", "DEDUP", "CHANGE", "JOIN", "remember:")
 """What steps have that know the records before; the example of `PYTHON` counts its records."""
 
 MAKES_IMAGES = ("draw", "drawgrid", "extract")

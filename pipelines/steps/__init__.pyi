@@ -20,6 +20,7 @@ from .images.capture import FrameCapture, VideoCapture
 from .images.geometry import PerspectiveTransform, RelativeToAbsolute
 from .images.images import GrayScale, ImageCrop, ImageResize, ShowImage
 from .images.imagetondarray import ImageNormalization, ImageToNDArray, ImageToNDArrayConfig
+from .keyed.change import Change
 from .keyed.dedup import Dedup
 from .keyed.join import Join
 from .keyed.window import Window
@@ -49,6 +50,7 @@ __all__ = [
     "BoundingBoxToPoint",
     "BoxConfig",
     "CachingTrigger",
+    "Change",
     "ClassifierOutput",
     "Combine",
     "CombineFunction",

@@ -245,7 +245,7 @@ class Service(Settings):
     transaction: TransactionSettings | None = None
     """How long transactions last, with `delivery: exactly_once`."""
     state: Literal["memory"] | StateSettings | None = None
-    """Where steps that remember (WINDOW, DEDUP, JOIN) keep what they know: in a file, `{path: state.db}`, with which they go on after a restart; or in memory, where they begin anew. Needed if there are such steps, unless all sources are live."""  # noqa: E501
+    """Where steps that remember (WINDOW, DEDUP, CHANGE, JOIN) keep what they know: in a file, `{path: state.db}`, with which they go on after a restart; or in memory, where they begin anew. Needed if there are such steps, unless all sources are live."""  # noqa: E501
     limits: Annotated[Limits, Field(validate_default=True)] = Limits()
     """How many records may be in flight, and how long the service waits for others."""
     errors: FailureSettings = FailureSettings()

@@ -177,7 +177,7 @@ def test_the_vectors_cover_every_step_type_that_konduit_has() -> None:
     assert {step.type_name for step in KONDUIT_TYPES} - covered == {"SAMEDIFF_TRAINING"}
     assert covered <= {step.type_name for step in KONDUIT_TYPES}
     video = {"MOTION", "TRACK", "ZONES", "BLUR", "DETECT", "DETECTIONS"}
-    ours = {"FEATURES", "FUNCTION", "PIPELINE", "MAP", "LOOKUP", "WINDOW", "DEDUP", "JOIN", *video}
+    ours = {"FEATURES", "FUNCTION", "PIPELINE", "MAP", "LOOKUP", "WINDOW", "DEDUP", "CHANGE", "JOIN", *video}
     assert {step.type_name for step in STEPS} - covered == {*ours, "SAMEDIFF_TRAINING"}
 
 

@@ -47,6 +47,13 @@ def numbers_of(column: Column, name: str) -> Numbers:
     return _of_values(column.values(), name)
 
 
+def only(value: Any) -> Any:
+    """The value, or the number or boolean that it is an array of."""
+    if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "iufb":
+        return value.item()
+    return value
+
+
 def _of_array(array: npt.NDArray[Any], whole: Mask, name: str) -> Numbers:
     floats = array.astype(np.float64)
     failed: dict[int, Exception] = {}
@@ -64,8 +71,7 @@ def _of_values(values: list[Any], name: str) -> Numbers:
     floats, integers, whole = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.bool_)
     failed: dict[int, Exception] = {}
     for row, value in enumerate(values):
-        if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in _KINDS:
-            value = value.item()
+        value = only(value)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             failed[row] = _none(name, value)
         elif not np.isfinite(float(value)):
@@ -79,9 +85,9 @@ def _of_values(values: list[Any], name: str) -> Numbers:
 
 def _none(name: str, value: Any) -> Exception:
     if value is MISSING or value is None:
-        return DataError(f'there is no value "{name}", which the window is made of')
-    return DataError(f'"{name}" is a {type(value).__name__}; a window is made of numbers')
+        return DataError(f'there is no value "{name}", which has to be a number')
+    return DataError(f'"{name}" is a {type(value).__name__}; it has to be a number')
 
 
 def _not_finite(name: str, value: float) -> Exception:
-    return DataError(f'"{name}" is {value}; a window is made of finite numbers')
+    return DataError(f'"{name}" is {value}; it has to be a finite number')

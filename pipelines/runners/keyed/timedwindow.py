@@ -23,8 +23,8 @@ from pipelines.runners.state.keytable import NO_CODE, KeyTable, grown
 from pipelines.runners.state.lastrecords import LastRecords
 from pipelines.runners.state.recordtimes import RecordTimes
 from pipelines.runners.state.timed import timed
+from pipelines.steps.keyed.fields import milliseconds
 from pipelines.steps.keyed.window import ADDED, Window
-from pipelines.units import seconds
 from pipelines.values import ValueType
 
 _log = logging.getLogger(__name__)
@@ -57,11 +57,11 @@ class TimedWindowRunner(StatefulRunner):
 
     def __init__(self, step: Window, context: OpenContext) -> None:
         self._step = step
-        self._size = None if step.size is None else _milliseconds(step.size)
+        self._size = None if step.size is None else milliseconds(step.size)
         self._placing: Placing = (
-            Sessions(_milliseconds(step.gap or 0))
+            Sessions(milliseconds(step.gap or 0))
             if self._size is None
-            else AlignedWindows(self._size, _milliseconds(step.stride or step.size), _milliseconds(step.lateness))
+            else AlignedWindows(self._size, milliseconds(step.stride or step.size), milliseconds(step.lateness))
         )
         self._times = RecordTimes(step.time, ahead=step.ahead, clock=context.clock)
         self._contents = Aggregates(step.aggregate)
@@ -355,7 +355,3 @@ class TimedWindowRunner(StatefulRunner):
             (slot,) = self._open.slots(np.array([code]), np.array([begin], np.int64)).tolist()
             self._from[slot], self._to[slot] = start, end
             self._contents.load(slot, content)
-
-
-def _milliseconds(extent: Any) -> int:
-    return max(round(float(seconds(extent)) * 1000), 0)  # type: ignore[arg-type]

@@ -32,9 +32,10 @@ class Coded(NamedTuple):
 class KeyTable:
     """The keys of a step, by lane. Each has a code: the row of the step's columns that has its state.
 
-    A key is the value of `by`, or the list of the values of several; they are texts, integers or booleans. The same key
-    in another lane is another key. Codes are used again after a key is gone: a step sets its columns of a code that
-    `coded` or `code` makes, in `begin`. Used by one thread.
+    A key is the value of `by`, or the list of the values of several; they are texts, integers or booleans. Of none,
+    all records of a lane have one key, the empty list. The same key in another lane is another key. Codes are used
+    again after a key is gone: a step sets its columns of a code that `coded` or `code` makes, in `begin`. Used by
+    one thread.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class KeyTable:
         return self._lanes[code]
 
     def value(self, code: int) -> Any:
-        """The key: the value of `by`, or the tuple of several values."""
+        """The key: the value of `by`, or the tuple of several values or of none."""
         return plain(self._keys[code])
 
     def text(self, code: int) -> str:

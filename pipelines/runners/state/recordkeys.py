@@ -25,7 +25,7 @@ class RecordKeys(NamedTuple):
 
 
 def keys_of(batch: Batch, by: Sequence[str]) -> RecordKeys:
-    """The keys of all rows: texts, integers or booleans, or tuples of them if `by` names several values.
+    """The keys of all rows: texts, integers or booleans, or tuples of them if `by` names several values, or none.
 
     Raises `RowsFailed` for values that cannot be decoded.
     """
@@ -35,14 +35,19 @@ def keys_of(batch: Batch, by: Sequence[str]) -> RecordKeys:
         # One look at the types of a column: nearly always all are texts, or integers.
         if not set(map(type, values)) <= {str, int}:
             _check(name, values, failed)
-    keys = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+    keys = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True)) or [()] * batch.size
     if failed:
         keys = [MISSING if row in failed else key for row, key in enumerate(keys)]
     return RecordKeys(keys, failed)
 
 
+def distinct(value: Any) -> Any:
+    """The value, or in place of a boolean something that equals no number: `plain` makes it the boolean again."""
+    return _Boolean(value) if isinstance(value, bool) else value
+
+
 def plain(key: Any) -> Any:
-    """The value of `by` that a key stands for, or the tuple of several values."""
+    """The value of `by` that a key stands for, or the tuple of several values or of none."""
     return tuple(map(_plain, key)) if type(key) is tuple else _plain(key)
 
 
@@ -57,7 +62,7 @@ def key_of(text: str) -> Any:
         key = json.loads(text)
     except ValueError:
         raise StreamerError(f"a saved key is damaged: {text[:60]!r}") from None
-    return tuple(map(_distinct, key)) if isinstance(key, list) else _distinct(key)
+    return tuple(map(distinct, key)) if isinstance(key, list) else distinct(key)
 
 
 def _check(name: str, values: list[Any], failed: dict[int, Exception]) -> None:
@@ -65,7 +70,7 @@ def _check(name: str, values: list[Any], failed: dict[int, Exception]) -> None:
         if type(value) in (str, int):
             continue
         if isinstance(value, (bool, np.bool_)):
-            values[row] = _distinct(bool(value))
+            values[row] = distinct(bool(value))
         elif isinstance(value, np.integer):
             values[row] = int(value)
         elif value is MISSING or value is None:
@@ -81,10 +86,6 @@ class _Boolean(NamedTuple):
     """A boolean among keys, where `True` must not be the same as 1."""
 
     value: bool
-
-
-def _distinct(value: Any) -> Any:
-    return _Boolean(value) if isinstance(value, bool) else value
 
 
 def _plain(value: Any) -> Any:

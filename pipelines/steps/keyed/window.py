@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from pipelines.errors import nearest
 from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Int, Key
-from pipelines.steps.keyed.fields import Names, Span
+from pipelines.steps.keyed.fields import Extent, Names, Span, length
 from pipelines.steps.timefield import TimeConfig
-from pipelines.units import Duration, seconds
+from pipelines.units import Duration
 
 AGGREGATES = ("count", "sum", "mean", "min", "max", "std", "first", "last")
 """What `aggregate` can make of the values of a window."""
@@ -21,32 +21,6 @@ LONGEST = 1 << 20
 """The most samples of a window by count."""
 ADDED = ("start", "end", "count")
 """The keys that each window has besides its own."""
-
-
-def _extent(value: Any) -> Any:
-    """A number of samples, or the text of a duration."""
-    if isinstance(value, bool):
-        raise ValueError("a number of samples like 1024 or a duration like 1m is needed, not true or false")
-    if isinstance(value, str):
-        text = value.strip()
-        if text.isdecimal():
-            return int(text)
-        try:
-            seconds(text)
-        except ValueError:
-            raise ValueError(f'"{value}" is neither a number of samples like 1024 nor a duration like 1m') from None
-        return text
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
-
-
-Extent: TypeAlias = Annotated[
-    int | str,
-    BeforeValidator(_extent),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}], "examples": [1024, "1m"]}),
-]
-"""A number of samples, or a duration as a text."""
 
 
 class Window(Step):
@@ -134,7 +108,7 @@ class Window(Step):
             raise ValueError('"every" needs "size": sessions begin where the one before has ended')
         for field in ("size", "every"):
             value = getattr(self, field)
-            if value is not None and _length(value) <= 0:
+            if value is not None and length(value) <= 0:
                 raise ValueError(f'"{field}" is {value}; it has to be more than 0')
             if isinstance(value, int) and value > LONGEST:
                 raise ValueError(f'"{field}" is {value} samples; a window has at most {LONGEST}')
@@ -142,7 +116,7 @@ class Window(Step):
             if isinstance(self.size, int) != isinstance(self.every, int):
                 unit = "a number of samples" if self.counted else "a duration"
                 raise ValueError(f'"every" has to be {unit}, as "size" is: {self.size} and {self.every} are not alike')
-            if _length(self.every) > _length(self.size):
+            if length(self.every) > length(self.size):
                 raise ValueError(f'"every" is {self.every}, more than "size", {self.size}: samples would be left out')
         return self
 
@@ -170,9 +144,9 @@ class Window(Step):
             self._refuse("windows by time", "short", *(() if self.size is None else ("gap",)))
             if self.size is None:
                 self._refuse("sessions, which end with a gap", "lateness")
-            elif _length(self.size) > MOST_AT_ONCE * _length(self.stride or self.size):
+            elif length(self.size) > MOST_AT_ONCE * length(self.stride or self.size):
                 raise ValueError(f'"size" is more than {MOST_AT_ONCE} times "every": a record is in too many windows')
-            if _length(self.gap if self.size is None else self.stride) < 0.001:
+            if length(self.gap if self.size is None else self.stride) < 0.001:
                 raise ValueError("windows by time are whole milliseconds long; this is less than 1ms")
         if self.counted != bool(self.values):
             raise ValueError(
@@ -187,7 +161,3 @@ class Window(Step):
             info = type(self).model_fields[field]
             if getattr(self, field) != info.get_default():
                 raise ValueError(f'"{type(self).key(field)}" does nothing for {kind}: leave it out')
-
-
-def _length(extent: float | str | None) -> float:
-    return extent if isinstance(extent, (int, float)) else float(seconds(extent))  # type: ignore[arg-type]

@@ -76,7 +76,7 @@ def test_a_missing_or_unusable_value_fails_its_record(function: str, bad: Any) -
 
 
 def test_the_error_says_what_was_there() -> None:
-    assert failures("sum", ["a"]) == {0: '"x" is a str; a window is made of numbers'}
+    assert failures("sum", ["a"]) == {0: '"x" is a str; it has to be a number'}
     assert failures("sum", [True]).keys() == {0}
     assert failures("last", [None]) == {0: 'there is no value "x", which the window is made of'}
 

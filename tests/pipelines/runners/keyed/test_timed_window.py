@@ -106,7 +106,7 @@ def test_records_without_usable_values_key_or_time_fail_alone() -> None:
     ]
     outcomes = ran(window(**TUMBLING), *records)
     assert sorted(outcomes.failed) == [1, 2, 3, 4, 5, 6, 7]
-    assert outcomes.failed[2] == '"x" is nan; a window is made of finite numbers'
+    assert outcomes.failed[2] == '"x" is nan; it has to be a finite number'
     assert "in the future" in outcomes.failed[6]
     assert totals(outcomes) == [(8, "a", 1, 0, 10, 1)]
 
