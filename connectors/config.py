@@ -344,6 +344,11 @@ class SourceConfig(ConnectorConfig):
         return any(topic == name or (name.startswith("^") and re.search(name, topic)) for name in self.topic_names)
 
     @property
+    def parted(self) -> str | None:
+        """Why another process may read partitions of its topics that have the same number; `None`: none does."""
+        return None
+
+    @property
     def perishable(self) -> bool:
         """Whether its source is `perishable`, which is known before it is built."""
         return False

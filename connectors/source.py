@@ -177,6 +177,12 @@ class Source(ABC):
     def serves(self, served: Served) -> None:
         """Called once, before `open`, by a service: for sources whose clients ask about its pipeline."""
 
+    def keep_together(self) -> None:
+        """Called once, before `open`, by a service that joins records of several topics.
+
+        Partitions of the same number have to be read together: `poll` raises `ConnectorError` once they are not.
+        """
+
     @abstractmethod
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Connect. A peer that is absent is not an error: `events` reports it, and the source keeps trying.

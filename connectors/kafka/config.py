@@ -218,6 +218,16 @@ class KafkaSourceConfig(_KafkaClientConfig, TypedKeys):
         return reads(self.topics, topic)
 
     @property
+    def parted(self) -> str | None:
+        """Refuses assignors that look at each partition alone."""
+        if self.assignor == "range":
+            return None
+        return (
+            f"assignor: {self.assignor} may give partitions of the same number of several topics to different "
+            "processes; use range"
+        )
+
+    @property
     def group_name(self) -> str | None:
         """Its group."""
         return self.group

@@ -79,6 +79,7 @@ class KafkaSource(Source):
         self._mean_size = _FIRST_GUESS
         self._look_at = 0.0
         self._woken = False
+        self._together = False
         self._open = False
         # Set by `open`.
         self._consumer: Consumer
@@ -100,6 +101,10 @@ class KafkaSource(Source):
     def cluster(self) -> str | None:
         """The id of the cluster, of a source that commits nothing itself; `None` until brokers have answered."""
         return self._membership.cluster if self._open else None
+
+    def keep_together(self) -> None:
+        """See `Source.keep_together`."""
+        self._together = True
 
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Join the group. Waits up to 5 s for brokers to report wrong topics or logins; absent brokers are an event.
@@ -142,7 +147,15 @@ class KafkaSource(Source):
         incremental = self._config.assignor in ("consumer", "cooperative-sticky")
         self._partitions = Partitions(consumer, self._reading, lanes, self._lag, incremental=incremental)
         self._membership = Membership(
-            self._config, consumer, lanes, self._partitions, self._commits, queries, failures, settle
+            self._config,
+            consumer,
+            lanes,
+            self._partitions,
+            self._commits,
+            queries,
+            failures,
+            settle,
+            together=self._together,
         )
         try:
             self._check_topics()

@@ -107,12 +107,16 @@ class Step(Typed):
     shapes: ClassVar[tuple[str, ...]] = ()
     """Fields that shape the state of a step that remembers: state that was saved with other values does not fit."""
 
-    across_topics: ClassVar[bool] = False
-    """Whether its state puts records of several topics together: then a source's partitions of the same number have to
-    be read by the same process, and go back together."""
-
     name: Annotated[str | None, EXTENSION] = None
     """The step's name in errors and metrics; default: its place and type, `0:ONNX`."""
+
+    @property
+    def joined_topics(self) -> tuple[str, ...]:
+        """Topics whose records its state puts together.
+
+        A source's partitions of the same number have to be read by the same process then, and go back together.
+        """
+        return ()
 
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
         """Plain data with `@type` first, as `form` spells it."""

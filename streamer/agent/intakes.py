@@ -223,6 +223,12 @@ class Intakes:
         for intake in self.all:
             intake.source.noted = note
 
+    def beside(self, lanes: Iterable[Lane]) -> set[Lane]:
+        """These lanes, and all others that their sources deliver at present."""
+        given = set(lanes)
+        sources = {lane.source for lane in given}
+        return given.union(lane for lane in self.lanes if lane.source in sources)
+
     def acknowledged(self) -> dict[Lane, int]:
         """The positions that the sources have acknowledged last, of lanes that have not ended."""
         return {lane: position for intake in self.all for lane, position in intake.state.acknowledged.copy().items()}

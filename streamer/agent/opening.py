@@ -31,7 +31,7 @@ from streamer.observe.metrics import RunMeters, ServiceMeters
 from streamer.routing.into import Into
 from streamer.routing.recordtime import RecordTime
 from streamer.routing.sinkroute import Sinks
-from streamer.state.agreement import agreed, check_state
+from streamer.state.agreement import agreed, check_state, check_topics
 from streamer.state.checkpoints import Checkpoints
 
 
@@ -49,6 +49,21 @@ def opened_delivery(assembly: Assembly, inbox: RunInbox, upstream: Upstream, met
         confirming = Transactions(sinks, first, service.transactions, ledger, upstream, meters, log)
     replays = {name: source.replays for name, _, source in assembly.sources}
     return Delivery(service, sinks, replays, ledger, confirming, upstream, meters, log)
+
+
+def keep_together(assembly: Assembly) -> bool:
+    """Have sources keep partitions of the same number together, if steps join records of several topics.
+
+    Returns whether there are such steps. Raises `DefinitionError` if a source cannot keep them together.
+    """
+    steps = assembly.executor.saving_steps
+    if not any(step.joined_topics for step in steps.values()):
+        return False
+    if assembly.connected:
+        check_topics(assembly.service, steps)
+    for _, _, source in assembly.sources:
+        source.keep_together()
+    return True
 
 
 def opened_checkpoints(

@@ -24,7 +24,7 @@ from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.intakes import Intake, Intakes
 from streamer.agent.livemodels import LiveModels
 from streamer.agent.messages import Ended
-from streamer.agent.opening import built_intakes, opened_checkpoints, opened_delivery
+from streamer.agent.opening import built_intakes, keep_together, opened_checkpoints, opened_delivery
 from streamer.agent.runs.batchrun import BatchRun
 from streamer.agent.runs.batchruns import IDLE_LEAVE_WAIT, LAST_WAIT, LEAVE_WAIT, BatchRuns, DrainTime
 from streamer.agent.runs.checkpointing import Checkpointing
@@ -149,6 +149,8 @@ class RunLoop:
         self._delivery = opened_delivery(self._assembly, self._inbox, self._intakes, self._meters.run, self._log)
         self._meters.oldest = self._delivery.ledger.oldest
         self._stateful = executor.stateful
+        if keep_together(self._assembly):
+            self._delivery.together = self._intakes.beside
         self._checkpointing = self._opened_checkpointing(self._delivery)
         self._joins = self._may_join()
         self._tracing = self._meters.run.timeline = self._assembly.tracing(self._log)

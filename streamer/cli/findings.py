@@ -74,7 +74,7 @@ from streamer.models.files import State
 from streamer.models.opening import Openings
 from streamer.routing.into import Into
 from streamer.routing.sinkroute import SinkRoute
-from streamer.state.agreement import check_state
+from streamer.state.agreement import check_state, check_topics
 from streamer.tracing.opening import check_packages
 
 _WITH_MODELS = (Detect, Onnx, TensorFlow, Keras, TensorRt, Tvm)
@@ -346,6 +346,7 @@ def _step(step: Step, context: OpenContext, service: Service, policy: StepPolicy
         raise DefinitionError(STATEFUL)
     if isinstance(runner, StatefulRunner) and runner.saves:
         check_state(service, {context.step: step})
+        check_topics(service, {context.step: step})
     if runner.sequential:
         check_parallel(service.limits.parallel, [context.step])
     does = StepKeys.of(runner)

@@ -7,8 +7,10 @@ from functools import partial
 from connectors.browser import Browser
 from connectors.codecs.config import CodecConfig
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
-from pipelines.errors import ConnectorError, nearest
+from pipelines.definitions.walk import walk
+from pipelines.errors import ConnectorError, DefinitionError, nearest
 from pipelines.plugins.requirements import required
+from pipelines.steps.base import Step
 from streamer.cli.findings import Finding, finding
 from streamer.definition.connectors.listed import connectors_of
 from streamer.definition.openedpipeline import opened_pipeline
@@ -20,14 +22,36 @@ def reached(service: Service) -> list[Finding]:
     findings = []
     # Errors of buses that do not answer, by address, so that each is waited for only once.
     silent: dict[str, ConnectorError] = {}
+    joins = any(isinstance(each.what, Step) and each.what.joined_topics for each in walk(service.sequence()))
     for connector in connectors_of(service):
         config = connector.config
         part = f"dead letter {config.label}" if connector.role == "dead_letter" else connector.part
         if (browser := config.browser()) is not None:
             findings.append(finding(part, partial(_topics, browser, _names(config), silent)))
+            if joins and isinstance(config, SourceConfig) and findings[-1].ok and len(config.topic_names) > 1:
+                findings.append(finding(f"joined topics of {part}", partial(_alike, browser, config.topic_names)))
         findings += _codecs(part, config)
     findings.append(finding("pipeline", partial(_opened, service)))
     return findings
+
+
+def _alike(browser: Browser, topics: tuple[str, ...]) -> str:
+    """Records of these topics are joined by partition."""
+    if browser.checked(topics) is not None:
+        return "have no partitions"
+    known = browser.topics()
+    counts = {
+        name: known[name]
+        for topic in topics
+        for name in (browser.matching(topic, known) if topic.startswith("^") else [topic])
+    }
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"{name} has {count}" for name, count in counts.items())
+        raise DefinitionError(
+            f"records are joined by partition, and these topics have different numbers of them: {said}; give them as "
+            "many each, and write the records by the same key"
+        )
+    return "have as many partitions each"
 
 
 def _codecs(part: str, config: ConnectorConfig) -> list[Finding]:

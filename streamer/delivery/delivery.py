@@ -78,6 +78,8 @@ class Delivery:
         self._timed = TimedRows(self._sources)
         self.acknowledgeable: Callable[[Iterable[Lane]], Mapping[Lane, int]] = ledger.all_marks
         """The positions of these lanes that may be acknowledged."""
+        self.together: Callable[[Iterable[Lane]], set[Lane]] = set
+        """These lanes, and those that have to be delivered again with them."""
         self._kept: list[LedgerEntry] = []
         """Entries of sources that cannot deliver records again, whose payloads are still in memory."""
 
@@ -375,7 +377,7 @@ class Delivery:
         self._count_rows("failed", np.array(gone, np.int64))
         if again:
             self._log.warning("messages were lost, their records come again", sink=route.name, rows=len(again))
-            lanes = self.ledger.lanes_of(again) | timed
+            lanes = self.together(self.ledger.lanes_of(again) | timed)
             self._rewind(lanes, self.acknowledgeable(lanes))
             for lane in lanes:
                 self.ledger.end(lane)

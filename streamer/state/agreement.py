@@ -25,6 +25,20 @@ def check_state(service: Service, steps: Mapping[str, Step]) -> None:
     )
 
 
+def check_topics(service: Service, steps: Mapping[str, Step]) -> None:
+    """Raise `DefinitionError` if a step joins topics, and a source may leave some of their partitions to others."""
+    for name, step in steps.items():
+        if not step.joined_topics:
+            continue
+        for source in service.sources:
+            if source.parted is not None:
+                where = place_of(service.written, "source")
+                raise DefinitionError(
+                    f"{where}source {source.label}: {source.parted}: step {name} joins records of "
+                    f"{', '.join(step.joined_topics)}"
+                )
+
+
 def identities(steps: Mapping[str, Step]) -> dict[str, str]:
     """The names by which the state of steps is saved, by their names in the pipeline.
 

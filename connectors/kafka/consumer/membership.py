@@ -60,7 +60,10 @@ class Membership:
         queries: Queries,
         failures: Failures,
         settle: Settle | None,
+        *,
+        together: bool = False,
     ) -> None:
+        """`together`: partitions of the same number have to be assigned together, of all topics."""
         self.cluster: str | None = None
         """The id of the cluster, if a producer commits; `None` until brokers have answered."""
         self._config = config
@@ -71,6 +74,7 @@ class Membership:
         self._queries = queries
         self._failures = failures
         self._settle = settle
+        self._together = together
         self._beginnings = Beginnings(
             consumer,
             config.topics,
@@ -164,6 +168,10 @@ class Membership:
         if self._state is State.JOINING:
             self._state = State.JOINED
         places = [(partition.topic, partition.partition) for partition in partitions]
+        if self._together and (why := self._apart(places)) is not None:
+            self._failures.add(ConnectorError(f"{self._failures.label}: {why}"))
+            self._partitions.refuse()
+            return
         beginnings = self._failures.attempt(lambda: self._beginnings.of(places), "where to begin cannot be found out")
         if beginnings is None:
             self._partitions.refuse()
@@ -175,6 +183,29 @@ class Membership:
         begun = self._partitions.begin({place: beginnings[place] for place in places})
         if not self._commits.by_producer:
             self._commits.later([progress for progress in begun if progress.committed < 0])
+
+    def _apart(self, places: list[Place]) -> str | None:
+        """Why the partitions that were assigned are not those of the same numbers of all topics; `None` if they are."""
+        if not places:
+            return None
+        numbers = {topic: set[int]() for topic in self._config.topics if not topic.startswith("^")}
+        for topic, number in places:
+            numbers.setdefault(topic, set()).add(number)
+        if all(given == {number for _, number in places} for given in numbers.values()):
+            return None
+        known = self._failures.attempt(self._queries.topics, "the topics' partitions are not known") or {}
+        counts = {topic: len(known.get(topic, ())) for topic in numbers}
+        if len(set(counts.values())) > 1:
+            said = ", ".join(f"{topic} has {count}" for topic, count in sorted(counts.items()))
+            return (
+                f"records of its topics are joined by partition, and these have different numbers of them: {said}. "
+                "Give them as many each, and write the records by the same key"
+            )
+        said = ", ".join(f"{topic}: {sorted(given)}" for topic, given in sorted(numbers.items()))
+        return (
+            f"records of its topics are joined by partition, and the group has assigned different ones: {said}. All "
+            "members of the group have to read the same topics, with assignor: range"
+        )
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         places = [

@@ -27,7 +27,6 @@ class Join(Step):
     type_name: ClassVar[str] = "JOIN"
     run_by: ClassVar[RunBy | None] = RunBy("numpy", "pipelines.runners.keyed.join:JoinRunner")
     shapes: ClassVar[tuple[str, ...]] = ("by", "topics", "time")
-    across_topics: ClassVar[bool] = True
 
     by: Names
     """Key of the value that records which belong together have in common: a text, an integer or a boolean. Several,
@@ -52,6 +51,11 @@ class Join(Step):
     """A record whose time is so far in the future fails."""
     most: Int = Field(100_000, ge=1)
     """Records that wait at the same time, for a partition; beyond it the one that waits longest is `missing` others."""
+
+    @property
+    def joined_topics(self) -> tuple[str, ...]:
+        """Its topics."""
+        return tuple(self.topics.values())
 
     @property
     def patience(self) -> float:

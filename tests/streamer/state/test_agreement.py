@@ -13,8 +13,9 @@ import streamer
 from pipelines.errors import ConnectorError, DefinitionError
 from pipelines.runners.state.item import Change
 from pipelines.steps.keyed.dedup import Dedup
+from pipelines.steps.keyed.join import Join
 from pipelines.steps.keyed.window import Window
-from streamer.state.agreement import agreed, identities
+from streamer.state.agreement import agreed, check_topics, identities
 from streamer.state.contents import contents, forget, keys
 from streamer.state.filestore import FileStore
 from streamer.state.store import Scope
@@ -137,3 +138,19 @@ def test_a_place_that_is_none_is_refused_with_its_line(lines: str, text: str, tm
         streamer.load(file)
     assert text in str(error.value)
     assert "service.yaml:7" in str(error.value)
+
+
+@pytest.mark.parametrize("assignor", ["consumer", "roundrobin", "cooperative-sticky"])
+def test_topics_are_joined_only_where_their_partitions_stay_together(assignor: str, tmp_path: Path) -> None:
+    file = tmp_path / "service.yaml"
+    file.write_text(
+        f"""name: parts
+source: {{type: kafka, topics: [a, b], assignor: {assignor}}}
+pipeline: [{{"@type": JOIN, by: part, topics: {{left: a, right: b}}, within: 5s}}]
+sink: {{type: kafka, topic: c}}
+state: memory
+"""
+    )
+    service = streamer.load(file)
+    with pytest.raises(DefinitionError, match=rf"service.yaml:2: source kafka: assignor: {assignor} .*use range.*a, b"):
+        check_topics(service, {"0:JOIN": Join(by=("part",), topics={"left": "a", "right": "b"}, within=5)})
