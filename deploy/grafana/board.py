@@ -87,6 +87,7 @@ def _rows() -> Sequence[tuple[str, bool, Sequence[tuple[int, int, Panel]]]]:
         ("Records", True, [(8, 8, panel) for panel in _records()]),
         ("Batches, stages, steps", True, [(8, 8, panel) for panel in _work()]),
         ("Processes", True, [(8, 7, panel) for panel in _processes()]),
+        ("State", False, [(8, 8, panel) for panel in _state()]),
         ("Cameras", False, [(12, 8, panel) for panel in _cameras()]),
         ("MQTT and outboxes", False, [(12, 8, panel) for panel in _messaging()]),
     )
@@ -321,6 +322,69 @@ def _processes() -> Iterator[Panel]:
         "The version of streamer in each process, and the hot path that its services take with hot_path: auto.",
         _of_process(f"streamer_build_info{_INSTANCE}"),
         ("instance", "version", "hot_path"),
+    )
+
+
+def _state() -> Iterator[Panel]:
+    yield _lines(
+        "Age of the last save",
+        "Seconds since all that the steps remember was saved. It grows while the disk is full, or results are not "
+        "confirmed; nothing is acknowledged then.",
+        "s",
+        [
+            (
+                f"max by (service, instance) (streamer_state_checkpoint_age_seconds{{{CHOSEN}}})",
+                "{{service}} {{instance}}",
+            )
+        ],
+        limits=[(None, GREEN), (60.0, RED)],
+    )
+    yield _lines(
+        "Time of a save, 95th percentile",
+        "And of loading a partition. No records are run meanwhile.",
+        "s",
+        [
+            (_quantile(0.95, "streamer_state_checkpoint_seconds", "service"), "{{service}} save"),
+            (_quantile(0.95, "streamer_state_load_seconds", "service"), "{{service}} load"),
+        ],
+    )
+    yield _lines(
+        "Size of the saved state",
+        "Of each state file.",
+        "bytes",
+        [(f"sum by (service, instance) (streamer_state_bytes{{{CHOSEN}}})", "{{service}} {{instance}}")],
+    )
+    yield _lines(
+        "Bytes saved",
+        "A second. A piece of state is written again each time that it has changed.",
+        "Bps",
+        [(f"sum by (service) (rate(streamer_state_written_bytes_total{{{CHOSEN}}}{RATE}))", "{{service}}")],
+    )
+    yield _lines(
+        "Keys",
+        "That each step remembers, of all partitions.",
+        "short",
+        [(f"sum by (service, step) (streamer_state_keys{{{CHOSEN}}})", "{{service}} {{step}}")],
+    )
+    yield _lines(
+        "Keys forgotten, late records, short windows",
+        "A second. Keys are forgotten where there are more than the keys of the step; late records came after their "
+        "windows had closed; short windows ended before they were full.",
+        "cps",
+        [
+            (
+                f"sum by (service, step) (rate(streamer_state_evicted_total{{{CHOSEN}}}{RATE}))",
+                "{{service}} {{step}} forgotten",
+            ),
+            (
+                f"sum by (service, step) (rate(streamer_window_late_total{{{CHOSEN}}}{RATE}))",
+                "{{service}} {{step}} late",
+            ),
+            (
+                f"sum by (service, step) (rate(streamer_window_short_total{{{CHOSEN}}}{RATE}))",
+                "{{service}} {{step}} short",
+            ),
+        ],
     )
 
 

@@ -26,7 +26,15 @@ FILLED: Final = "streamer_model_filled"
 RETRIES: Final = "streamer_step_retries"
 """Name of the metric in which executors count the records that they run again."""
 RETRIES_TEXT: Final = "Records that a step ran again."
-_SERVICES: Final = frozenset({LABELS, FILLED, RETRIES})
+KEYS: Final = "streamer_state_keys"
+"""Name of the metric in which steps with a state for each key say how many they remember."""
+EVICTED: Final = "streamer_state_evicted"
+"""Name of the metric in which such steps count keys that they forgot because there were too many."""
+LATE_RECORDS: Final = "streamer_window_late"
+"""Name of the metric in which windows by time count the records that came after their windows had closed."""
+SHORT_WINDOWS: Final = "streamer_window_short"
+"""Name of the metric in which windows by count are counted that ended before they were full."""
+_SERVICES: Final = frozenset({LABELS, FILLED, RETRIES, KEYS, EVICTED, LATE_RECORDS, SHORT_WINDOWS})
 
 Kind = TypeVar("Kind", bound=Meter)
 

@@ -179,6 +179,7 @@ class RunLoop:
         if checkpoints is None:
             return None
         delivery.acknowledgeable = checkpoints.all_marks
+        self._meters.state = checkpoints.meters.readings
         return Checkpointing(
             checkpoints,
             self._assembly,

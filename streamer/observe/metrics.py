@@ -173,6 +173,8 @@ class ServiceMeters(Collector):
         self.hot_paths: Callable[[], Iterable[PartHotPath]] = list
         self.models: Callable[[], Iterable[Reading]] = list
         """Readings about the versions of the service's models."""
+        self.state: Callable[[], Iterable[Reading]] = list
+        """Readings about saving what steps remember."""
         self.started = time.time()
         self.of_executors: Sequence[Metrics] = [Metrics()]
         """Metrics that the steps' own code keeps, of each open pipeline."""
@@ -219,6 +221,7 @@ class ServiceMeters(Collector):
         for connector in self.connectors():
             yield from connector.readings()
         yield from self.models()
+        yield from self.state()
         yield from self.step_metrics.readings()
 
 

@@ -7,6 +7,7 @@ ahead of the state. A crash between the two leaves the state ahead: its records 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from pipelines.errors import ConnectorError
 from pipelines.executors.executor import Executor
 from pipelines.runners.state.item import Change, Item
 from streamer.delivery.ledger import Ledger
+from streamer.observe.statemeters import StateMeters
 from streamer.state.otherposition import OtherPosition
 from streamer.state.store import Scope, StateStore
 
@@ -60,8 +62,8 @@ class Checkpoints:
         self._saved: dict[Scope, int] = {}
         self._ahead: dict[Lane, int] = {}
         """Of lanes whose state has seen records that come again, the position after the last of them."""
-        self.passed_over = 0
-        """Records that came again after the state had seen them."""
+        self.meters = StateMeters()
+        self.meters.bytes = store.bytes
 
     def has(self, lane: Lane) -> bool:
         """Whether the steps have the state of this lane."""
@@ -87,6 +89,7 @@ class Checkpoints:
         another store; `StreamerError` if the state is damaged.
         """
         scope = _scope(lane)
+        began = time.monotonic()
         loaded = self._store.load(scope)
         counts = lane.source in self._counting and position is not None
         seen = loaded.position if counts else None
@@ -100,6 +103,7 @@ class Checkpoints:
             names[identity]: pieces for identity, pieces in loaded.items.items() if identity in names
         }
         self._executor().load(lane, items)
+        self.meters.load.add_one(time.monotonic() - began)
         self._scopes[lane] = scope
         self._saved.pop(scope, None)
         if seen is not None and position is not None:
@@ -130,6 +134,7 @@ class Checkpoints:
 
         Returns whether it is saved: not while the disk is full, which is logged. Raises `ConnectorError` otherwise.
         """
+        began = time.monotonic()
         for step, change in self._executor().changes():
             lane = change.lane
             # A lane that has ended is loaded again, or another consumer has it.
@@ -160,9 +165,12 @@ class Checkpoints:
                     raise
                 self._log.error("the state cannot be saved, nothing is acknowledged meanwhile", error=str(error))
                 return False
+            written = sum(len(change.value or b"") for change in self._unsaved.values())
             self._unsaved = {}
+            self.meters.saved(time.monotonic() - began, written, self._store.bytes)
             self._saved |= moved
             self._acknowledged_saved = acknowledged
+        self.meters.is_saved()
         self._acknowledged_before = self._acknowledged()
         self._marks = marks
         return True
@@ -195,7 +203,7 @@ class Checkpoints:
             if int(positions[-1]) >= edge - 1:
                 del self._ahead[lane]
         seen = np.concatenate([np.zeros(0, np.int64), *places])
-        self.passed_over += len(seen)
+        self.meters.passed_over.add(len(seen))
         return seen if len(seen) else None
 
 

@@ -73,6 +73,16 @@ class FileStore:
         """See `StateStore.place`."""
         return str(self.path)
 
+    @property
+    def bytes(self) -> int:
+        """See `StateStore.bytes`. Without pages of the file that are free."""
+        with self._file.explained():
+            execute = self._file.connection.execute
+            pages, free, size = (
+                execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+            )
+        return int((pages - free) * size)
+
     def open(self) -> None:
         """See `StateStore.open`."""
         self._file.open()

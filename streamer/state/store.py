@@ -67,6 +67,10 @@ class StateStore(Protocol):
     def place(self) -> str:
         """Where it is, as errors call it."""
 
+    @property
+    def bytes(self) -> int | None:
+        """How large what is saved is, with what the store itself needs; `None` if it does not know."""
+
     def open(self) -> None:
         """Make it ready. Nothing else may be called before."""
 

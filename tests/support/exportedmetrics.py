@@ -26,6 +26,9 @@ from pipelines.data.batch import Batch
 from pipelines.hotpath import HotPathReport
 from pipelines.observe.meters import Reading
 from pipelines.observe.observing import StepRun
+from pipelines.plugins.registry import default_registry
+from pipelines.runners.runner import OpenContext
+from pipelines.steps.keyed.window import Window
 from streamer.definition.hotpaths import PartHotPath
 from streamer.models.canary import Canary
 from streamer.models.choice import Choice
@@ -41,6 +44,7 @@ from streamer.models.tally import Tally
 from streamer.models.version import Version
 from streamer.observe.metrics import Measured, ServiceMeters
 from streamer.observe.scrape import ScrapeCollector
+from streamer.observe.statemeters import StateMeters
 from streamer.routing.sinkroute import Selection, SinkRoute
 from streamer.workers.exposition import of_parent
 
@@ -69,6 +73,15 @@ def exported_families() -> Sequence[Metric]:
     meters.run.latency.add_one(0.1)
     meters.run.step(StepRun("0:ONNX", "OnnxRunner", 0.0, 0.1, 1, (), Batch({}, 0), {"DataError": 1}))
     meters.step_metrics.of("0:CLASSIFIER_OUTPUT").labels("streamer_labels").add("3")
+    for number, window in enumerate(
+        ({"size": 4, "values": ["x"], "output_name": "y"}, {"gap": 1, "aggregate": {"n": {"count": "x"}}})
+    ):
+        default_registry().create(
+            Window(by="device", **window), OpenContext(step=f"{number}:WINDOW", meters=meters.of_executors[0])
+        )
+    state = StateMeters()
+    state.bytes = 1
+    meters.state = state.readings
     meters.lag = lambda: {("topic", 0): 1}
     meters.hot_paths = lambda: [PartHotPath("source codec", HotPathReport("native"))]
     meters.models = _models

@@ -27,6 +27,10 @@ class MemoryStore:
         self.dies_at: int | None = None
         """The service fails as soon as a position that is not below this was saved."""
 
+    @property
+    def bytes(self) -> int:
+        return sum(map(len, self.pieces.values()))
+
     def open(self) -> None: ...
 
     def close(self) -> None: ...

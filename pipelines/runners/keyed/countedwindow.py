@@ -15,11 +15,13 @@ from pipelines.data.columns import Column, DenseColumn, Mask, Rows
 from pipelines.data.record import RecordContext
 from pipelines.data.result import Result
 from pipelines.errors import DataError
+from pipelines.observe.metrics import SHORT_WINDOWS
 from pipelines.runners.forms import ArrayForm, Forms
 from pipelines.runners.keyed.countedstate import CountedState
 from pipelines.runners.keyed.samples import Samples, samples_of
 from pipelines.runners.runner import OpenContext, StatefulRunner
 from pipelines.runners.state.item import Change, Item
+from pipelines.runners.state.keymeters import KeyMeters
 from pipelines.runners.state.keytable import NO_CODE
 from pipelines.runners.state.recordtimes import RecordTimes
 from pipelines.runners.state.silence import Silence
@@ -73,9 +75,8 @@ class CountedWindowRunner(StatefulRunner):
         self._remembers = step.short != "drop"
         """Whether a result that no record makes may come, which needs a record that it belongs to."""
         self._closed: list[Closed] = []
-        self._short = context.metrics.counter("short", "Windows that ended before they were full.")
-        self._evicted = context.metrics.counter("evicted", "Keys that were dropped because there are too many.")
-        self._known = context.metrics.gauge("keys", "Keys that are remembered.")
+        self._short = context.metrics.counter(SHORT_WINDOWS, "Windows by count that ended before they were full.")
+        self._meters = KeyMeters(context.metrics, context.step or step.type_name, step.most_keys)
 
     @property
     def reads(self) -> frozenset[str] | None:
@@ -116,7 +117,7 @@ class CountedWindowRunner(StatefulRunner):
         codes[unlike] = NO_CODE
         for part in parts:
             self._add(batch, _without(part, codes[part.rows] != NO_CODE), codes, times)
-        self._known.set(len(self._state.keys))
+        self._meters.remembers(len(self._state.keys))
         closed, self._closed = self._closed, []
         first = int(np.argmax(codes != NO_CODE)) if batch.size else 0
         at = [first if each.row == _BY_BOUND else each.row for each in closed]
@@ -132,12 +133,14 @@ class CountedWindowRunner(StatefulRunner):
 
     def forget(self, lanes: Iterable[Hashable]) -> None:
         self._state.forget(lanes)
+        self._meters.remembers(len(self._state.keys))
 
     def changes(self) -> Iterable[Change]:
         return self._state.changes()
 
     def load(self, lane: Hashable, items: Iterable[Item]) -> None:
         self._heard(self._state.load(lane, items))
+        self._meters.remembers(len(self._state.keys))
 
     def _numbers(self, size: int, parts: list[Samples], failed: dict[int, Exception]) -> Rows:
         """The number of the store for the samples of each row; -1 for those that fail."""
@@ -309,7 +312,7 @@ class CountedWindowRunner(StatefulRunner):
         self._closed.append(Closed(row, self._key(code), samples, start, end, fill))
 
     def _evict(self, codes: Rows) -> None:
-        self._evicted.add(len(codes))
+        self._meters.evict(len(codes))
         for code in codes.tolist():
             self._end_short(code, _BY_BOUND)
 
@@ -328,7 +331,7 @@ class CountedWindowRunner(StatefulRunner):
                 )
         closed, self._closed = self._closed, []
         self._state.drop(codes)
-        self._known.set(len(self._state.keys))
+        self._meters.remembers(len(self._state.keys))
         return timed(self._columns(closed), records) if closed else Result(Batch({}, 0))
 
     def _key(self, code: int) -> tuple[Any, ...]:

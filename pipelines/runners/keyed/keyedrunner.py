@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import ClassVar, Final
@@ -14,13 +13,12 @@ from pipelines.data.columns import Rows
 from pipelines.data.result import NONE_HELD, Result
 from pipelines.runners.runner import OpenContext, StatefulRunner
 from pipelines.runners.state.item import Change, Item
+from pipelines.runners.state.keymeters import KeyMeters
 from pipelines.runners.state.keytable import KeyTable
 from pipelines.runners.state.pieces import Pieces
 
 VERSION: Final = 1
 """The version of the form in which states are saved."""
-
-_log = logging.getLogger("pipelines.keyed")
 
 
 class KeyedRunner(StatefulRunner):
@@ -33,12 +31,9 @@ class KeyedRunner(StatefulRunner):
 
     def __init__(self, by: Sequence[str], most: int, context: OpenContext, name: str) -> None:
         """`by`: the names of the values that are the key; `most`: keys of a lane; `name`: the step in messages."""
-        self._name = name
-        self._most = most
         self.table = KeyTable(by, most, begin=self._began, evict=self._evict)
         self.pieces = Pieces(self.table, VERSION, self.written)
-        self._evicted = context.metrics.counter("evicted", "Keys that were forgotten because there were too many.")
-        self._keys = context.metrics.gauge("keys", "Keys that the step remembers.")
+        self._meters = KeyMeters(context.metrics, name, most)
 
     @abstractmethod
     def begin(self, codes: Rows) -> None:
@@ -71,7 +66,7 @@ class KeyedRunner(StatefulRunner):
         if keyless:
             failed |= {int(rows[row]): error for row, error in keyless.items()}
             rows, codes = np.delete(rows, list(keyless)), np.delete(codes, list(keyless))
-        self._keys.set(len(self.table))
+        self._meters.remembers(len(self.table))
         return rows, codes
 
     def drop(self, codes: Rows) -> None:
@@ -79,7 +74,7 @@ class KeyedRunner(StatefulRunner):
         self.pieces.remove(codes)
         self.table.drop(codes.tolist())
         self.end(codes)
-        self._keys.set(len(self.table))
+        self._meters.remembers(len(self.table))
 
     def tick(self, now: float) -> Result:
         """Nothing is due at any time."""
@@ -95,7 +90,7 @@ class KeyedRunner(StatefulRunner):
         codes = self.table.forget(lanes)
         self.pieces.forget(lanes, codes)
         self.end(codes)
-        self._keys.set(len(self.table))
+        self._meters.remembers(len(self.table))
 
     def changes(self) -> Iterable[Change]:
         """The states that have changed, and those of keys that were forgotten."""
@@ -105,7 +100,7 @@ class KeyedRunner(StatefulRunner):
         """Begin a lane with the states that were saved."""
         self.forget([lane])
         self.pieces.load(lane, items, self.read)
-        self._keys.set(len(self.table))
+        self._meters.remembers(len(self.table))
 
     def _began(self, codes: Rows) -> None:
         self.pieces.begin(codes)
@@ -114,14 +109,7 @@ class KeyedRunner(StatefulRunner):
     def _evict(self, codes: Rows) -> None:
         self.pieces.remove(codes)
         self.end(codes)
-        if not self._evicted.value:
-            _log.warning(
-                "%s: there are more than %d keys in a partition, and those that were silent longest are forgotten; "
-                '"keys" says how many are remembered',
-                self._name,
-                self._most,
-            )
-        self._evicted.add(len(codes))
+        self._meters.evict(len(codes))
 
 
 def by_number(batch: Batch, failed: Mapping[int, Exception]) -> dict[int, Exception]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -14,11 +13,13 @@ from pipelines.data.columns import Column, DenseColumn, Rows
 from pipelines.data.result import Result
 from pipelines.errors import DataError, StreamerError
 from pipelines.executors.accounting import joined
+from pipelines.observe.metrics import LATE_RECORDS
 from pipelines.runners.keyed.aggregates import Aggregates, Read, repeats
 from pipelines.runners.keyed.openwindows import OpenWindows
 from pipelines.runners.keyed.placing import MOST_AT_ONCE, AlignedWindows, Closing, Placed, Placing, Sessions
 from pipelines.runners.runner import OpenContext, StatefulRunner
 from pipelines.runners.state.item import Change, Item
+from pipelines.runners.state.keymeters import KeyMeters
 from pipelines.runners.state.keytable import NO_CODE, KeyTable, grown
 from pipelines.runners.state.lastrecords import LastRecords
 from pipelines.runners.state.recordtimes import RecordTimes
@@ -27,7 +28,6 @@ from pipelines.steps.keyed.fields import milliseconds
 from pipelines.steps.keyed.window import ADDED, Window
 from pipelines.values import ValueType
 
-_log = logging.getLogger(__name__)
 _VERSION: Final = 1
 LATE: Final = "late: its windows have closed"
 """The reason of late records that are dropped."""
@@ -78,9 +78,8 @@ class TimedWindowRunner(StatefulRunner):
         self._evictions: list[tuple[int, list[_Closed]]] = []
         self._ticked: float | None = None
         self._waited = 0.0
-        self._late_records = context.metrics.counter("late", "Records that came after their windows had closed")
-        self._evicted_keys = context.metrics.counter("evicted", "Keys that were forgotten because there were too many")
-        self._known_keys = context.metrics.gauge("keys", "Keys that are remembered")
+        self._late_records = context.metrics.counter(LATE_RECORDS, "Records that came after their windows had closed.")
+        self._meters = KeyMeters(context.metrics, context.step or step.type_name, step.most_keys)
 
     @property
     def reads(self) -> frozenset[str] | None:
@@ -115,6 +114,7 @@ class TimedWindowRunner(StatefulRunner):
         self._open.drop(codes)
         self._last.drop(codes)
         self._gone = {gone: None for gone in self._gone if gone[0] not in lanes}
+        self._meters.remembers(len(self._keys))
 
     def changes(self) -> Iterable[Change]:
         codes = self._keys.codes
@@ -138,6 +138,7 @@ class TimedWindowRunner(StatefulRunner):
             except (StreamerError, ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
                 raise StreamerError(f"the saved windows of {item.key[:60]} are damaged: {error}") from None
             self._changed[code], self._saved[code] = False, True
+        self._meters.remembers(len(self._keys))
         # What did not fit was full of keys that nobody asked for since.
         self._evicted, self._evictions = [], []
 
@@ -186,15 +187,8 @@ class TimedWindowRunner(StatefulRunner):
         if failed:
             positions = np.delete(positions, list(failed))
             batch = batch.take(positions)
-        evicted = self._keys.evicted
         codes, unknown = self._keys.coded(batch)
-        if self._keys.evicted > evicted:
-            if not evicted:
-                _log.warning(
-                    "there are more keys than %d (keys): those that are silent longest go", self._step.most_keys
-                )
-            self._evicted_keys.add(self._keys.evicted - evicted)
-        self._known_keys.set(len(self._keys))
+        self._meters.remembers(len(self._keys))
         if unknown:
             failed.update({int(positions[row]): error for row, error in unknown.items()})
             positions, codes = positions[codes != NO_CODE], codes[codes != NO_CODE]
@@ -320,6 +314,7 @@ class TimedWindowRunner(StatefulRunner):
             self._evicted = []
 
     def _evict(self, codes: Rows) -> None:
+        self._meters.evict(len(codes))
         for code in codes.tolist():
             if self._step.emit == "window":
                 self._evicted += [self._window(code, begin) for begin in sorted(self._open.of(code))]

@@ -146,6 +146,41 @@ def test_nothing_is_acknowledged_while_the_state_cannot_be_saved(bench: Bench, e
     assert bench.store.pieces == {}
 
 
+def test_metrics_say_how_state_is_saved_and_loaded(bench: Bench, eventually: Any) -> None:
+    bench.store.dies_at = 2
+    bench.feed(("a", 1), ("a", 2))
+    bench.start().join(60)
+    bench.store.dies_at = None
+    agent = bench.start()
+    bench.feed(("b", 1))
+    eventually(lambda: bench.topic.group("default").acknowledged == [3])
+    assert measured(agent, "streamer_state_passed_over_records_total") == 2
+    assert measured(agent, "streamer_state_load_seconds_count") == 1
+    assert measured(agent, "streamer_state_checkpoint_seconds_count") >= 1
+    assert measured(agent, "streamer_state_written_bytes_total") > 0
+    assert measured(agent, "streamer_state_bytes") == bench.store.bytes > 0
+    assert measured(agent, "streamer_state_checkpoint_age_seconds") < 60
+
+
+def test_the_age_of_the_last_save_grows_while_there_is_no_room(bench: Bench, eventually: Any) -> None:
+    agent = bench.start(state={"path": "unused", "interval": 0.05})
+    bench.feed(("a", 1))
+    eventually(lambda: bench.topic.group("default").acknowledged == [1])
+    bench.store.full = True
+    bench.feed(("a", 2))
+    eventually(lambda: measured(agent, "streamer_state_checkpoint_age_seconds") > 0.5)
+    bench.store.full = False
+    eventually(lambda: measured(agent, "streamer_state_checkpoint_age_seconds") < 0.5)
+    assert bench.topic.group("default").acknowledged == [2]
+
+
+def measured(agent: Agent, name: str) -> float:
+    """The value of a metric of the service."""
+    samples = [sample for metric in agent.meters.collect() for sample in metric.samples if sample.name == name]
+    assert len(samples) == 1, name
+    return samples[0].value
+
+
 def test_a_source_that_is_ahead_of_the_state_stops_the_service(bench: Bench, eventually: Any) -> None:
     agent = bench.start()
     bench.feed(("a", 1), ("a", 2))

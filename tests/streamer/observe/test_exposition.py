@@ -11,6 +11,7 @@ from connectors.measures import Measure
 from pipelines.data.batch import Batch
 from pipelines.observe.observing import StepRun
 from streamer.observe.metrics import Measured, ServiceMeters
+from streamer.observe.statemeters import StateMeters
 
 EXPOSITION = Path(__file__).with_name("exposition.txt")
 
@@ -43,6 +44,12 @@ def meters() -> ServiceMeters:
     found.run.latency.add_one(0.75, 3)
     found.run.residence.add_one(0.015625, 3)
     found.run.batch_wait.set(0.03125)
+    state = StateMeters(iter((10.0, 11.0, 11.5)).__next__)
+    state.saved(0.25, 4096, 8192)
+    state.is_saved()
+    state.load.add_one(2.0)
+    state.passed_over.add(3)
+    found.state = state.readings
     found.run.late.add(2)
     for step in ("0:ONNX", "outer/b"):
         found.run.step(StepRun(step, "OnnxRunner", 0.0, 0.03125, 1, (), Batch({}, 0), {"WireError": 3}))
@@ -76,7 +83,7 @@ def test_a_service_that_has_done_nothing_shows_its_metrics_all_the_same() -> Non
     types = {
         line.split()[2]: line.split()[3]
         for line in EXPOSITION.read_text(encoding="utf-8").splitlines()
-        if line.startswith("# TYPE streamer_") and "bus" not in line and "mqtt" not in line
+        if line.startswith("# TYPE streamer_") and not any(part in line for part in ("bus", "mqtt", "streamer_state_"))
     }
     registry = CollectorRegistry()
     registry.register(ServiceMeters("plant", ["line"]))

@@ -330,7 +330,11 @@ def test_what_ended_early_and_which_keys_went_is_counted() -> None:
     context = OpenContext()
     run = StatefulRun(window(most_keys=2, gap="2s"), lambda: _opened(window(most_keys=2, gap="2s"), context))
     run.run([*sent(1, 2), *sent(3, begin=9), *sent(3, device="b"), *sent(4, device="c")], 1)
-    assert {name: meter.value for name, meter in context.metrics.items()} == {"short": 2, "evicted": 1, "keys": 2}  # type: ignore[attr-defined]
+    assert {name: meter.samples()[0][1] for name, meter in context.metrics.items()} == {
+        "streamer_window_short": 2,
+        "streamer_state_evicted": 1,
+        "streamer_state_keys": 2,
+    }
 
 
 def _opened(step: Window, context: OpenContext) -> Any:
