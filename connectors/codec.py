@@ -15,6 +15,7 @@ from connectors.records import Header, Ints, Lane, Records
 from connectors.source import Served
 from pipelines.data.batch import NO_TIMESTAMP, Batch
 from pipelines.data.data import RecordContext
+from pipelines.data.record import RecordPlaces
 from pipelines.data.rowrange import RowRange, row_range
 from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
 
@@ -96,6 +97,13 @@ class RecordsOrigin:
         """The lane of this row's record; `None` if the row is not of this block."""
         index = row - self.first
         return self.records.lane_of(index) if 0 <= index < len(self.records) else None
+
+    def places(self, rows: Ints, *, keys: bool = True) -> RecordPlaces | None:
+        """Where these rows' records came from; `None` if some are not of this block."""
+        at = rows - self.first
+        if len(at) and not (at.min() >= 0 and at.max() < len(self.records)):
+            return None
+        return self.records.record_places(at, keys=keys)
 
     def timestamps(self, rows: Ints) -> Ints:
         """The timestamps of these rows' records; `NO_TIMESTAMP` for rows that are not of this block."""

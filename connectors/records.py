@@ -18,6 +18,7 @@ from connectors.blockcolumns import joined, take_rows
 from connectors.coded import Coded
 from pipelines.data.columns import MISSING, Column
 from pipelines.data.data import RecordContext
+from pipelines.data.record import RecordPlace, RecordPlaces, objects
 from pipelines.data.rowrange import RowNumbers, RowRange
 from pipelines.data.spans import Spans
 from pipelines.errors import WireError
@@ -208,6 +209,25 @@ class Records:
             extras=self.extras_of(row) if self.extras else {},
             lane=self.lane_of(row),
         )
+
+    def record_places(self, rows: Ints, *, keys: bool = True) -> RecordPlaces:
+        """Where the records of these rows came from, without their keys if these are not asked for."""
+        spans = [
+            RecordPlace(self.source, "" if isinstance(self.topics, Coded) else self.topics[at], partition, span.lane)
+            for at, (span, partition) in enumerate(zip(self.spans, self.partitions, strict=True))
+        ]
+        if len(spans) == 1:
+            numbers = np.zeros(len(rows), np.int64)
+        else:
+            numbers = np.searchsorted([span.stop for span in self.spans], rows, side="right")
+        if isinstance(self.topics, Coded):
+            known: dict[tuple[int, str], int] = {}
+            pairs = zip(numbers.tolist(), self.topics_of(rows), strict=True)
+            numbers = np.array([known.setdefault(pair, len(known)) for pair in pairs], np.int64)
+            spans = [replace(spans[number], topic=topic) for number, topic in known]
+        bare = None if self.keys is None or not keys else self.keys
+        of_rows = [None] * len(rows) if bare is None else [bare[row] for row in rows.tolist()]
+        return RecordPlaces(objects(spans), numbers, self.positions[rows], objects(of_rows))
 
     def of_spans(self, kept: Sequence[int]) -> Records:
         """The rows of these spans, by their places in `spans`, which rise."""

@@ -350,7 +350,7 @@ def _state() -> Iterator[Panel]:
     )
     yield _lines(
         "Size of the saved state",
-        "Of each state file.",
+        "Of each state file, with what the file itself needs.",
         "bytes",
         [(f"sum by (service, instance) (streamer_state_bytes{{{CHOSEN}}})", "{{service}} {{instance}}")],
     )

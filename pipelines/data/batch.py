@@ -12,6 +12,7 @@ import numpy as np
 
 from pipelines.data.columns import Column, DenseColumn, ObjectColumn, Rows
 from pipelines.data.data import LENT, Data, RecordContext, check_key, is_reserved, owned
+from pipelines.data.record import PlacesInColumns, RecordPlaces, listed_places
 from pipelines.data.rowrange import RowNumbers, RowRange, as_array, as_range, row_range
 from pipelines.data.sparsecolumn import SparseColumn, columns_of, concat, divide
 from pipelines.data.views import Views, or_none
@@ -338,9 +339,23 @@ class Batch:
         """`RecordContext.lane` of each row; of a row made of several records that of the first. `None`: not known."""
         if self.origin is None:
             return [None] * self.size
+        if isinstance(self.origin, PlacesInColumns):
+            rows = self.rows if self.splits is None else self.rows[self.splits[:-1]]
+            known = self.origin.places(rows, keys=False)
+            if known is not None:
+                return known.lanes
         lane = self.origin.lane
         firsts = self.rows if self.splits is None else [int(self.parents(at)[0]) for at in range(self.size)]
         return [lane(int(row)) for row in firsts]
+
+    def places(self, positions: Rows) -> RecordPlaces:
+        """Where the records of the rows at these positions came from; of a row made of several records the first."""
+        firsts = (self.rows if self.splits is None else self.rows[self.splits[:-1]])[positions]
+        origin = self.origin
+        known = origin.places(firsts) if isinstance(origin, PlacesInColumns) else None
+        if known is None:
+            known = listed_places([None if origin is None else origin.record(row) for row in firsts.tolist()])
+        return known
 
     def timestamps(self) -> Rows:
         """The times of the rows' records, `int64 (N,)` milliseconds since 1970; `NO_TIMESTAMP` where there is none.

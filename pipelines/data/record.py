@@ -1,10 +1,18 @@
-"""`RecordContext`: topic, partition, offset, key and headers of the record that a `Data` came from."""
+"""`RecordContext`: topic, partition, offset, key and headers of the record that a `Data` came from.
+
+`RecordPlaces` has most of it for many records, in columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +38,64 @@ class RecordContext:
     State that belongs to a stream of records is kept by lane: `StatefulRunner.forget` is given the lanes that have
     ended. `None` where the record's source has none.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPlace:
+    """What records of one topic and partition have in common; the fields are those of `RecordContext`."""
+
+    source: str
+    topic: str
+    partition: int
+    lane: Hashable
+
+
+class RecordPlaces(NamedTuple):
+    """Of N records what a result needs to know that is made of them later."""
+
+    places: npt.NDArray[np.object_]
+    """The different places, each a `RecordPlace`, or `None` for rows that have no record."""
+    numbers: Rows
+    """Which of `places` is that of each record, `int64 (N,)`."""
+    offsets: Rows
+    """`RecordContext.offset`, `int64 (N,)`."""
+    keys: npt.NDArray[np.object_]
+    """`RecordContext.key` of each record: bytes or `None`."""
+
+    @property
+    def lanes(self) -> list[Hashable]:
+        """The lane of each record."""
+        lanes = [None if place is None else place.lane for place in self.places.tolist()]
+        return lanes * len(self.numbers) if len(lanes) == 1 else [lanes[number] for number in self.numbers.tolist()]
+
+
+@runtime_checkable
+class PlacesInColumns(Protocol):
+    """A `pipelines.data.batch.Origin` that can say this of many records at once."""
+
+    def places(self, rows: Rows, *, keys: bool = True) -> RecordPlaces | None:
+        """Of the records with these row numbers; `None` if it does not know all of them.
+
+        Without `keys` these are all `None`, as reading them costs.
+        """
+
+
+def listed_places(records: Iterable[RecordContext | None]) -> RecordPlaces:
+    """The same, of records that are there one by one."""
+    numbers: dict[RecordPlace | None, int] = {}
+    at, offsets, keys = [], [], []
+    for record in records:
+        place = None
+        if record is not None:
+            place = RecordPlace(record.source, record.topic, record.partition, record.lane)
+        at.append(numbers.setdefault(place, len(numbers)))
+        offsets.append(0 if record is None else record.offset)
+        keys.append(None if record is None else record.key)
+    return RecordPlaces(objects(list(numbers)), np.array(at, np.int64), np.array(offsets, np.int64), objects(keys))
+
+
+def objects(values: list[Any]) -> npt.NDArray[np.object_]:
+    """An array of these objects."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from connectors.codec import RecordsOrigin
 from connectors.coded import Coded
 from connectors.message import messages_of_records
 from connectors.records import Lane, Records, Span
+from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column
+from pipelines.data.record import RecordPlaces, listed_places
 
 TOPICS = ["line/1/press", "line/2/press", "line/1/press", "line/3/oven", "line/2/press"]
 NOT_READ: list[str] = []
@@ -129,3 +132,27 @@ def test_faults_stay_with_their_rows(block: Records) -> None:
         18: wrong[3],
     }
     assert not Records.concat([block, block]).faults
+
+
+@pytest.mark.parametrize("rows", [[0, 1], [4, 2, 0, 2], [3], []])
+@pytest.mark.parametrize("coded", [True, False])
+@pytest.mark.parametrize("keys", [None, [b"k", None, b"", b"m", b"n"]])
+def test_places_in_columns_are_those_of_the_records_one_by_one(
+    block: Records, rows: list[int], coded: bool, keys: list[bytes | None] | None
+) -> None:
+    block = replace(block, keys=keys, topics=block.topics if coded else ["one", "two"])
+    origin = RecordsOrigin(block, 100)
+    batch = Batch({"x": Column.of(list(range(5)))}, 5, rows=range(100, 105), origin=origin)
+    listed = listed_places([block.context(row) for row in rows])
+    assert _plain(batch.places(np.array(rows, np.int64))) == _plain(listed)
+    assert batch.lanes() == [block.lane_of(row) for row in range(5)]
+
+
+def test_a_row_of_another_block_has_no_place_in_this_one(block: Records) -> None:
+    assert RecordsOrigin(block, 100).places(np.array([99, 101])) is None
+    assert RecordsOrigin(block, 100).places(np.array([105])) is None
+
+
+def _plain(places: RecordPlaces) -> list[tuple[Any, ...]]:
+    of_rows = [places.places[number] for number in places.numbers.tolist()]
+    return list(zip(of_rows, places.offsets.tolist(), places.keys.tolist(), places.lanes, strict=True))

@@ -66,6 +66,9 @@ class RememberingRunner(KeyedRunner):
 
     def run_batch(self, batch: Batch) -> Result:
         """The results of all rows, in order."""
+        return self.table.in_portions(batch, self._run, self.table.by)
+
+    def _run(self, batch: Batch) -> Result:
         failed: dict[int, Exception] = {}
         rows, codes = self.coded(batch, failed)
         given = batch.all_values()

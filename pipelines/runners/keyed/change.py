@@ -100,6 +100,9 @@ class ChangeRunner(KeyedRunner):
 
     def run_batch(self, batch: Batch) -> Result:
         """The records that change something, or remind of it."""
+        return self.table.in_portions(batch, self._run, self.reads)
+
+    def _run(self, batch: Batch) -> Result:
         times, failed = self._times.of(batch)
         read = self._read(batch.get(self._step.value))
         failed.update(read.failed)

@@ -32,8 +32,10 @@ class CountedState:
     at which windows begin, itself a ring that begins at `mark`.
     """
 
-    def __init__(self, by: Sequence[str], most: int, size: int, every: int, *, evict: Callable[[Rows], None]) -> None:
-        """`evict` is called with the codes of keys that go because there are more than `most`, before they go."""
+    def __init__(
+        self, by: Sequence[str], most: int, size: int, every: int, *, evict: Callable[[Rows, Rows], None]
+    ) -> None:
+        """`evict` is called for keys that go because there are more than `most`, as `KeyTable` does."""
         self.size, self.every = size, every
         self.marks = -(-size // every)
         """How many windows may have begun."""
@@ -196,8 +198,8 @@ class CountedState:
         for flags in (self.closed, self.changed, self._saved):
             flags[codes] = False
 
-    def _evicted(self, codes: Rows) -> None:
-        self._evict(codes)
+    def _evicted(self, codes: Rows, rows: Rows) -> None:
+        self._evict(codes, rows)
         self._release(codes)
 
     def _release(self, codes: Rows) -> None:

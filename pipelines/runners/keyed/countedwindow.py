@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -30,15 +29,15 @@ from pipelines.steps.keyed.window import ADDED, Window
 from pipelines.values import ValueType
 
 Array = npt.NDArray[Any]
-_BY_BOUND: Final = -1
-"""The row of a window that ended because there are too many keys."""
+_NO_ROW: Final = -1
+"""The row of a window that no record ended."""
 
 
 class Closed(NamedTuple):
     """A window that has ended."""
 
     row: int
-    """The position of the record that ended it, or `_BY_BOUND`."""
+    """The position of the record that ended it, or `_NO_ROW`."""
     key: tuple[Any, ...]
     """The values of `by`."""
     samples: Array
@@ -53,8 +52,8 @@ class CountedWindowRunner(StatefulRunner):
     """Gathers the samples of each key, and gives a window for each `size` of them, `every` so many.
 
     A record that fails leaves its key as it was. The samples of a key are of one type and shape, that of its first
-    record. A result belongs to the record that completed the window, or whose gap ended it; one that had to end
-    because there are too many keys belongs to the first record of the batch that brought another.
+    record. A result belongs to the record that completed the window, or whose gap ended it, or which brought a key for
+    which another had to go.
     """
 
     saves: ClassVar[bool] = True
@@ -105,6 +104,9 @@ class CountedWindowRunner(StatefulRunner):
         return True
 
     def run_batch(self, batch: Batch) -> Result:
+        return self._state.keys.in_portions(batch, self._run, self.reads)
+
+    def _run(self, batch: Batch) -> Result:
         times, untimed = self._times.of(batch)
         failed = dict(untimed)
         parts = samples_of(batch, self._values, failed)
@@ -119,9 +121,7 @@ class CountedWindowRunner(StatefulRunner):
             self._add(batch, _without(part, codes[part.rows] != NO_CODE), codes, times)
         self._meters.remembers(len(self._state.keys))
         closed, self._closed = self._closed, []
-        first = int(np.argmax(codes != NO_CODE)) if batch.size else 0
-        at = [first if each.row == _BY_BOUND else each.row for each in closed]
-        return self._result(batch, closed, np.array(at, np.int64), codes != NO_CODE, failed)
+        return self._result(batch, closed, codes != NO_CODE, failed)
 
     def tick(self, now: float) -> Result:
         if self._silence is None:
@@ -140,6 +140,8 @@ class CountedWindowRunner(StatefulRunner):
 
     def load(self, lane: Hashable, items: Iterable[Item]) -> None:
         self._heard(self._state.load(lane, items))
+        # Of keys that were saved when there could be more of them.
+        self._closed = []
         self._meters.remembers(len(self._state.keys))
 
     def _numbers(self, size: int, parts: list[Samples], failed: dict[int, Exception]) -> Rows:
@@ -161,6 +163,7 @@ class CountedWindowRunner(StatefulRunner):
             codes = np.full(batch.size, NO_CODE, np.int64)
             coded = self._state.keys.coded(batch.take(good))
             codes[good] = coded.codes
+            self._closed = [each._replace(row=int(good[each.row])) for each in self._closed]
             wrong = {int(good[row]): error for row, error in coded.failed.items()}
         failed.update(wrong)
         self._heard(codes[codes != NO_CODE])
@@ -224,8 +227,7 @@ class CountedWindowRunner(StatefulRunner):
             rows, sorted_codes, sorted_times = (np.repeat(each, counts) for each in (rows, sorted_codes, sorted_times))
         self._scatter(part, source, place, sorted_codes, sorted_times)
         if self._remembers:
-            begin = np.flatnonzero(place == 0)
-            state.records.note(sorted_codes[begin], batch, rows[begin])
+            state.records.note(sorted_codes, batch, rows)
         state.fill[keys] += totals
         state.written[keys] += totals
         state.changed[keys] = True
@@ -266,6 +268,8 @@ class CountedWindowRunner(StatefulRunner):
             while at < stop:
                 at += self._fill(code, run, ends, at, samples[at:stop])
             state.last[code] = run.times[end - 1]
+        if self._remembers:
+            state.records.note(np.array([code]), run.batch, run.rows[-1:])
         state.changed[code] = True
 
     def _fill(self, code: int, run: _Run, ends: Rows, at: int, samples: Array) -> int:
@@ -278,8 +282,6 @@ class CountedWindowRunner(StatefulRunner):
         begins = np.arange(-(-fill // self._every) * self._every, fill + count, self._every)
         row_of = np.searchsorted(ends, begins - fill + at, "right")
         state.starts[code, (mark + begins // self._every) % state.marks] = run.times[row_of]
-        if not fill and self._remembers:
-            state.records.note(np.array([code]), run.batch, run.rows[row_of[:1]])
         state.written[code] += count
         state.fill[code] = fill + count
         if fill + count == self._size:
@@ -291,8 +293,6 @@ class CountedWindowRunner(StatefulRunner):
             state.mark[code] = (mark + 1) % state.marks
             state.fill[code] = self._size - self._every
             state.closed[code] = True
-            if self._remembers:
-                state.records.note(np.array([code]), run.batch, run.rows[[row]])
         return count
 
     def _end_short(self, code: int, row: int) -> None:
@@ -311,24 +311,19 @@ class CountedWindowRunner(StatefulRunner):
         start, end = int(state.starts[code, state.mark[code]]), int(state.last[code])
         self._closed.append(Closed(row, self._key(code), samples, start, end, fill))
 
-    def _evict(self, codes: Rows) -> None:
+    def _evict(self, codes: Rows, rows: Rows) -> None:
         self._meters.evict(len(codes))
-        for code in codes.tolist():
-            self._end_short(code, _BY_BOUND)
+        for code, row in zip(codes.tolist(), rows.tolist(), strict=True):
+            self._end_short(code, row)
 
     def _ended(self, codes: Rows) -> Result:
         """The short windows of these keys, which are forgotten."""
         records: list[RecordContext] = []
         for code in codes.tolist():
             before = len(self._closed)
-            self._end_short(code, _BY_BOUND)
-            record = self._state.records.record(code)
+            self._end_short(code, _NO_ROW)
             if len(self._closed) > before:
-                # The record is that which began the window; the last one is known by its time.
-                stamp = int(self._state.last[code]) if self._step.time == "timestamp" else None
-                records.append(
-                    record if stamp is None or record.timestamp is None else replace(record, timestamp=stamp)
-                )
+                records.append(self._state.records.record(code))
         closed, self._closed = self._closed, []
         self._state.drop(codes)
         self._meters.remembers(len(self._state.keys))
@@ -338,7 +333,8 @@ class CountedWindowRunner(StatefulRunner):
         value = self._state.keys.value(code)
         return value if len(self._step.by) > 1 else (value,)
 
-    def _result(self, batch: Batch, closed: list[Closed], at: Rows, good: Mask, failed: dict[int, Exception]) -> Result:
+    def _result(self, batch: Batch, closed: list[Closed], good: Mask, failed: dict[int, Exception]) -> Result:
+        at = np.array([each.row for each in closed], np.int64)
         order = np.argsort(at, kind="stable")
         at = at[order]
         rows, splits = batch.numbers(at)

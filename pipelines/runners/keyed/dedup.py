@@ -67,6 +67,9 @@ class DedupRunner(KeyedRunner):
 
     def run_batch(self, batch: Batch) -> Result:
         """The records that repeat none."""
+        return self.table.in_portions(batch, self._run, self.reads)
+
+    def _run(self, batch: Batch) -> Result:
         times, failed = self._times.of(batch)
         rows, codes = self.coded(batch, failed)
         passes = self._passing(codes, times[rows])

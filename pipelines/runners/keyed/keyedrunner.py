@@ -106,7 +106,7 @@ class KeyedRunner(StatefulRunner):
         self.pieces.begin(codes)
         self.begin(codes)
 
-    def _evict(self, codes: Rows) -> None:
+    def _evict(self, codes: Rows, rows: Rows) -> None:
         self.pieces.remove(codes)
         self.end(codes)
         self._meters.evict(len(codes))

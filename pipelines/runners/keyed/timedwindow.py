@@ -12,7 +12,6 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, DenseColumn, Rows
 from pipelines.data.result import Result
 from pipelines.errors import DataError, StreamerError
-from pipelines.executors.accounting import joined
 from pipelines.observe.metrics import LATE_RECORDS
 from pipelines.runners.keyed.aggregates import Aggregates, Read, repeats
 from pipelines.runners.keyed.openwindows import OpenWindows
@@ -74,8 +73,8 @@ class TimedWindowRunner(StatefulRunner):
         self._changed, self._saved = np.zeros(0, np.bool_), np.zeros(0, np.bool_)
         self._touched, self._seen = np.zeros(0, np.bool_), np.zeros(0)
         self._gone: dict[tuple[Hashable, str], None] = {}
-        self._evicted: list[_Closed] = []
-        self._evictions: list[tuple[int, list[_Closed]]] = []
+        self._evicted: list[tuple[int, _Closed]] = []
+        """Windows of keys that had to go, with the position of the record that brought another."""
         self._ticked: float | None = None
         self._waited = 0.0
         self._late_records = context.metrics.counter(LATE_RECORDS, "Records that came after their windows had closed.")
@@ -90,10 +89,7 @@ class TimedWindowRunner(StatefulRunner):
         return frozenset([*self._step.by, *self._contents.keys, *ADDED])
 
     def run_batch(self, batch: Batch) -> Result:
-        if batch.size <= MOST_AT_ONCE:
-            return self._run(batch)
-        ranges = [range(start, min(start + MOST_AT_ONCE, batch.size)) for start in range(0, batch.size, MOST_AT_ONCE)]
-        return joined([self._run(part) for part in batch.parts(ranges)])
+        return self._keys.in_portions(batch, self._run, self.reads, MOST_AT_ONCE)
 
     def tick(self, now: float) -> Result:
         self._waited += 0.0 if self._ticked is None else min(max(now - self._ticked, 0.0), LONGEST_TICK)
@@ -140,7 +136,7 @@ class TimedWindowRunner(StatefulRunner):
             self._changed[code], self._saved[code] = False, True
         self._meters.remembers(len(self._keys))
         # What did not fit was full of keys that nobody asked for since.
-        self._evicted, self._evictions = [], []
+        self._evicted = []
 
     def _run(self, batch: Batch) -> Result:
         failed: dict[int, Exception] = {}
@@ -161,12 +157,9 @@ class TimedWindowRunner(StatefulRunner):
         if self._size is None:
             np.minimum.at(self._from, slots, times[placed.records])
             np.maximum.at(self._to, slots, times[placed.records])
-        parents: list[int] = []
-        made: list[_Closed] = []
-        for code, windows in self._evictions:
-            parents += [int(positions[np.argmax(codes == code)])] * len(windows)
-            made += windows
-        self._evictions = []
+        parents = [row for row, _ in self._evicted]
+        made = [window for _, window in self._evicted]
+        self._evicted = []
         if self._step.emit == "each":
             self._add_each(read, positions, codes, placed, slots, parents, made)
         else:
@@ -188,6 +181,7 @@ class TimedWindowRunner(StatefulRunner):
             positions = np.delete(positions, list(failed))
             batch = batch.take(positions)
         codes, unknown = self._keys.coded(batch)
+        self._evicted = [(int(positions[row]), window) for row, window in self._evicted]
         self._meters.remembers(len(self._keys))
         if unknown:
             failed.update({int(positions[row]): error for row, error in unknown.items()})
@@ -309,15 +303,12 @@ class TimedWindowRunner(StatefulRunner):
         self._touched[codes] = True
         self._placing.begin(codes)
         self._open.begin(codes)
-        if self._evicted:
-            self._evictions.append((int(codes[0]), self._evicted))
-            self._evicted = []
 
-    def _evict(self, codes: Rows) -> None:
+    def _evict(self, codes: Rows, rows: Rows) -> None:
         self._meters.evict(len(codes))
-        for code in codes.tolist():
+        for code, row in zip(codes.tolist(), rows.tolist(), strict=True):
             if self._step.emit == "window":
-                self._evicted += [self._window(code, begin) for begin in sorted(self._open.of(code))]
+                self._evicted += [(row, self._window(code, begin)) for begin in sorted(self._open.of(code))]
             if self._saved[code]:
                 self._gone[self._keys.lane(code), self._keys.text(code)] = None
         self._open.drop(codes)

@@ -349,6 +349,24 @@ def test_overlapping_windows_that_have_all_their_samples_leave_no_short_one() ->
     assert firsts(run.flush())[2:] == [[3, 4, 5]]
 
 
+@pytest.mark.parametrize("portion", [1, 2, None])
+@pytest.mark.parametrize("reload", [False, True])
+def test_what_idle_ended_belongs_to_the_last_record_of_its_window(portion: int | None, reload: bool) -> None:
+    run = StatefulRun(window(idle="5s", short="emit"))
+    run.run(mixed(sent(*range(6), key=b"k", every=0.5), sent(7, device="b", key=b"other")), portion)
+    if reload:
+        run.reload()
+    run.runner.tick(0)
+    for now in range(1, 6):
+        result = run.runner.tick(now)
+    origin = result.batch.origin
+    assert origin is not None
+    assert result.batch["device"][0] == "a"
+    last = origin.record(int(result.batch.rows[0]))
+    assert last is not None
+    assert (last.offset, last.key, last.timestamp) == (5, b"k", START + 2500)
+
+
 def test_a_lane_that_is_forgotten_gives_nothing_and_writes_nothing() -> None:
     run = StatefulRun(window(short="emit", idle="1s"))
     run.run([*sent(1, 2, 3), *sent(4, 5, 6, lane="other")])

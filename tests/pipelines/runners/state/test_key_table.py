@@ -24,7 +24,8 @@ def table(by: tuple[str, ...] = ("id",), most: int = 1000) -> tuple[KeyTable, li
     def begin(codes: Rows) -> None:
         began.extend(codes.tolist())
 
-    def evict(codes: Rows) -> None:
+    def evict(codes: Rows, rows: Rows) -> None:
+        assert len(codes) == len(rows)
         evicted.extend(codes.tolist())
 
     return KeyTable(by, most, begin=begin, evict=evict), began, evicted
@@ -133,3 +134,34 @@ def test_codes_are_what_a_dictionary_would_give(batches: list[tuple[list[tuple[s
         keys.forget(forgotten)
         expected = {key: code for key, code in expected.items() if key[0] not in forgotten}
     assert np.unique(keys.codes).tolist() == sorted(expected.values())
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.sampled_from("xy"), st.integers(0, 9)), max_size=4), max_size=20), st.integers(4, 6)
+)
+def test_the_key_goes_that_had_no_row_for_longest_and_it_is_told_for_which_row(
+    batches: list[list[tuple[str, int]]], most: int
+) -> None:
+    gone: list[tuple[int, Any, int]] = []
+    keys = KeyTable(
+        ("id",),
+        most,
+        begin=lambda codes: None,
+        evict=lambda codes, rows: gone.extend(
+            (row, keys.lane(code), keys.value(code)) for code, row in zip(codes.tolist(), rows.tolist(), strict=True)
+        ),
+    )
+    expected: dict[str, dict[int, None]] = {"x": {}, "y": {}}
+    for rows in batches:
+        gone.clear()
+        due = []
+        keys.coded(ids(*(key for _, key in rows), lanes=tuple(lane for lane, _ in rows)))
+        for row, (lane, key) in enumerate(rows):
+            known = expected[lane]
+            if key not in known and len(known) == most:
+                due.append((row, lane, next(iter(known))))
+                del known[next(iter(known))]
+            known.pop(key, None)
+            known[key] = None
+        assert sorted(gone) == sorted(due)
+        assert {keys.value(code) for code in keys.codes_of("x").tolist()} == expected["x"].keys()
