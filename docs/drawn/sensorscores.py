@@ -20,7 +20,9 @@ from streamer.demo.machines.hall import WINDOWS, Failing, Hall, plan
 SECONDS: Final = 20.0
 """How long the demo runs by default."""
 LIMIT: Final = 1.0
-"""The score above which `sensors.yaml` sends an alert."""
+"""The score from which on `alerts.yaml` takes a machine to have a fault."""
+IN_A_ROW: Final = 3
+"""How many such scores in a row it takes for an alert."""
 LABEL: Final = (
     "Scores of twelve machines over twenty seconds. Eight stay below the limit of 1 all the time. Four leave the "
     "others one after another, soon after a fault begins in them, cross the limit and stay above it."
@@ -56,9 +58,10 @@ class Course(NamedTuple):
     """A row for each window, a column for each machine; windows begin `1 / WINDOWS` seconds after one another."""
     faults: list[Failing]
 
-    def first_alert(self, failing: Failing) -> float | None:
-        """Seconds from the beginning of the fault to the first score above the limit; `None` if there is none."""
-        after = np.flatnonzero(self._of(failing) > LIMIT)
+    def alert(self, failing: Failing) -> float | None:
+        """Seconds from the beginning of the fault to its alert; `None` if there is none."""
+        over = np.lib.stride_tricks.sliding_window_view(self._of(failing) >= LIMIT, IN_A_ROW)
+        after = np.flatnonzero(over.all(axis=1)) + IN_A_ROW - 1
         begun = after[after / WINDOWS >= failing.begins]
         return float(begun[0] / WINDOWS - failing.begins) if len(begun) else None
 
@@ -94,14 +97,14 @@ def measured() -> Course:
         for window in windows
     ]
     # The broker's address is only written into the service, which is not started.
-    with example.service("localhost:1883", "drawn").pipeline.open() as executor:
+    with example.services("localhost:1883", "drawn")[0].pipeline.open() as executor:
         results = executor.run_many(records)
     scores = np.array([result["score"] for result in results], np.float64).reshape(turns, len(hall.places))
     return Course([name for _, name in hall.places], scores, faults)
 
 
 def drawing(course: Course) -> str:
-    """A line for each machine, the limit, and for each fault its beginning and its first alert, as SVG."""
+    """A line for each machine, the limit, and for each fault its beginning and its alert, as SVG."""
     bottom = _TOP + _HIGH
     height = bottom + 44 + _ROW * len(course.faults) + 8
     inside = "\n".join([*_axes(course, bottom), *_sound(course), *_faulty(course, bottom)])
@@ -115,7 +118,7 @@ def drawing(course: Course) -> str:
 
 def _axes(course: Course, bottom: float) -> Iterator[str]:
     yield f'<text class="title" x="{_LEFT - 24}" y="22">Scores of twelve machines, a line each</text>'
-    legend = "score of each window; dotted: a fault begins; ring: its first alert"
+    legend = "score of each window; dotted: a fault begins; ring: its alert"
     yield f'<text class="small" x="{_LEFT - 24}" y="40">{legend}</text>'
     for score in range(int(_top_of(course)) + 1):
         y = _y(course, score)
@@ -138,7 +141,7 @@ def _sound(course: Course) -> Iterator[str]:
 
 def _faulty(course: Course, bottom: float) -> Iterator[str]:
     for row, failing in enumerate(course.faults):
-        begin, after = _x(failing.begins), course.first_alert(failing)
+        begin, after = _x(failing.begins), course.alert(failing)
         y = bottom + 44 + _ROW * row
         parts = [
             f'<line class="begin" x1="{begin}" y1="{_TOP}" x2="{begin}" y2="{bottom}"/>',
@@ -150,7 +153,7 @@ def _faulty(course: Course, bottom: float) -> Iterator[str]:
             at = failing.begins + after
             score = course.scores[round(at * WINDOWS), course.machines.index(failing.machine)]
             parts.append(f'<circle cx="{_x(at)}" cy="{_y(course, score)}" r="4"/>')
-            found = f"first alert after {after:.1f} s"
+            found = f"alert after {after:.1f} s"
         text = f"{failing.machine}: {failing.fault}, begins at {failing.begins:.1f} s, {found}"
         parts.append(f'<text x="{_LEFT}" y="{y}">{escape(text)}</text>')
         yield f'<g class="fault {"abcd"[row]}">' + "\n".join(parts) + "</g>"

@@ -8,7 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from drawn import sensorscores
-from drawn.sensorscores import LIMIT, Course
+from drawn.sensorscores import IN_A_ROW, LIMIT, Course
+
+from pipelines import Change
+from streamer.demo.machines import example
 
 FILE = Path(__file__).parents[2] / "docs" / "pictures" / "sensor-scores.svg"
 
@@ -21,10 +24,16 @@ def course() -> Course:
 def test_every_fault_is_found_in_the_time_in_which_it_grows_and_no_sound_machine_gives_an_alert(course: Course) -> None:
     assert len(course.faults) == 4
     for failing in course.faults:
-        after = course.first_alert(failing)
+        after = course.alert(failing)
         assert after is not None
         assert 0 < after < failing.grows
     assert course.false_alerts() == 0
+
+
+def test_alerts_are_those_of_the_service() -> None:
+    (step,) = example.services("localhost:1883", "drawn")[1].pipeline.steps
+    assert isinstance(step, Change)
+    assert (step.on, step.after) == (LIMIT, IN_A_ROW)
 
 
 def test_at_the_end_the_four_and_no_others_are_above_the_limit(course: Course) -> None:

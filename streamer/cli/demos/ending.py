@@ -22,11 +22,14 @@ def hot_path() -> str:
     return f"plain Python, which takes more CPU time than the compiled one{way}"
 
 
-def service_file(name: str) -> Path:
-    """The service file of this example, from the working directory where it lies below it."""
+def service_file(example: str, name: str = "") -> Path:
+    """The service file `NAME.yaml` of this example, from the working directory where it lies below it.
+
+    By default it is that of the example's name.
+    """
     from streamer.demo.examples import folder
 
-    file = folder(name) / f"{name}.yaml"
+    file = folder(example) / f"{name or example}.yaml"
     return file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
 
 

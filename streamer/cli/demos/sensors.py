@@ -76,11 +76,12 @@ def _suggested(outcome: machines.SensorsOutcome) -> Text:
     from streamer.cli.invocation import program, python
 
     streamer, service = program(), service_file("sensors")
+    alerts = service_file("sensors", "alerts")
     lines = [
         f"  {streamer} check {service}    the parts of the service",
         f"  {streamer} test {service}    its results for sample records",
         f"  {streamer} broker --mqtt    an MQTT broker, until Ctrl-C; in other terminals:",
-        f"  {streamer} run {service}    the service",
+        f"  {streamer} run {service} {alerts}    the services, scores and alerts",
         f"  {python()} -m streamer.demo.machines    the machines",
         "  mosquitto_sub -v -t 'alerts/#'    the alerts (from the package mosquitto-clients)",
     ]

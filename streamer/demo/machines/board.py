@@ -21,8 +21,6 @@ POINT = 0.6
 """Seconds that each point stands for."""
 RECENT = 8
 """Number of latest scores whose median is shown."""
-NOW = 1.0
-"""Seconds for which an alert is shown as current."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class MachineState:
     score: float
     """Median of the last `RECENT` scores; NaN without any."""
     alert: bool
-    """Whether there was an alert in the last second."""
+    """Whether there was an alert, and no message since that the machine is well again."""
     fault: Fault | None
     """The fault that the machine has now in the simulation."""
 
@@ -88,7 +86,7 @@ class Board:
         self._temperatures = [float("nan")] * len(places)
         self._alerted = np.zeros((turns, len(places)), np.bool_)
         self._first_alert: dict[str, float] = {}
-        self._last_alert: dict[str, float] = {}
+        self._alerting: set[str] = set()
         self._false_alerts = 0
 
     def sending(self, number: int, window: Window) -> None:
@@ -111,15 +109,20 @@ class Board:
                 self._scores[turn, number] = score
                 self._late[turn, number] = now - self._sent_at[turn, number]
 
+    def recovered(self, machine: str) -> None:
+        """Note that a machine is well again."""
+        with self._lock:
+            self._alerting.discard(machine)
+
     def alerted(self, machine: str, turn: int) -> None:
-        """Note an alert about a window. A second one, or one of a window that was never sent, does not count."""
+        """Note an alert, by a window. A second one by it, or one by a window that was never sent, does not count."""
         now = time.monotonic()
         with self._lock:
             number = self._of(machine, turn)
             if number is None or self._alerted[turn, number]:
                 return
             self._alerted[turn, number] = True
-            self._last_alert[machine] = now
+            self._alerting.add(machine)
             failing = self._faults.get(machine)
             if failing is None or self._sent_at[turn, number] - self._began < failing.begins:
                 self._false_alerts += 1
@@ -169,7 +172,7 @@ class Board:
             self._curve(number, elapsed),
             self._temperatures[number],
             float(np.median(known)) if len(known) else float("nan"),
-            time.monotonic() - self._last_alert.get(name, -NOW) < NOW,
+            name in self._alerting,
             failing.fault if failing is not None and elapsed >= failing.begins else None,
         )
 

@@ -11,25 +11,29 @@ if TYPE_CHECKING:
     from streamer.definition.service import Service
 
 KEPT = 60.0
-"""Seconds that the broker keeps the session of the demo's service."""
+"""Seconds that the broker keeps the sessions of the demo's services."""
 
 
-def service(broker: str, run: str) -> Service:
-    """The service that `sensors.yaml` defines, on this broker (`host:port`).
+def services(broker: str, run: str) -> tuple[Service, Service]:
+    """The services of `sensors.yaml`, which gives scores, and of `alerts.yaml`, on this broker (`host:port`).
 
-    Its MQTT client ids contain `run`, so that another service of the example is not disconnected.
+    Their MQTT client ids contain `run`, so that other services of the example are not disconnected.
     """
+    return _service("sensors", broker, run), _service("alerts", broker, run)
+
+
+def _service(name: str, broker: str, run: str) -> Service:
     import streamer.definition.loading
 
-    text = (folder("sensors") / "sensors.yaml").read_text(encoding="utf-8")
+    text = (folder("sensors") / f"{name}.yaml").read_text(encoding="utf-8")
     environment = {**os.environ, "MQTT_BROKER": broker}
     service = streamer.definition.loading.loads(text, folder("sensors"), environment=environment)
-    sinks = [sink.model_copy(update={"client_id": f"demo-{run}-{sink.label}"}) for sink in service.sinks]
+    ids = f"demo-{run}-{name}"
+    sinks = [sink.model_copy(update={"client_id": f"{ids}-{sink.label}"}) for sink in service.sinks]
     sources = [
-        source.model_copy(update={"client_id": f"demo-{run}-{source.label}", "expiry": KEPT})
-        for source in service.sources
+        source.model_copy(update={"client_id": f"{ids}-{source.label}", "expiry": KEPT}) for source in service.sources
     ]
     letters = service.dead_letter
     if letters is not None:
-        letters = letters.model_copy(update={"client_id": f"demo-{run}-dead"})
+        letters = letters.model_copy(update={"client_id": f"{ids}-dead"})
     return service.model_copy(update={"source": sources, "sink": sinks, "dead_letter": letters})

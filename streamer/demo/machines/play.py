@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -85,8 +85,11 @@ def play(
         progress("looking for a broker")
         with stop.at_once():
             broker = stack.enter_context(open_mqtt_broker("the demo", progress, allow_development=True))
-        progress("starting the service")
-        agent = started(example.service(broker.address, run), stack)
+        progress("starting the services")
+        scoring, alerting = example.services(broker.address, run)
+        # Its subscription has to be there before the first score.
+        alerts = started(alerting, stack)
+        agent = started(scoring, stack)
         viewer = ScoreViewer(broker.url, f"demo-{run}-viewer", board)
         stack.callback(viewer.stop)
         viewer.start()
@@ -102,17 +105,19 @@ def play(
         if stop.is_set():
             return None
         with screen(broker) as view:
-            _watch(agent, viewer, gateway, board, seconds, view, stop)
+            _watch((agent, alerts), viewer, gateway, board, seconds, view, stop)
         viewer.stop()
-        agent.stop()
-        summary = agent.join()
-        check(agent)
+        dead = 0
+        for each in (agent, alerts):
+            each.stop()
+            dead += each.join().dead
+            check(each)
         return SensorsOutcome(
             broker=broker.description,
             real=broker.kind != "development",
             machines=len(hall.places),
             count=board.count(),
-            dead=summary.dead,
+            dead=dead,
             batch_mean=mean(batches(agent)),
             findings=board.findings(),
         )
@@ -131,7 +136,7 @@ def _gateway(broker: MqttBroker, run: str, hall: Hall, board: Board, rate: float
 
 
 def _watch(
-    agent: Agent,
+    agents: Sequence[Agent],
     viewer: ScoreViewer,
     gateway: Gateway,
     board: Board,
@@ -144,7 +149,8 @@ def _watch(
     gateway.start()
     while True:
         viewer.check()
-        check(agent)
+        for agent in agents:
+            check(agent)
         if stop.is_set():
             gateway.stop()
         count = board.count()

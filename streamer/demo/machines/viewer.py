@@ -10,7 +10,7 @@ from streamer.demo.reader import Reader
 
 SCORES = "factory/+/+/score"
 ALERTS = "alerts/+"
-WANTED = frozenset({"machine", "window", "score"})
+WANTED = frozenset({"machine", "window", "score", "state"})
 
 
 class ScoreViewer(Reader):
@@ -40,7 +40,10 @@ class ScoreViewer(Reader):
             if not isinstance(machine, str) or not isinstance(turn, int) or not isinstance(score, float):
                 continue
             if topics[row].startswith("alerts/"):
-                self._board.alerted(machine, turn)
+                if data.get("state") == "on":
+                    self._board.alerted(machine, turn)
+                else:
+                    self._board.recovered(machine)
             else:
                 self._board.scored(machine, turn, score)
                 scores += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -72,7 +73,7 @@ def test_the_cases_of_the_example_are_right() -> None:
         assert tried(service, case).problems == [], case.name
 
 
-def test_scores_and_alerts_go_to_topics_of_the_machine() -> None:
+def test_a_score_goes_to_a_topic_of_the_machine() -> None:
     service = streamer.load(folder("sensors") / "sensors.yaml")
     well, broken = Machine(600_000), Machine(600_001)
     broken.fault, broken.severity = "bearing", 1.0
@@ -86,26 +87,54 @@ def test_scores_and_alerts_go_to_topics_of_the_machine() -> None:
         ],
     )
     assert [one.topic for one in report.sinks["scores"]] == ["factory/north/press-1/score", "factory/west/pump-2/score"]
-    assert [one.topic for one in report.sinks["alerts"]] == ["alerts/pump-2"]
-    (alert,) = report.decoded["alerts"]
-    assert alert is not None
-    assert (alert["line"], alert["machine"], alert["window"]) == ("west", "pump-2", 4)
-    assert alert["score"] > 1
+    well_score, broken_score = report.decoded["scores"]
+    assert well_score is not None
+    assert broken_score is not None
+    assert (broken_score["line"], broken_score["machine"], broken_score["window"]) == ("west", "pump-2", 4)
+    assert well_score["score"] < 1 < broken_score["score"]
     assert sorted(letter.step for letter in report.dead) == ["0:ONNX", "decode"]
     assert report.acknowledged == 4
 
 
-def test_the_service_needs_no_code_and_uses_one_broker() -> None:
-    service = streamer.load(folder("sensors") / "sensors.yaml", no_code=streamer.NoCode.of(env=["MQTT_BROKER"]))
+def test_a_fault_is_one_alert_until_the_machine_is_well_again() -> None:
+    service = streamer.load(folder("sensors") / "alerts.yaml")
+    scores = [
+        ("press-1", 0.3),
+        *[("pump-2", score) for score in (0.3, 2, 0.4, 2, 1, 1.1, 3, 0.8, 2, 0.5, 0.6, 0.5, 0.5)],
+    ]
+    report = streamer.testing.run(
+        service,
+        [
+            Message(
+                json.dumps({"machine": machine, "line": "west", "window": number, "score": score}).encode(),
+                topic=f"factory/west/{machine}/score",
+            )
+            for number, (machine, score) in enumerate(scores)
+        ],
+    )
+    assert [message.topic for message in report.sinks["alerts"]] == ["alerts/pump-2"] * 2
+    made = [
+        (alert["machine"], alert["state"], alert["window"]) for alert in report.decoded["alerts"] if alert is not None
+    ]
+    assert made == [("pump-2", "on", 6), ("pump-2", "off", 12)]
+    assert not report.dead
+
+
+@pytest.mark.parametrize("name", ["sensors", "alerts"])
+def test_the_services_need_no_code_and_use_one_broker(name: str) -> None:
+    service = streamer.load(folder("sensors") / f"{name}.yaml", no_code=streamer.NoCode.of(env=["MQTT_BROKER"]))
     urls = {connector.url for connector in (*service.sources, *service.sinks, service.dead_letter)}  # type: ignore[union-attr]
     assert len(urls) == 1
 
 
-def test_the_demos_service_has_client_ids_of_its_run() -> None:
-    one, two = (example.service("broker:1234", run) for run in ("a", "b"))
-    connectors = [[*found.sources, *found.sinks, found.dead_letter] for found in (one, two)]
+def test_the_demos_services_have_client_ids_of_their_run() -> None:
+    runs = [example.services("broker:1234", run) for run in ("a", "b")]
+    connectors = [
+        [connector for service in run for connector in (*service.sources, *service.sinks, service.dead_letter)]
+        for run in runs
+    ]
     ids = [{connector.client_id for connector in some} for some in connectors]  # type: ignore[union-attr]
-    assert len(ids[0]) == 4
+    assert len(ids[0]) == 6
     assert not ids[0] & ids[1]
     assert {connector.url for connector in connectors[0]} == {"mqtt://broker:1234"}  # type: ignore[union-attr]
 
@@ -174,6 +203,10 @@ def test_an_alert_of_a_machine_without_a_fault_is_a_false_one() -> None:
     assert (finding.machine, finding.fault) == ("press-2", "bearing")
     assert finding.after is not None
     assert [machine.alert for machine in seen.machines()] == [True, True]
+    seen.recovered("press-1")
+    seen.recovered("press-9")
+    assert [machine.alert for machine in seen.machines()] == [False, True]
+    assert (seen.count().alerts, seen.count().false_alerts) == (2, 1)
 
 
 def look(elapsed: float) -> SensorsLook:

@@ -112,7 +112,7 @@ def test_the_service_is_the_example_with_a_control_port_that_is_checked(services
 def test_the_sensors_are_a_profile_whose_service_is_the_example_with_a_control_port(services: dict[str, Any]) -> None:
     sensors, machines = services["sensors"], services["machines"]
     assert sensors["profiles"] == machines["profiles"] == ["sensors"]
-    assert sensors["command"] == ["run", "deploy/sensors.yaml"]
+    assert sensors["command"] == ["run", "deploy/sensors.yaml", "examples/sensors/alerts.yaml"]
     assert sensors["depends_on"]["mosquitto"] == {"condition": "service_healthy"}
     assert sensors["environment"] == machines["environment"] == {"MQTT_BROKER": "mosquitto:1883"}
     text = (ROOT / "deploy/sensors.yaml").read_text()
