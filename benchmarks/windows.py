@@ -67,6 +67,10 @@ class OneLane:
         """The timestamps of these records."""
         return rows + 1_700_000_000_000
 
+    def topics(self, rows: Rows) -> list[str | None]:
+        """The topics of these records."""
+        return ["topic"] * len(rows)
+
 
 def batches_of(keys: int) -> list[Batch]:
     """Records of so many devices, in no order."""

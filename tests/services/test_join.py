@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from waiting import until
 
 from connectors.memory import MemorySink, MemoryTopic
@@ -20,7 +20,7 @@ from streamer.definition.loading import loads
 from streamer.definition.service import Service
 
 SERVICE = """
-name: parts
+name: GROUP
 source: {type: kafka, bootstrap: "BROKERS", topics: [LEFT, RIGHT], codec: json,
          client: {session.timeout.ms: 6000, heartbeat.interval.ms: 500}}
 pipeline: [{"@type": JOIN, by: part, topics: {left: LEFT, right: RIGHT}, within: 1h, wait: 1h}]
@@ -38,11 +38,16 @@ class Line:
         self.out, self.dead = MemoryTopic("out", 1), MemoryTopic("dead", 1)
         self.left, self.right = left, right
         self.agents: list[Agent] = []
-        self._bootstrap, self._folder = bootstrap, folder
+        self.bootstrap, self._folder = bootstrap, folder
 
     @property
     def service(self) -> Service:
-        text = SERVICE.replace("BROKERS", self._bootstrap).replace("LEFT", self.left).replace("RIGHT", self.right)
+        text = (
+            SERVICE.replace("BROKERS", self.bootstrap)
+            .replace("LEFT", self.left)
+            .replace("RIGHT", self.right)
+            .replace("GROUP", self.left)
+        )
         return loads(text, base=self._folder)
 
     def start(self) -> Agent:
@@ -52,7 +57,7 @@ class Line:
         return self.agents[-1]
 
     def write(self, topic: str, parts: list[int]) -> None:
-        producer = Producer({"bootstrap.servers": self._bootstrap})
+        producer = Producer({"bootstrap.servers": self.bootstrap})
         for part in parts:
             producer.produce(topic, json.dumps({"part": part, "from": topic}), str(part))
         assert producer.flush(60) == 0
@@ -117,6 +122,23 @@ def test_topics_with_different_numbers_of_partitions_stop_the_service_and_check_
     assert f"{made.left} has 2, {made.right} has 3" in error
     texts = [finding.text for finding in reached(made.service) if not finding.ok]
     assert any(f"{made.left} has 2, {made.right} has 3" in text for text in texts), texts
+
+
+def test_a_member_of_the_group_that_reads_one_topic_alone_stops_the_service(line: Callable[..., Line]) -> None:
+    made = line()
+    agent = made.start()
+    made.write(made.left, [1])
+    made.write(made.right, [1])
+    until(lambda: len(made.joined) == 1)
+    other = Consumer({"bootstrap.servers": made.bootstrap, "group.id": made.left, "session.timeout.ms": 6000})
+    other.subscribe([made.left])
+    try:
+        until(lambda: other.poll(0.1) is None and other.assignment(), seconds=60)
+        error = str(agent.join(60).error)
+    finally:
+        other.close()
+    assert "the group has assigned different ones" in error
+    assert "have to read the same topics, with assignor: range" in error
 
 
 def test_topics_with_as_many_partitions_each_pass_the_check(line: Callable[..., Line]) -> None:
