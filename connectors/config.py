@@ -237,6 +237,9 @@ class SourceConfig(ConnectorConfig):
     into_columns: ClassVar[tuple[str, ...]] = ()
     """Names that only `into` takes, in the form of `record_columns`."""
 
+    by_key: ClassVar[bool] = False
+    """Whether its topics have partitions, and a record's key says in which of them it is."""
+
     keeps_footage: ClassVar[bool] = False
     """Whether its source can keep the packets that its records were decoded from, for sinks that write clips."""
 

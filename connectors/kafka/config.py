@@ -147,6 +147,7 @@ class KafkaSourceConfig(_KafkaClientConfig, TypedKeys):
     """Records from Kafka topics, as a member of a consumer group."""
 
     built_by: ClassVar[str] = "connectors.kafka.source:KafkaSource"
+    by_key: ClassVar[bool] = True
 
     type: Literal["kafka"] = "kafka"
     """The type of connector."""

@@ -106,6 +106,8 @@ class Step(Typed):
 
     shapes: ClassVar[tuple[str, ...]] = ()
     """Fields that shape the state of a step that remembers: state that was saved with other values does not fit."""
+    keyed_by: ClassVar[str] = ""
+    """Of a step with a state for each key: the field that names the values that are the key; else empty."""
 
     name: Annotated[str | None, EXTENSION] = None
     """The step's name in errors and metrics; default: its place and type, `0:ONNX`."""

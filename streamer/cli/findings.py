@@ -301,7 +301,25 @@ def _part(part: Part, parts: Iterable[Part], context: OpenContext, service: Serv
     if does is not None:
         keys[part.name] = does
     text += f", {policy.in_words}" if policy.in_words else ""
-    return text + _strange_cameras(part.what, service) + left_in_arrays(part.what, parts)
+    return (
+        text
+        + _strange_cameras(part.what, service)
+        + _strange_keys(part.what, service)
+        + left_in_arrays(part.what, parts)
+    )
+
+
+def _strange_keys(step: Step, service: Service) -> str:
+    """A note on a step whose key is not known to be that of the records: the partitions of a topic have states of
+    their own; empty if it is, or if there are none."""
+    by = getattr(step, step.keyed_by) if step.keyed_by else None
+    if not by or all(source.into.get("key") in by for source in service.sources if source.by_key):
+        return ""
+    one = " and ".join(by)
+    return (
+        f"; note: each partition has states of its own, so all records of one {one} have to be in one partition, as "
+        f"they are if it is their key; into: {{key: {by[0]}}} of the source makes the key that value"
+    )
 
 
 def _strange_cameras(step: Step, service: Service) -> str:

@@ -104,6 +104,7 @@ class Function(HasFunction, Step):
     type_name: ClassVar[str] = "FUNCTION"
     run_by: ClassVar[RunBy | None] = RunBy("python", "pipelines.runners.code.functionrunner:function_runner")
     shapes: ClassVar[tuple[str, ...]] = ("remember",)
+    keyed_by: ClassVar[str] = "remember"
 
     args: Annotated[dict[str, Any] | None, EXTENSION] = None
     """Further keyword arguments for the function, or for the constructor of the class: `{threshold: 0.8}`."""

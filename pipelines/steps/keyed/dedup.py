@@ -24,6 +24,7 @@ class Dedup(Step):
     run_by: ClassVar[RunBy | None] = RunBy("numpy", "pipelines.runners.keyed.dedup:DedupRunner")
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
     shapes: ClassVar[tuple[str, ...]] = ("by",)
+    keyed_by: ClassVar[str] = "by"
 
     by: Names
     """Key of the value that records which repeat another have in common: a text, an integer or a boolean. Several,

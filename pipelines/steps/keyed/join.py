@@ -27,6 +27,7 @@ class Join(Step):
     type_name: ClassVar[str] = "JOIN"
     run_by: ClassVar[RunBy | None] = RunBy("numpy", "pipelines.runners.keyed.join:JoinRunner")
     shapes: ClassVar[tuple[str, ...]] = ("by", "topics", "time")
+    keyed_by: ClassVar[str] = "by"
 
     by: Names
     """Key of the value that records which belong together have in common: a text, an integer or a boolean. Several,

@@ -37,6 +37,7 @@ class Window(Step):
     shapes: ClassVar[tuple[str, ...]] = (
         *("by", "size", "every", "values", "output_name", "aggregate", "gap", "time", "emit"),
     )
+    keyed_by: ClassVar[str] = "by"
 
     by: Names
     """Key of the value whose records belong together, such as a device's name: a text, an integer or a boolean.
