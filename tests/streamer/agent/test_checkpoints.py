@@ -336,6 +336,48 @@ def test_a_session_that_was_lost_goes_on_with_the_same_state(bench: Bench, event
     eventually(lambda: bench.sums == [("a", 6)])
 
 
+def test_a_bus_that_waits_for_acknowledgements_gets_a_checkpoint_at_once(
+    bench: Bench, eventually: Any, commit_interval: Callable[[float], None]
+) -> None:
+    commit_interval(3600.0)
+    session = MemorySession(window=2)
+    bench.store.full = True
+    bench.start(source=MemorySessionSource(session, name="memory"))
+    session.feed([Message(Data({"k": "a", "x": number}).to_bytes()) for number in range(1, 7)])
+    eventually(lambda: bench.factory.runners[0].open)
+    assert not bench.sums
+    assert session.acknowledged == 0
+    bench.store.full = False
+    eventually(lambda: bench.sums == [("a", 6), ("a", 15)] and session.acknowledged == 6)
+    # The source has no positions, and the state of the last sum is gone.
+    assert (bench.store.pieces, list(bench.store.positions.values())) == ({}, [None])
+
+
+def test_a_partition_that_goes_to_another_member_takes_its_saved_state_along(
+    define: Callable[..., Service],
+    monkeypatch: pytest.MonkeyPatch,
+    eventually: Any,
+    commit_interval: Callable[[float], None],
+) -> None:
+    commit_interval(3600.0)
+    bench = Bench(define, monkeypatch, partitions=2)
+    first = bench.start()
+    for partition in range(2):
+        bench.feed((f"p{partition}", 1), (f"p{partition}", 2), partition=partition)
+    eventually(lambda: first.meters.total("ok") == 4)
+    assert bench.store.pieces == {}
+    second = bench.start()
+    # It is for the revocation that the first member saves: its next checkpoint would be in an hour.
+    eventually(lambda: bench.store.checkpoint == 1)
+    for partition in range(2):
+        bench.feed((f"p{partition}", 3), partition=partition)
+    eventually(lambda: sorted(bench.sums) == [("p0", 6), ("p1", 6)])
+    assert sorted((first.meters.total("ok"), second.meters.total("ok"))) == [1, 5]
+    for agent in bench.agents:
+        agent.stop()
+        assert agent.join(60).error is None
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_every_record_is_in_one_sum_whatever_fails(bench: Bench, eventually: Any, seed: int) -> None:
     chance = random.Random(seed)
