@@ -59,7 +59,7 @@ class ChangeRunner(KeyedRunner):
     def __init__(self, step: Change, context: OpenContext) -> None:
         self._step = step
         self._first = None if step.on is None else OFF
-        self._times = RecordTimes(step.time)
+        self._times = RecordTimes(step.time, clock=context.clock)
         self._rules = Rules(
             records=step.after if isinstance(step.after, int) else 1,
             span=None if isinstance(step.after, int) else milliseconds(step.after),

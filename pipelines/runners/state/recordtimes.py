@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
@@ -33,12 +32,10 @@ class Timed(NamedTuple):
 class RecordTimes:
     """The times of records. One that is said by the record itself has to be a time that can be read."""
 
-    def __init__(
-        self, kind: TimeOfRecord, *, ahead: float | None = None, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, kind: TimeOfRecord, *, ahead: float | None = None, clock: Callable[[], float]) -> None:
         """`ahead`: seconds by which a time may be in the future; `None`: no limit.
 
-        `clock` gives seconds since 1970. Times of arrival do not go back when it does.
+        `clock` gives seconds since 1970 (`OpenContext.clock`). Times of arrival do not go back when it does.
         """
         self._kind = kind
         self._ahead = ahead

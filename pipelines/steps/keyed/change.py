@@ -40,6 +40,7 @@ class Change(Step):
     run_by: ClassVar[RunBy | None] = RunBy("numpy", "pipelines.runners.keyed.change:ChangeRunner")
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
     shapes: ClassVar[tuple[str, ...]] = ("by", "value")
+    keyed_by: ClassVar[str] = "by"
 
     by: Names = ()
     """Key of the value that says whose state it is, such as a device's name: a text, an integer or a boolean. Several,

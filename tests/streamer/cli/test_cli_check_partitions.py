@@ -17,7 +17,12 @@ sink: {{type: memory, topic: out}}
 state: memory
 """
 KAFKA = "type: kafka, topics: [pumps], codec: json"
-STEPS = ("DEDUP, by: pump, for: 10s", "WINDOW, by: pump, size: 4, values: x, outputName: y")
+STEPS = (
+    "DEDUP, by: pump, for: 10s",
+    "WINDOW, by: pump, size: 4, values: x, outputName: y",
+    "CHANGE, by: pump, value: x",
+    "FUNCTION, function: 'operator:add', remember: pump",
+)
 
 
 def noted(cli: Any, folder: Path, source: str, step: str) -> str:

@@ -104,4 +104,4 @@ def test_a_time_too_far_in_the_future_fails_its_record(kind: Any) -> None:
 
 
 def test_an_empty_batch_has_no_times() -> None:
-    assert RecordTimes("timestamp", ahead=1).of(Batch({}, 0)).times.tolist() == []
+    assert RecordTimes("timestamp", ahead=1, clock=clock).of(Batch({}, 0)).times.tolist() == []
