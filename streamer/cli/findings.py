@@ -142,7 +142,10 @@ def examined(service: Service) -> Examined:
     )
     findings = [tried(f"source {config.label}", partial(_source, config, service)) for config in service.sources]
     findings += [
-        tried(f"step {part.name}", partial(_part, part, parts, replace(context, base=part.base), service, steps))
+        tried(
+            f"step {part.name}",
+            partial(_part, part, parts, replace(context, base=part.base, step=part.name), service, steps),
+        )
         for part in parts
         # Other parts are checked with the step that they are in.
         if isinstance(part.what, (Step, GraphStep, Trigger))

@@ -86,7 +86,7 @@ def test_check_says_which_line_is_missing(cli: Any, tmp_path: Path) -> None:
     ended = cli("check", file)
     assert ended.code != 0
     said = ended.out + ended.err
-    assert "nothing says where that is kept" in said
+    assert "step 0:WINDOW remembers earlier records, and nothing says where that is kept" in said
     assert "state: {path: state.db}" in said
     file.write_text(SERVICE.format(name=tmp_path.name) + "state: memory\n")
     assert cli("check", file).code == 0
