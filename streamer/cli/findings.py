@@ -318,9 +318,9 @@ def _strange_keys(step: Step, service: Service) -> str:
     by = getattr(step, step.keyed_by) if step.keyed_by else None
     if not by or all(source.into.get("key") in by for source in service.sources if source.by_key):
         return ""
-    one = " and ".join(by)
+    key = " and ".join(by)
     return (
-        f"; note: each partition has states of its own, so all records of one {one} have to be in one partition, as "
+        f"; note: each partition has states of its own, so all records of one {key} have to be in one partition, as "
         f"they are if it is their key; into: {{key: {by[0]}}} of the source makes the key that value"
     )
 

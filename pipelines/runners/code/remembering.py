@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -33,7 +33,7 @@ class RememberingRunner(KeyedRunner):
 
     The state is a `dict` that the function changes; what it has then is JSON. Each call gets a `dict` of its own, read
     from that text, so that a call sees the same after a restart and without. A record whose call raises, or that fails
-    as its result or its state is of no use, leaves the state as it was. A key whose state is empty is forgotten.
+    as its result or its state is of no use, leaves the state as it was. A state that is empty is not saved.
 
     Raises:
         StreamerError: When it opens where code is not allowed.
@@ -80,8 +80,7 @@ class RememberingRunner(KeyedRunner):
                 outcomes[row] = self._called(datas[row], code, changed)
             except RAISED as error:  # any exception belongs to that record
                 outcomes[row] = failure(error, datas[row])
-        self.pieces.change(np.fromiter(changed, np.int64, len(changed)))
-        self._forget_empty(codes)
+        self._note(changed)
         result = of_outcomes(outcomes, batch, given)
         self._all_dropped.look(result)
         return result
@@ -100,12 +99,15 @@ class RememberingRunner(KeyedRunner):
             changed[code] = None
         return outcome
 
-    def _forget_empty(self, codes: Rows) -> None:
-        """Forget the keys of these codes whose state is empty."""
-        texts = self._texts
-        empty = [code for code in dict.fromkeys(codes.tolist()) if texts[code] == EMPTY]
-        if empty:
-            self.drop(np.array(empty, np.int64))
+    def _note(self, changed: Iterable[int]) -> None:
+        """The states of the keys of these codes have changed: those that are empty are saved no longer.
+
+        Such keys stay in the table until others push them out: which these are must not depend on when a batch ends.
+        """
+        codes = np.fromiter(changed, np.int64)
+        empty = np.fromiter((self._texts[code] == EMPTY for code in changed), np.bool_)
+        self.pieces.change(codes[~empty])
+        self.pieces.remove(codes[empty])
 
     def begin(self, codes: Rows) -> None:
         """Nothing is remembered of these keys."""

@@ -39,10 +39,10 @@ class Pieces:
         self._changed[codes] = True
 
     def remove(self, codes: Rows) -> None:
-        """These keys are about to leave the table: what is saved of them has to go."""
+        """What is saved of these keys has to go, as they leave the table or have an empty state."""
         for code in codes[self._saved[codes]].tolist():
             self._gone[self._table.lane(code), self._table.text(code)] = None
-        self._changed[codes] = False
+        self._changed[codes] = self._saved[codes] = False
 
     def forget(self, lanes: Iterable[Hashable], codes: Rows) -> None:
         """These lanes, with the keys of these codes, are left as they are saved."""

@@ -154,7 +154,29 @@ def test_only_states_that_have_changed_are_saved() -> None:
     assert not run.save()
 
 
-def test_a_key_whose_state_is_emptied_is_forgotten_and_leaves_the_store() -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 3)), max_size=40),
+    st.sampled_from([2, 7, 512]),
+    st.integers(1, 4),
+)
+def test_which_key_begins_anew_does_not_depend_on_batches(rows: list[tuple[str, int]], portion: int, most: int) -> None:
+    def count(data: Data, state: dict[str, Any]) -> dict[str, Any]:
+        if data["x"] == 3:
+            raise ValueError("refused")
+        state["n"] = state.get("n", 0) + 1
+        counted = {"n": state["n"]}
+        if data["x"] == 0:
+            state.clear()
+        return counted
+
+    alone, together = StatefulRun(step_of(count, most_keys=most)), StatefulRun(step_of(count, most_keys=most))
+    assert together.run(readings(*rows), portion).emitted == alone.run(readings(*rows), 1).emitted
+    alone.save()
+    together.save()
+    assert together.saved == alone.saved
+
+
+def test_a_state_that_is_emptied_leaves_the_store() -> None:
     def until(data: Data, state: dict[str, Any]) -> dict[str, Any]:
         state["n"] = state.get("n", 0) + 1
         count = state["n"]
