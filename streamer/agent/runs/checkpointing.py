@@ -68,9 +68,13 @@ class Checkpointing:
     def enter(self, decoded: DecodedBatch) -> None:
         """Enter a batch into the ledger, the state of its lanes being loaded, and finish the rows that the state has
         seen already."""
-        for lane in dict.fromkeys(span.lane for span in decoded.records.spans):
-            if not (self.checkpoints.has(lane) or self._delivery.ledger.has_ended(lane)):
-                self._begin(lane, self._intakes.lanes.get(lane, -1))
+        lanes = dict.fromkeys(span.lane for span in decoded.records.spans)
+        new = [lane for lane in lanes if not (self.checkpoints.has(lane) or self._delivery.ledger.has_ended(lane))]
+        for lane in new:
+            self._begin(lane, self._intakes.lanes.get(lane, -1))
+        if new:
+            # Those that began with them, too: a step that joins topics looks for these records among theirs.
+            self.begin_lanes()
         self._delivery.enter(decoded)
         seen = self.checkpoints.seen(decoded.records)
         if seen is not None:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import structlog
 from memorystore import MemoryStore
-from savedsums import SumFactory, SumStep, WithSums
+from savedsums import SumFactory, Sums, SumStep, WithSums
 
 import pipelines
 from connectors.memory import MemorySession, MemorySessionSource, MemorySink, MemorySource, MemoryTopic
 from connectors.message import Message, records_of
 from connectors.records import Lane, Records, Span
-from pipelines import Data
+from pipelines import Batch, Data, Result
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
 from streamer.definition.service import Service
@@ -229,6 +229,30 @@ def test_what_time_makes_comes_after_a_restart_too_without_a_record(bench: Bench
     eventually(lambda: len(bench.factory.runners[1].open) == 1)
     bench.factory.runners[1].due = True
     eventually(lambda: bench.sums == [("a", 1)])
+
+
+def test_the_first_record_meets_the_state_of_all_partitions(
+    bench: Bench, eventually: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.topic = MemoryTopic("in", 2)
+    agent = bench.start()
+    bench.feed(("a", 1))
+    bench.feed(("b", 1), partition=1)
+    eventually(lambda: bench.topic.group("default").acknowledged == [1, 1])
+    agent.stop()
+    agent.join(60)
+    met: list[set[str]] = []
+    run_batch = Sums.run_batch
+
+    def noted(runner: Sums, batch: Batch) -> Result:
+        met.append({key for _, key in runner.open})
+        return run_batch(runner, batch)
+
+    monkeypatch.setattr(Sums, "run_batch", noted)
+    bench.feed(("a", 2))
+    bench.start()
+    eventually(lambda: met)
+    assert met[0] == {"a", "b"}
 
 
 def refuse(data: Data) -> Data:
