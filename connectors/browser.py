@@ -56,6 +56,14 @@ class TopicReader(ABC):
         """Whether all partitions are among `ended`."""
         return len(self.ended) == len(self.partitions)
 
+    def partitions_now(self) -> list[int]:
+        """Numbers of the partitions that the topic has by now, which may be others than `partitions`.
+
+        Raises:
+            ConnectorError: The bus does not answer, or has the topic no more.
+        """
+        return self.partitions
+
     @abstractmethod
     def committed(self) -> dict[int, Mark]:
         """The group's committed position in each partition."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
 
 import connectorpages
 import steppages
@@ -31,6 +31,8 @@ from steppages import OURS, has_fields, part_name, settings
 from connectors.camera.config import FrameSize
 from connectors.units import Position, seconds, size_in_bytes
 from pipelines.expressions.functions import FUNCTIONS
+from pipelines.plugins import catalog
+from pipelines.plugins.tables import TABLES
 from pipelines.steps import Config, Step
 from streamer.definition.service import Service
 from streamer.definition.settings import BatcherSettings, BatchSettings
@@ -125,6 +127,9 @@ def tables() -> dict[str, Callable[[], str]]:
     models: dict[str, type[BaseModel]] = {
         model.__name__: model for root in (Service, Case, BatchSettings) for model in (root, *inner_models(root))
     }
+    for name, table in TABLES.known.items():
+        if table.distribution == catalog.OURS:
+            models[f"table.{name}"] = cast(type[BaseModel], TABLES.get(name))
     # Its fields are among those of `BatchSettings`.
     models.pop(BatcherSettings.__name__)
     for page in our_pages():

@@ -73,6 +73,7 @@ SCENARIOS: list[tuple[str, set[str], str]] = [
     ("msgpack", {"msgpack"}, CODEC.format("'msgpack'")),
     ("zstd", {"backports"}, CODEC.format("{'type': 'compressed', 'by': 'zstd', 'codec': 'json'}")),
     ("onnx", {"onnxruntime"}, STEPS.format('{"@type": ONNX, modelUri: a.onnx}')),
+    ("kafka", {"confluent_kafka"}, STEPS.format('{"@type": LOOKUP, table: {topic: a}, by: a, take: b}')),
     ("map", {"polars"}, STEPS.format('{"@type": LOOKUP, path: a.parquet, by: a, take: b}')),
     ("onnx", {"onnxruntime"}, STEPS.format('{"@type": TENSORRT, modelUri: a.onnx}')),
     ("image", {"cv2"}, STEPS.format('{"@type": IMAGE_RESIZE, height: 3, width: 3}')),

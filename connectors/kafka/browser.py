@@ -11,7 +11,7 @@ from connectors.kafka.client.brokers import Brokers
 from connectors.kafka.client.internaltopics import reads
 from connectors.kafka.client.properties import require_client
 from connectors.kafka.client.userproperties import is_security
-from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
+from connectors.kafka.config import KafkaClientConfig, KafkaSinkConfig, KafkaSourceConfig
 from connectors.sink import Sink
 
 
@@ -27,10 +27,11 @@ class KafkaBrowser(Browser):
         self._config = config
 
     @classmethod
-    def of(cls, config: KafkaSourceConfig | KafkaSinkConfig, client: Mapping[str, Any]) -> Self:
+    def of(cls, config: KafkaClientConfig, client: Mapping[str, Any]) -> Self:
         """The cluster of this connector, reached with its login and the properties of `client`."""
         login = {name: value for name, value in config.client.items() if is_security(name)}
-        return cls(config.brokers, {**login, **client}, config)
+        connector = config if isinstance(config, (KafkaSourceConfig, KafkaSinkConfig)) else None
+        return cls(config.brokers, {**login, **client}, connector)
 
     @property
     def address(self) -> str:

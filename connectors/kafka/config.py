@@ -57,8 +57,8 @@ _put_back: Final[Callable[[KafkaSourceConfig], None]] = late("connectors.kafka.c
 _OTHERWISE = "use a sink of type kafka on the source's cluster, or at_least_once"
 
 
-class _KafkaClientConfig(ConnectorConfig):
-    """The base of source and sink configurations: a client of librdkafka, with its properties."""
+class KafkaClientConfig(ConnectorConfig):
+    """The base of the configurations of sources, sinks and tables: a client of librdkafka, with its properties."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
     browsed_by: ClassVar[str | None] = "connectors.kafka.browser:KafkaBrowser.of"
@@ -92,6 +92,15 @@ class _KafkaClientConfig(ConnectorConfig):
         copy = self.model_copy(update={"bootstrap": brokers.address})
         copy._given = brokers
         return copy
+
+    def with_brokers_of(self, sources: Sequence[object]) -> Self:
+        """The same connector; if it names no brokers, with the brokers and the login of the first Kafka source."""
+        source = next((config for config in sources if isinstance(config, KafkaSourceConfig)), None)
+        if self.bootstrap is not None or source is None:
+            return self
+        security = {name: value for name, value in source.client.items() if is_security(name)}
+        secured = self.model_copy(update={"client": {**security, **self.client}})
+        return secured.with_brokers(replace(source.brokers, of_source=True))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -143,7 +152,7 @@ class _KafkaClientConfig(ConnectorConfig):
         _check_properties(self)
 
 
-class KafkaSourceConfig(_KafkaClientConfig, TypedKeys):
+class KafkaSourceConfig(KafkaClientConfig, TypedKeys):
     """Records from Kafka topics, as a member of a consumer group."""
 
     built_by: ClassVar[str] = "connectors.kafka.source:KafkaSource"
@@ -302,7 +311,7 @@ class KafkaSourceConfig(_KafkaClientConfig, TypedKeys):
         return self if self.group else self.model_copy(update={"group": service})
 
 
-class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
+class KafkaSinkConfig(KafkaClientConfig, SinkConfig):
     """Messages to Kafka topics, confirmed when all in-sync replicas have them."""
 
     built_by: ClassVar[str] = "connectors.kafka.sink:KafkaSink"
@@ -407,12 +416,7 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same sink; if it names no brokers, with the brokers and the login of the first Kafka source."""
-        source = next((config for config in sources if isinstance(config, KafkaSourceConfig)), None)
-        if self.bootstrap is not None or source is None:
-            return self
-        security = {name: value for name, value in source.client.items() if is_security(name)}
-        secured = self.model_copy(update={"client": {**security, **self.client}})
-        return secured.with_brokers(replace(source.brokers, of_source=True))
+        return self.with_brokers_of(sources)
 
     def for_dead_letters(self) -> Self:
         """The same sink; without a `max_message` of its own, letters may have up to 16 MiB, so the topic's limit
@@ -429,6 +433,6 @@ def _checked(unnamed: Brokers) -> Brokers:
 
 
 _browser: Final[Callable[[Brokers, Mapping[str, Any]], Browser]] = late("connectors.kafka.browser:KafkaBrowser")
-_check_properties: Final[Callable[[_KafkaClientConfig], None]] = late(
+_check_properties: Final[Callable[[KafkaClientConfig], None]] = late(
     "connectors.kafka.client.refusals:check_properties"
 )

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor as Pool
 from dataclasses import replace
 from os import PathLike
@@ -97,6 +97,7 @@ class Pipeline(ABC):
         opening: int = 0,
         ran: LastShapes | None = None,
         clock: Callable[[], float] = time.time,
+        sources: Collection[object] = (),
     ) -> Executor:
         """An executor with every model loaded; close it, or use it in a `with`.
 
@@ -111,7 +112,9 @@ class Pipeline(ABC):
         model in version folders, by the folder that holds these, if not the highest. Executors of different `opening`,
         with one `shared`, have only files in common that have not changed. Models are run on zeros of the shapes
         that those opened before with the same `ran` ran on last, and refused (`StepError`) if they cannot be. `clock`
-        gives the present, in seconds since 1970, to steps whose records have no time of their own.
+        gives the present, in seconds since 1970, to steps whose records have no time of their own. `sources` are the
+        configurations of the service's sources, if a service runs it: the table of a LOOKUP that names no server is on
+        theirs.
 
         Raises `StepError` naming the step that cannot be opened; its `__cause__` says why: `MissingPackageError`,
         `RegistryError`, `DefinitionError`, ...
@@ -133,6 +136,7 @@ class Pipeline(ABC):
             opening=opening,
             ran=LastShapes() if ran is None else ran,
             clock=clock,
+            sources=tuple(sources),
         )
         return self.open_in(context) if profile is None else self._profiled(context, profile)
 

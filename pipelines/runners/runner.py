@@ -86,6 +86,8 @@ class OpenContext:
     """The present, in seconds since 1970: the time of records that have none, or whose time is their arrival."""
     opening: int = 0
     """Which opening of the definition it is, where it is opened again because files of its models have changed."""
+    sources: Sequence[object] = ()
+    """The configurations of the sources of the service that runs it: a table that names no server is on theirs."""
     ran: LastShapes = field(default_factory=LastShapes)
     """What models of earlier openings of the definition ran on last: those of the same steps are warmed up on it."""
 

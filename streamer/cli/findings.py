@@ -32,6 +32,7 @@ from pipelines.steps import (
     DrawBoundingBox,
     GraphStep,
     Keras,
+    Lookup,
     Onnx,
     PipelineStep,
     Step,
@@ -357,6 +358,11 @@ def _step(step: Step, context: OpenContext, service: Service, policy: StepPolicy
     if isinstance(step, Detect):
         text, does = _detect(step, context, service)
         return f"{factory.name}, {text}", does
+    if isinstance(step, Lookup) and step.followed is not None:
+        table = step.followed.beside(service.sources)
+        table.check()
+        needs = StepKeys(frozenset(step.by), None, True, partial(_without, frozenset(step.take)), lambda _, __: None)
+        return f"{factory.name}, {table.place}, which is read when the service starts", needs
     try:
         runner = factory.create(step, context)
     except StepError as error:
@@ -375,6 +381,10 @@ def _step(step: Step, context: OpenContext, service: Service, policy: StepPolicy
         opened = f", {runner.in_words}" if runner.in_words else ""
         return f"{factory.name}{opened}{_noted(runner.notes)}", does
     return f"{factory.name}, {shape_of(runner.model)}{_noted(_filled_calls(runner.model, service))}", does
+
+
+def _without(keys: frozenset[str], given: Forms) -> Forms:
+    return {key: form for key, form in given.items() if key not in keys}
 
 
 def _onnx(step: Onnx, context: OpenContext, service: Service) -> tuple[str, StepKeys]:

@@ -37,6 +37,7 @@ def opened_pipeline(
             allow_code=service.allows_code,
             runners=service.runners,
             steps=policies(service.steps) if steps is None else steps,
+            sources=service.sources,
             **named,
         )
     except StepError as error:

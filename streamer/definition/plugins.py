@@ -13,12 +13,13 @@ from pipelines.errors import StreamerError, nearest
 from pipelines.plugins.catalog import Catalog, origin_of, plugin_points
 from pipelines.plugins.modelfiles import FETCHER_GROUP, fetchers
 from pipelines.plugins.registry import RUNNER_GROUP, TYPE_GROUPS, default_registry
+from pipelines.plugins.tables import TABLES
 from pipelines.runners.boxes.detectors.layout import LAYOUTS
 from pipelines.values import array_conversions, image_conversions
 from pipelines.values.conversion.convert import CONVERTER_GROUP, FORMAT_GROUP
 from streamer.batching.registry import BATCHERS
 
-BY_ENTRY: Final[tuple[Catalog[Any], ...]] = (SOURCES, SINKS, CODECS, BATCHERS)
+BY_ENTRY: Final[tuple[Catalog[Any], ...]] = (SOURCES, SINKS, CODECS, BATCHERS, TABLES)
 PREFIX: Final = "streamer."
 
 GROUPS: Final[tuple[str, ...]] = (

@@ -46,7 +46,7 @@ class KafkaTopicReader(TopicReader):
         except KafkaException as error:
             raise explained(error_of(error), "Kafka", self._scrub) from error
         try:
-            self.partitions = self._partition_numbers()
+            self.partitions = self.partitions_now()
         except BaseException:
             self._consumer.close()
             raise
@@ -56,6 +56,19 @@ class KafkaTopicReader(TopicReader):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open.close()
+
+    def partitions_now(self) -> list[int]:
+        consumer = self._open
+        listed = self._asked(
+            lambda: answered(consumer, self._errors, lambda patience: consumer.list_topics(timeout=patience))
+        )
+        topics = listed.topics
+        if self.topic not in topics:
+            raise ConnectorError(
+                f'there is no topic "{self.topic}" on {self._config.brokers}'
+                f"{nearest(self.topic, topics) or _offered(topics)}"
+            )
+        return sorted(topics[self.topic].partitions)
 
     def committed(self) -> dict[int, Mark]:
         committed = self._asked(lambda: self._open.committed(self._places(), PATIENCE))
@@ -95,19 +108,6 @@ class KafkaTopicReader(TopicReader):
         if error.retriable():
             return False
         raise explained(error, f'topic "{self.topic}"', self._scrub)
-
-    def _partition_numbers(self) -> list[int]:
-        consumer = self._open
-        listed = self._asked(
-            lambda: answered(consumer, self._errors, lambda patience: consumer.list_topics(timeout=patience))
-        )
-        topics = listed.topics
-        if self.topic not in topics:
-            raise ConnectorError(
-                f'there is no topic "{self.topic}" on {self._config.brokers}'
-                f"{nearest(self.topic, topics) or _offered(topics)}"
-            )
-        return sorted(topics[self.topic].partitions)
 
     def _places(self) -> list[TopicPartition]:
         return [TopicPartition(self.topic, number) for number in self.partitions]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import ClassVar, Final
 
 import numpy as np
@@ -15,9 +16,12 @@ from pipelines.runners.forms import Forms, ValueForm
 from pipelines.runners.models.arrays import array_column
 from pipelines.runners.runner import OpenContext, Runner
 from pipelines.runners.tables.csvtable import CsvTable
+from pipelines.runners.tables.followedtable import FollowedTable
+from pipelines.runners.tables.jsontable import JsonTable
 from pipelines.runners.tables.kinds import VALUE_TYPES
 from pipelines.runners.tables.livetable import LiveTable
 from pipelines.runners.tables.parquettable import ParquetTable
+from pipelines.runners.tables.rowsbykey import RowsByKey
 from pipelines.runners.tables.sqlitetable import SqliteTable
 from pipelines.runners.tables.table import Table
 from pipelines.runners.tables.tablefile import Limits, TableFile
@@ -43,18 +47,15 @@ class LookupRunner(Runner):
         self._step = step
         self.keeps_rows = step.missing != "drop"  # type: ignore[misc]
         self._shared = context.shared
-        file = _file(step, context)
         # Executors of one definition read the same table.
-        self._key = ("table", str(file.path), json.dumps(step.to_dict(), sort_keys=True))
-        self._live: LiveTable = self._shared.get(
-            self._key,
-            lambda: LiveTable(file, lambda before: _made(file, step, before), context.step or step.type_name),
-            LiveTable.close,
+        self._key = ("table", str(context.base), json.dumps(step.to_dict(), sort_keys=True, default=str))
+        self._live: LiveTable | FollowedTable = self._shared.get(
+            self._key, partial(_opened, step, context), lambda live: live.close()
         )
         self._lacking = context.metrics.counter("lookup_missing", "Records that LOOKUP had no row for.")
         self._size = context.metrics.gauge("lookup_rows", "Rows of the table that LOOKUP uses.")
         self._outdated = context.metrics.gauge(
-            "lookup_outdated", "Whether the table of before is in use, as its file is not there or cannot be read."
+            "lookup_outdated", "Whether the table of before is in use, as the new one cannot be read."
         )
         self._shown: tuple[int, bool] | None = None
         self._show()
@@ -76,6 +77,8 @@ class LookupRunner(Runner):
     @property
     def in_words(self) -> str:
         table = self._live.table
+        if isinstance(table, RowsByKey):
+            return f"{table.label}, {table.size:,} rows"
         return f"{table.size:,} rows, {_columns(self._step.by, table)} -> {_columns(self._step.take, table)}"
 
     def forms(self, given: Forms) -> Forms:
@@ -122,6 +125,26 @@ class LookupRunner(Runner):
             self._outdated.set(state[1])
 
 
+def _opened(step: Lookup, context: OpenContext) -> LiveTable | FollowedTable:
+    """The table of this step, read whole. Raises `StreamerError`."""
+    name = context.step or step.type_name
+    if step.followed is None:
+        file = _file(step, context)
+        return LiveTable(file, lambda before: _made(file, step, before), name)
+    table = step.followed.beside(context.sources)
+    columns = tuple(dict.fromkeys(step.take.values()))
+    (by,) = step.by
+    limits = Limits(step.max_rows, step.max_bytes)
+    return FollowedTable(
+        lambda: table.reader(columns, context.base),
+        lambda: RowsByKey(table.label, by, table.key_kind, table.key_hint, step.take, step.types, limits),
+        name,
+        table.patience,
+        context.progress,
+        context.stopping,
+    )
+
+
 def _file(step: Lookup, context: OpenContext) -> TableFile:
     path = context.path(step.file)
     if not path.is_file():
@@ -130,7 +153,9 @@ def _file(step: Lookup, context: OpenContext) -> TableFile:
     limits = Limits(step.max_rows, step.max_bytes)
     if step.format == "csv":
         return CsvTable(path, limits, step.delimiter or ("\t" if path.suffix.lower() == ".tsv" else ","))
-    return ParquetTable(path, limits) if step.format == "parquet" else SqliteTable(path, limits, step.table)
+    if step.format in ("json", "json lines"):
+        return JsonTable(path, limits, lines=step.format == "json lines")
+    return ParquetTable(path, limits) if step.format == "parquet" else SqliteTable(path, limits, step.sqlite_table)
 
 
 def _made(file: TableFile, step: Lookup, before: Table | None) -> Table:

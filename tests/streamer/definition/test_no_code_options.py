@@ -75,6 +75,7 @@ NOT_OPTIONS = {
     "MqttSinkConfig.user_properties": "properties of messages, which MQTT gives no meaning",
     "Map.ensure": "conditions",
     "Map.select": "names of values and expressions of a closed language",
+    "Lookup.table": "where a table is, whose own fields are looked at",
     "Lookup.by": "names of values and columns",
     "Lookup.take": "names of values and columns",
     "Lookup.types": "names of columns and their types",

@@ -29,7 +29,8 @@ class Watched:
     def __init__(self, path: Path, spelled: str | None = None) -> None:
         self.path = path
         self.runner = LookupRunner(Lookup(spelled or path, by="id", take="x"), OpenContext(step="lines"))
-        self.live: LiveTable = self.runner._live
+        assert isinstance(self.runner._live, LiveTable)
+        self.live = self.runner._live
 
     def look(self, times: int = 1) -> None:
         for _ in range(times):

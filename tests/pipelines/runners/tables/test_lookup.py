@@ -288,7 +288,7 @@ def test_executors_of_one_definition_share_the_table(machines: Path) -> None:
         ('path: "http://h/a.csv", by: a, take: b', "not the URL"),
         ('path: a.sqlite, by: a, take: b', 'add its table, "a.sqlite#machines"'),
         ('path: "a.sqlite#", by: a, take: b', 'add its table, "a.sqlite#machines"'),
-        ('path: a.xlsx, by: a, take: b', "tables are read of .csv, .tsv, .parquet and .pq files"),
+        ('path: a.xlsx, by: a, take: b', "tables are read of .csv, .tsv, .json, .jsonl, .parquet and .pq files"),
         ('path: a.csv, by: a, take: b, types: {bb: text}', '"types" has the column "bb", which is not read; did you'),
         ('path: a.csv, by: a, take: b, types: {b: float}', "types"),
         ('path: a.parquet, by: a, take: b, delimiter: ";"', '"delimiter" is the character between fields of CSV'),

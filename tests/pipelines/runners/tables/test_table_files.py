@@ -1,8 +1,9 @@
-"""Tables in CSV, SQLite and Parquet: the same rows from each, and what is wrong in a file is named with its place."""
+"""Tables in CSV, SQLite, Parquet and JSON: the same rows from each; what is wrong in a file is named with its place."""
 
 from __future__ import annotations
 
 import csv
+import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -47,7 +48,17 @@ def parquet_file(folder: Path, rows: Rows) -> str:
     return "t.parquet"
 
 
-FORMATS = [csv_file, sqlite_file, parquet_file]
+def json_file(folder: Path, rows: Rows) -> str:
+    (folder / "t.json").write_text(json.dumps(rows))
+    return "t.json"
+
+
+def json_lines_file(folder: Path, rows: Rows) -> str:
+    (folder / "t.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return "t.jsonl"
+
+
+FORMATS = [csv_file, sqlite_file, parquet_file, json_file, json_lines_file]
 each_format = pytest.mark.parametrize("write", FORMATS)
 Write = Callable[[Path, Rows], str]
 
@@ -106,7 +117,8 @@ def test_types_may_be_stated(write: Write, tmp_path: Path) -> None:
 @each_format
 def test_a_value_that_is_not_of_its_stated_type_is_named_with_its_row(write: Write, tmp_path: Path) -> None:
     path = write(tmp_path, [{"id": "a", "x": "1"}, {"id": "b", "x": "on"}])
-    place = "line 3" if write is csv_file else "row 2"
+    places: dict[Write, str] = {csv_file: "line 3", json_lines_file: "line 2"}
+    place = places.get(write, "row 2")
     assert f'{place}: x: "on" is no number' in refusal(tmp_path, path, types={"x": "number"})
     assert f'{place}: x: "on" is no integer' in refusal(tmp_path, path, types={"x": "integer"})
     assert f'{place}: x: "on" is no boolean: true, false, 1 or 0' in refusal(tmp_path, path, types={"x": "boolean"})
@@ -114,7 +126,8 @@ def test_a_value_that_is_not_of_its_stated_type_is_named_with_its_row(write: Wri
 
 @each_format
 def test_a_key_that_is_there_twice_or_missing_is_refused_with_its_places(write: Write, tmp_path: Path) -> None:
-    first, third = ("line 2", "line 4") if write is csv_file else ("row 1", "row 3")
+    lines: dict[Write, tuple[str, str]] = {csv_file: ("line 2", "line 4"), json_lines_file: ("line 1", "line 3")}
+    first, third = lines.get(write, ("row 1", "row 3"))
     path = write(tmp_path, [{"id": "a", "x": 1}, {"id": "b", "x": 2}, {"id": "a", "x": 3}])
     assert f"\"id\" 'a' is there twice, in {first} and {third}" in refusal(tmp_path, path)
     path = write(tmp_path, [{"id": "a", "x": 1}, {"id": "b", "x": 2}, {"id": None, "x": 3}])
@@ -150,6 +163,8 @@ def test_a_file_that_is_cut_off_or_of_another_kind_is_refused(write: Write, tmp_
 
 @each_format
 def test_a_number_that_is_nan_is_no_value(write: Write, tmp_path: Path) -> None:
+    if write in (json_file, json_lines_file):
+        pytest.skip("JSON has no NaN")
     path = write(tmp_path, [{"id": "a", "x": float("nan")}, {"id": "b", "x": 1.5}])
     types = {"x": "number"} if write is csv_file else {}
     assert values(tmp_path, path, keys=["a", "b"], types=types) == [None, 1.5]
@@ -328,3 +343,39 @@ def test_a_small_parquet_file_with_very_many_or_very_long_values_is_refused(tmp_
     polars.DataFrame({"id": range(200), "x": ["y" * 100_000] * 200}).write_parquet(tmp_path / "t.parquet")
     assert (tmp_path / "t.parquet").stat().st_size < 1 << 20
     assert "has more than 1,048,576 bytes" in refusal(tmp_path, "t.parquet", max_bytes=1 << 20)
+
+
+def test_values_inside_of_objects_of_json_are_reached_by_dots(tmp_path: Path) -> None:
+    rows: Rows = [{"id": "a", "limits": {"max": 7}, "n.x": 1}, {"id": "b", "limits": {}}, {"id": "c", "limits": 3}]
+    for path in (json_file(tmp_path, rows), json_lines_file(tmp_path, rows)):
+        got = values(tmp_path, path, take=["limits.max", "n.x"], keys=["a", "b", "c"])
+        assert got == [[7, 1], [None, None], [None, None]]
+        assert 'has no column "limits.min"' in refusal(tmp_path, path, take="limits.min")
+        assert "it has values of dict and integers" in refusal(tmp_path, path, take="limits")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("t.jsonl", b"", "t.jsonl is empty; a row is a line"),
+        ("t.json", b" ", "t.json is empty; no rows are []"),
+        ("t.jsonl", b'{"id": "a", "x": 1}\n\n{"id": ', "t.jsonl, line 3: no JSON: "),
+        ("t.jsonl", b'{"id": "a", "x": 1}\n[]\n', "t.jsonl, line 2: a row is an object"),
+        ("t.json", b'[{"id": "a", "x": 1}, 7]', "t.json, row 2: a row is an object"),
+        ("t.json", b'{"id": "a", "x": 1}', "t.json is no list of objects"),
+        ("t.json", b'[{"id": "a", "x": NaN}]', "t.json: no JSON: "),
+        ("t.json", b'[{"id": "\xff", "x": 1}]', "t.json: no JSON: "),
+        ("t.json", b"[" * 100_000, "t.json: no JSON: "),
+        ("t.json", b'[{"id": "a", "x": [1]}]', "it has values of list; texts, numbers and booleans can be looked up"),
+        ("t.json", b'[{"id": "a", "x": 99999999999999999999}]', "x"),
+    ],
+)
+def test_a_broken_json_file_is_refused_with_its_place(name: str, content: bytes, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    said = refusal(tmp_path, name)
+    assert text in said
+    assert len(said) < 1000
+
+
+def test_a_table_of_json_may_have_no_rows(tmp_path: Path) -> None:
+    assert "t.json has no row for id 'a'" in failed_record(tmp_path, json_file(tmp_path, []), "a")

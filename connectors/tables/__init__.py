@@ -1,0 +1,1 @@
+"""Topics as tables of LOOKUP: their fields, and reading them by any bus that can be browsed."""
