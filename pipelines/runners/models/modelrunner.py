@@ -69,9 +69,11 @@ class ModelRunner(Runner):
         warm_up: int = 0,
         max_batch: int | None = None,
         cast_inputs: bool = False,
+        keep: bool = False,
         metrics: StepMetrics | None = None,
         shapes: StepShapes | None = None,
     ) -> None:
+        self.keeps_keys = keep  # type: ignore[misc]
         self.model = model
         self._called = of_any_count(model)
         self._max_batch = max_batch
@@ -126,7 +128,10 @@ class ModelRunner(Runner):
         return Ports(tuple(inputs), (), tuple(outputs))
 
     def forms(self, given: Forms) -> Forms:
-        return output_forms(self.model, self._keys)
+        outputs = output_forms(self.model, self._keys)
+        if not self.keeps_keys:
+            return outputs
+        return {**{key: form for key, form in given.items() if key not in self._keys}, **outputs}
 
     def misfit(self, given: Forms, possible: Collection[str] | None) -> str | None:
         return self._inputs.misfit(given, possible)
@@ -136,7 +141,7 @@ class ModelRunner(Runner):
             feed = self._inputs.together(batch)
             columns = self._outputs(feed) if feed is not None else self._outputs_by_group(batch)
             if columns is not None:
-                return Result(batch.select(columns))
+                return Result(self._with(columns, batch))
         return self._run_alone(batch)
 
     def limit(self, records: int) -> bool:
@@ -219,9 +224,11 @@ class ModelRunner(Runner):
             for listed, port, output in zip(values, self._called.outputs, outputs, strict=True):
                 listed.append(_native(output if lead else self._less_batch_axis(output, port)))
         columns = {key: Column.of(listed) for key, listed in zip(self._keys, values, strict=True)}
-        if not failed:
-            return Result(batch.select(columns))
-        return Result(batch.at(np.array(done, np.int64), columns), failed)
+        return Result(self._with(columns, batch.take(np.array(done, np.int64)) if failed else batch), failed)
+
+    def _with(self, columns: dict[str, Column], batch: Batch) -> Batch:
+        """The outputs of the rows of a batch, and their other values if they are kept."""
+        return batch.with_columns(columns) if self.keeps_keys else batch.select(columns)
 
     def _less_batch_axis(self, output: Array, port: Port) -> Array:
         if not output.ndim or len(output) != 1 or not port.shape:

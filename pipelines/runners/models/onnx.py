@@ -29,6 +29,7 @@ from pipelines.steps.models.onnx import Onnx
 class _Options(TypedDict):
     max_batch: int | None
     cast_inputs: bool
+    keep: bool
     metrics: StepMetrics
 
 
@@ -52,6 +53,7 @@ class OnnxRunner(ModelRunner):
         options: _Options = {
             "max_batch": step.max_batch,
             "cast_inputs": step.cast_inputs,
+            "keep": step.keep_other_values,
             "metrics": context.metrics,
         }
         shapes = context.ran.of(context.step)
@@ -93,7 +95,10 @@ class OnnxRunner(ModelRunner):
         if self._stacks:
             batch = batch.with_columns({name: self._stacked(name, batch) for name in self._stacks})
         there = sorted(self._further & batch.columns.keys()) if self._further else []
-        return self._by_inputs(batch, there) if there and batch.size else super().run_batch(batch)
+        result = self._by_inputs(batch, there) if there and batch.size else super().run_batch(batch)
+        if self._stacks and self.keeps_keys:
+            result.batch = result.batch.without(self._stacks.keys() - set(self._keys))
+        return result
 
     def limit(self, records: int) -> bool:
         for runner in self._runners.values():

@@ -34,7 +34,7 @@ class Onnx(Step):
     """Run an ONNX model: `Onnx("model.onnx", output_names=["probabilities"])`.
 
     Each input gets the value that has its name, converted to its element type if no value is lost (docs/execution.md).
-    The result holds the model's outputs only.
+    The result holds the model's outputs only, or with `keep_other_values` the record's other values, too.
     """
 
     type_name: ClassVar[str] = "ONNX"
@@ -69,6 +69,9 @@ class Onnx(Step):
     cast_inputs: Annotated[bool, EXTENSION] = False
     """Also convert floats to integers (the fraction is cut off) and numbers to bool; otherwise a record that needs this
     fails."""
+    keep_other_values: Annotated[bool, EXTENSION] = False
+    """Whether to keep the other keys of the record, for steps behind this one that need them. A value that has the name
+    of an input that is stacked here goes all the same."""
 
     @model_validator(mode="after")
     def _check_inputs(self) -> Onnx:

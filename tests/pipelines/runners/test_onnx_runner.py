@@ -14,7 +14,7 @@ import pytest
 from codecsupport import block
 from onnx import TensorProto as T
 from onnx import helper
-from outcomes import results_of
+from outcomes import result_of, results_of
 
 import pipelines
 from connectors.codecs.registry import codec_of
@@ -923,3 +923,32 @@ def test_fractions_for_a_model_that_takes_bytes_of_pictures_are_answered_with_th
     told = failure(opened(same(T.UINT8, ["N", 2, 2, 3])), x=np.zeros((1, 2, 2, 3), "f4"))
     assert told.endswith("IMAGE_TO_NDARRAY with dataType: UINT8, normalization: {type: NONE}, format: CHANNELS_LAST")
     assert "castInputs" not in told
+
+
+def test_other_values_are_kept_if_asked_for(opened: Made) -> None:
+    with opened(total(), keep_other_values=True) as executor:
+        records = [Data({"x": np.full(3, number, "f4"), "id": number, "y": "old"}) for number in range(3)]
+        results = results_of(executor.run_many(records))
+    assert [(result["id"], float(result["y"]), result["x"].tolist()) for result in results] == [
+        (number, 3.0 * number, [number] * 3) for number in range(3)
+    ]
+    with opened(total()) as executor:
+        assert [list(result) for result in results_of(executor.run_many(records))] == [["y"]] * 3
+
+
+def test_other_values_are_kept_where_records_run_one_by_one_and_one_fails(opened: Made) -> None:
+    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)
+    of_any_rank = model([node], [("x", T.FLOAT, None)], [("y", T.FLOAT, None)], {"axes": np.array([1])})
+    with opened(of_any_rank, keep_other_values=True) as executor:
+        shapes = [(3,), (2, 3)]
+        records = [Data({"x": np.full(shapes[number % 2], number, "f4"), "id": number}) for number in range(4)]
+        results = executor.run_many(records)
+    assert [isinstance(result, StepError) for result in results] == [True, False, True, False]
+    assert [(result["id"], result["y"].tolist()) for result in results_of(results[1::2])] == [(1, [3, 3]), (3, [9, 9])]
+
+
+def test_values_of_which_an_input_is_stacked_are_kept_and_the_input_is_not(opened: Made) -> None:
+    with opened(total(), inputs={"x": ["a", "b", "c"]}, keep_other_values=True) as executor:
+        result = result_of(executor.run(Data({"a": 1, "b": 2, "c": 3, "device": "d"})))
+    assert {key: result[key] for key in ("a", "device")} == {"a": 1, "device": "d"}
+    assert set(result) == {"a", "b", "c", "device", "y"}
