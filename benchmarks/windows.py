@@ -6,9 +6,10 @@ executor, a `dict` each for the others. The ways take turns, and the median of t
 some than in others; so many rounds are run before that the windows of all keys have begun to end.
 
 `gap` and `save` are WINDOW with a gap, and with its state saved every ten batches; `overlap` has windows that begin
-every 32 samples, and is beside such a loop. `change` is CHANGE of a score, which is high for one device in a hundred,
-beside a loop with a `dict` of states; nearly all records change nothing. With `--peers` also Bytewax's `collect`,
-which is installed first. Quix Streams has windows only with a broker, so it is not here.
+every 32 samples, and is beside such a loop. `time` has the mean of a number in windows of ten seconds. `change` is
+CHANGE of a score, which is high for one device in a hundred, beside a loop with a `dict` of states; nearly all records
+change nothing. With `--peers` also Bytewax's `collect`, which is installed first. Quix Streams has windows only with a
+broker, so it is not here.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ import argparse
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from benchmarks.environments import ROOT, python_of
+from connectors.codec import RecordsOrigin
+from connectors.records import Lane, Records, Span
 from pipelines.data.batch import Batch
-from pipelines.data.columns import DenseColumn, ObjectColumn, Rows
-from pipelines.data.record import RecordContext
+from pipelines.data.columns import DenseColumn, ObjectColumn
 from pipelines.executors.sequence import SequenceExecutor
 from pipelines.plugins.registry import default_registry
 from pipelines.runners.runner import OpenContext, StatefulRunner
@@ -47,34 +49,33 @@ WAYS: Final[Mapping[str, Step]] = {
     "gap": STEP.model_copy(update={"gap": 3600.0}),
     "save": STEP,
     "overlap": STEP.model_copy(update={"every": 32}),
+    "time": Window(by="device", size="10s", time="arrival", aggregate={"mean": {"mean": "ax"}}),
     "change": Change(by="device", value="score", on=0.9, off=0.7, after=3),
 }
 """Steps by the name of the line that is printed."""
 
 
-class OneLane:
-    """The records of one partition, a millisecond apart."""
-
-    def record(self, row: int) -> RecordContext:
-        """The record with this row number."""
-        return RecordContext("bench", "topic", offset=row, timestamp=1_700_000_000_000 + row, lane=0)
-
-    def lane(self, row: int) -> Hashable:
-        """The lane of this record."""
-        return 0
-
-    def timestamps(self, rows: Rows) -> Rows:
-        """The timestamps of these records."""
-        return rows + 1_700_000_000_000
-
-    def topics(self, rows: Rows) -> list[str | None]:
-        """The topics of these records."""
-        return ["topic"] * len(rows)
+def origin_of(number: int, keys: Sequence[bytes]) -> RecordsOrigin:
+    """The records of a batch: of one partition, a millisecond apart, as a service has them."""
+    positions = np.arange(number * BATCH, (number + 1) * BATCH)
+    spans = [Span(Lane("bench", "0", 0), 0, BATCH)]
+    records = Records(
+        "bench",
+        [b""] * BATCH,
+        keys,
+        positions,
+        spans,
+        ["topic"],
+        [0],
+        0,
+        timestamps=lambda: positions + 1_700_000_000_000,
+    )
+    return RecordsOrigin(records, number * BATCH)
 
 
 def batches_of(keys: int) -> list[Batch]:
     """Records of so many devices, in no order."""
-    random, origin = np.random.default_rng(1), OneLane()
+    random = np.random.default_rng(1)
     faulty = random.random(keys) < 0.01
     made = []
     for number in range(BATCHES):
@@ -85,7 +86,12 @@ def batches_of(keys: int) -> list[Batch]:
         columns["score"] = DenseColumn(scores, ValueType.DOUBLE)
         rows = range(number * BATCH, (number + 1) * BATCH)
         made.append(
-            Batch({"device": ObjectColumn(devices, ValueType.STRING), **columns}, BATCH, rows=rows, origin=origin)
+            Batch(
+                {"device": ObjectColumn(devices, ValueType.STRING), **columns},
+                BATCH,
+                rows=rows,
+                origin=origin_of(number, [device.encode() for device in devices]),
+            )
         )
     return made
 

@@ -307,6 +307,8 @@ class Agent:
                 return "starting"
             if intake.watch.down:
                 return f"source {intake.source.name}: {intake.watch.down}"
+        if self._loop.loading is not None:
+            return self._loop.loading
         for route in self._assembly.all_routes:
             if reason := route.down():
                 return f"sink {route.name}: {reason}"

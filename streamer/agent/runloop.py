@@ -290,6 +290,11 @@ class RunLoop:
         return [] if self._delivery is None else self._delivery.last_letters
 
     @property
+    def loading(self) -> str | None:
+        """Which saved state is being loaded, and how far; `None`: none is. From any thread."""
+        return None if self._checkpointing is None else self._checkpointing.checkpoints.loading.reason
+
+    @property
     def waiting(self) -> tuple[float, str] | None:
         """What waits for confirmation and since when, as `Confirming.waiting` gives it. From any thread."""
         return None if self._delivery is None else self._delivery.confirming.waiting

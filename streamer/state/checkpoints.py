@@ -20,6 +20,7 @@ from pipelines.executors.executor import Executor
 from pipelines.runners.state.item import Change, Item
 from streamer.delivery.ledger import Ledger
 from streamer.observe.statemeters import StateMeters
+from streamer.state.loading import Loading
 from streamer.state.otherposition import OtherPosition
 from streamer.state.store import Scope, StateStore
 
@@ -62,6 +63,7 @@ class Checkpoints:
         self._saved: dict[Scope, int] = {}
         self._ahead: dict[Lane, int] = {}
         """Of lanes whose state has seen records that come again, the position after the last of them."""
+        self.loading = Loading(log)
         self.meters = StateMeters()
         self.meters.bytes = store.bytes
 
@@ -90,19 +92,20 @@ class Checkpoints:
         """
         scope = _scope(lane)
         began = time.monotonic()
-        loaded = self._store.load(scope)
-        counts = lane.source in self._counting and position is not None
-        seen = loaded.position if counts else None
-        if counts and position is not None and position >= 0:
-            others = OtherPosition(self._store, lane, position, loaded, noted)
-            others.check()
-            if others.is_taken_over:
-                self._store.save([], {scope: position}, {scope: position})
-        names = {identity: name for name, identity in self._identities.items()}
-        items: dict[str, list[Item]] = {
-            names[identity]: pieces for identity, pieces in loaded.items.items() if identity in names
-        }
-        self._executor().load(lane, items)
+        with self.loading.of(f"{lane.source} {lane.partition}"):
+            loaded = self._store.load(scope)
+            counts = lane.source in self._counting and position is not None
+            seen = loaded.position if counts else None
+            if counts and position is not None and position >= 0:
+                others = OtherPosition(self._store, lane, position, loaded, noted)
+                others.check()
+                if others.is_taken_over:
+                    self._store.save([], {scope: position}, {scope: position})
+            names = {identity: name for name, identity in self._identities.items()}
+            items: dict[str, list[Item]] = {
+                names[identity]: pieces for identity, pieces in loaded.items.items() if identity in names
+            }
+            self._executor().load(lane, self.loading.counted(items))
         self.meters.load.add_one(time.monotonic() - began)
         self._scopes[lane] = scope
         self._saved.pop(scope, None)

@@ -125,7 +125,14 @@ class KeyTable:
 
     def code(self, lane: Hashable, text: str) -> int:
         """The code of the key with this JSON text, which gets one if it is new. `StreamerError` for another text."""
-        code = int(self._coded(lane, [key_of(text)], np.array([NO_ROW]))[0])
+        key, known = key_of(text), self._codes.get(lane, {})
+        code = known.get(key)
+        if code is None and len(known) < self._most:
+            code = self._begun(lane, known, key)
+            self._begin(np.array([code], np.int64))
+        elif code is None:
+            code = int(self._in_place_of_others(lane, known, [key], np.array([NO_ROW]))[0])
+        self._used[code] = self._clock
         self._clock += 1
         return code
 

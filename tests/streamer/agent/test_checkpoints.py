@@ -171,7 +171,7 @@ def test_the_age_of_the_last_save_grows_while_there_is_no_room(bench: Bench, eve
     eventually(lambda: measured(agent, "streamer_state_checkpoint_age_seconds") > 0.5)
     bench.store.full = False
     eventually(lambda: measured(agent, "streamer_state_checkpoint_age_seconds") < 0.5)
-    assert bench.topic.group("default").acknowledged == [2]
+    eventually(lambda: bench.topic.group("default").acknowledged == [2])
 
 
 def measured(agent: Agent, name: str) -> float:
