@@ -53,9 +53,9 @@ def test_check_says_what_is_wrong(cli: Any, tmp_path: Path, fields: str, text: s
 def test_a_table_by_several_keys_is_refused(cli: Any, tmp_path: Path) -> None:
     file = tmp_path / "service.yaml"
     file.write_text(SERVICE.format(fields="table: {topic: a}").replace("by: machine", "by: [site, machine]"))
-    ended = cli("check", file)
+    ended = cli("check", file, "--json")
     assert ended.code == 2
-    assert '"by" is one key of the record' in ended.out + ended.err
+    assert "is one key of the record" in ended.out + ended.err
 
 
 @pytest.mark.parametrize(
