@@ -40,8 +40,8 @@ class FollowedTable:
         """Read the table whole.
 
         `empty` makes rows, of which there are none. `step` is the step's name for the log, `patience` how many seconds
-        may pass without a record; `progress` is called with lines about how much has been read. Raises `StreamerError`
-        if the table cannot be read or is too large, or `stopping` is set.
+        may pass without a record; `progress` is called with lines about how much has been read, which are logged
+        without it. Raises `StreamerError` if the table cannot be read or is too large, or `stopping` is set.
         """
         self._make = reader
         self._empty = empty
@@ -106,7 +106,9 @@ class FollowedTable:
         return rows
 
     def _show(self, line: str) -> None:
-        if self._progress is not None:
+        if self._progress is None:
+            _log.info("%s: %s", self._step, line)
+        else:
             self._progress(f"{self._step} {line}")
 
     def _run(self, reader: TableReader) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Self
@@ -154,16 +155,17 @@ def test_a_table_whose_end_does_not_come_is_not_waited_for_without_a_limit() -> 
     assert bus.closed == 2
 
 
-def test_progress_is_told_while_a_table_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_told_while_a_table_is_read(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(followedtable, "_SHOWN", 0.0)
     told: list[str] = []
-    live = Bus(rows(("a", 1)), rows(("b", 1))).followed(progress=told.append)
-    live.close()
-    assert told == [
-        "lines reads topic t, 2 records",
-        "lines has read 1 of 2 records of topic t",
-        "lines has read 2 of 2 records of topic t",
-    ]
+    expected = ["reads topic t, 2 records", "has read 1 of 2 records of topic t", "has read 2 of 2 records of topic t"]
+    Bus(rows(("a", 1)), rows(("b", 1))).followed(progress=told.append).close()
+    assert told == [f"lines {line}" for line in expected]
+    caplog.set_level(logging.INFO, "pipelines.runners.tables.followedtable")
+    Bus(rows(("a", 1)), rows(("b", 1))).followed().close()
+    assert caplog.messages[:3] == [f"lines: {line}" for line in expected]
 
 
 def test_after_an_error_the_rows_stay_until_the_table_has_been_read_anew(caplog: pytest.LogCaptureFixture) -> None:
