@@ -160,8 +160,9 @@ _broker_of_the_run = pytest.StashKey[_BrokerOfTheRun]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    global _stderr
-    _stderr = os.dup(2)
+    # While tests are not captured.
+    _watch.stderr = os.dup(2)
+    config.pluginmanager.register(_watch)
     use_classes_of_kafka()
     config.stash[_broker_of_the_run] = _BrokerOfTheRun()
     rewrite_together(config, _FOLDER)
@@ -278,33 +279,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.mqtt)
 
 
-_HOPELESS = 600.0
-"""Seconds after which a test's process ends: twice the limit of pytest-timeout."""
+_HOPELESS = 300.0
+"""Seconds that a test may go on after its limit, before its process ends."""
 
 
-_stderr = 2
-"""The file descriptor of standard error while tests are not captured."""
+class _Watch:
+    """Ends the process, with the stacks of all threads, where pytest-timeout cannot interrupt a test that hangs: in a
+    call of a library, or in a fixture that ends after the test was interrupted."""
+
+    def __init__(self) -> None:
+        self.stderr = 2
+        self._limit = 0.0
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        marker = item.get_closest_marker("timeout")
+        self._limit = float(marker.args[0] if marker else item.config.getini("timeout"))
+        self.begin()
+        try:
+            return (yield)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_exception_interact(self) -> None:
+        # pytest has cancelled it.
+        self.begin()
+
+    def begin(self) -> None:
+        """The time begins anew."""
+        faulthandler.dump_traceback_later(self._limit + _HOPELESS, exit=True, file=self.stderr)
 
 
-def _watch() -> None:
-    """End the process, with the stacks of all threads, if it hangs where pytest-timeout cannot interrupt it: in a call
-    of a library, or in a fixture that ends after a test was interrupted."""
-    faulthandler.dump_traceback_later(_HOPELESS, exit=True, file=_stderr)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol() -> Iterator[None]:
-    _watch()
-    try:
-        return (yield)
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_exception_interact() -> None:
-    # pytest cancels it here.
-    _watch()
+_watch = _Watch()
 
 
 @contextmanager
@@ -315,7 +322,7 @@ def off_the_clock() -> Iterator[None]:
     try:
         yield
     finally:
-        _watch()
+        _watch.begin()
         signal.setitimer(signal.ITIMER_REAL, left)
 
 
