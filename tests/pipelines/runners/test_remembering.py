@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from statefulrun import StatefulRun, record
 
@@ -154,6 +154,7 @@ def test_only_states_that_have_changed_are_saved() -> None:
     assert not run.save()
 
 
+@example([("a", 1), ("c", 1), ("a", 0), ("b", 1), ("c", 1)], 2, 2)
 @given(
     st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 3)), max_size=40),
     st.sampled_from([2, 7, 512]),
@@ -193,6 +194,20 @@ def test_a_state_that_is_emptied_leaves_the_store() -> None:
     run.save()
     assert sorted(key for _, key, _ in run.saved) == ['"b"']
     assert [each.values["n"] for each in run.run(readings(("a", 0), ("b", 0))).emitted[-2:]] == [1, 2]
+
+
+def test_what_is_gone_from_the_store_goes_once() -> None:
+    def clear(data: Data, state: dict[str, Any]) -> Data:
+        state["n"] = 1
+        if data["x"]:
+            state.clear()
+        return data
+
+    run = StatefulRun(step_of(clear, most_keys=1))
+    for row in (("a", 0), ("a", 1), ("b", 1)):
+        run.run(readings(row))
+        run.save()
+    assert run.saved == {}
 
 
 def test_a_device_that_is_missing_fails_its_record_alone() -> None:
