@@ -7,12 +7,14 @@ from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines import Batch, Data
 from pipelines.data.columns import Rows
 from pipelines.data.record import RecordContext
+from pipelines.runners.state import keytable
 from pipelines.runners.state.keytable import NO_CODE, KeyTable
 
 
@@ -136,12 +138,19 @@ def test_codes_are_what_a_dictionary_would_give(batches: list[tuple[list[tuple[s
     assert np.unique(keys.codes).tolist() == sorted(expected.values())
 
 
+@pytest.mark.parametrize("looked_for", [1, 64], ids=["all-at-once", "each-alone"])
 @given(
     st.lists(st.lists(st.tuples(st.sampled_from("xy"), st.integers(0, 9)), max_size=4), max_size=20), st.integers(4, 6)
 )
 def test_the_key_goes_that_had_no_row_for_longest_and_it_is_told_for_which_row(
-    batches: list[list[tuple[str, int]]], most: int
+    looked_for: int, batches: list[list[tuple[str, int]]], most: int
 ) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keytable, "LOOKED_FOR", looked_for)
+        _run_beside_a_model(batches, most)
+
+
+def _run_beside_a_model(batches: list[list[tuple[str, int]]], most: int) -> None:
     gone: list[tuple[int, Any, int]] = []
     keys = KeyTable(
         ("id",),

@@ -27,6 +27,13 @@ def test_the_last_record_of_each_key_is_kept_without_what_only_it_has() -> None:
     assert last.record(7) is NO_RECORD
 
 
+def test_records_of_several_partitions_keep_their_own() -> None:
+    last = LastRecords()
+    records = [RecordContext("s", "t", number % 2, number, lane=number % 2) for number in range(5)]
+    last.note(np.array([1, 2, 100, 1]), Batch.of([Data({}, record=each) for each in records]), np.array([0, 1, 3, 4]))
+    assert [last.record(code) for code in (1, 2, 100)] == [records[4], records[1], records[3]]
+
+
 @pytest.mark.parametrize("key", [b"\xff\x00a", b"", None])
 def test_it_is_read_back_as_it_was_saved_in_another_lane(key: bytes | None) -> None:
     last, again = LastRecords(), LastRecords()
