@@ -24,6 +24,7 @@ from connectors.outbox.config import OutboxConfig
 from connectors.recordnames import instead_of, is_record_name
 from connectors.sink import Sink, TransactionalSink
 from connectors.source import Source
+from connectors.statetopic import StateTopic
 from connectors.units import OneOrMore
 from pipelines.conditions.condition import Conditions, packages
 from pipelines.errors import DefinitionError, nearest
@@ -426,6 +427,20 @@ class SourceConfig(ConnectorConfig):
         `None` if they can.
         """
         return f'positions of a source of type "{self.type}" cannot be committed by transactions; use at_least_once'
+
+    @property
+    def outside_state_topics(self) -> str | None:
+        """Why state of steps cannot be kept in a topic of its bus, and what to do about that; `None` if it can."""
+        return f'a source of type "{self.type}" has no topics for state; write {{path: FILE}} or memory'
+
+    def build_state(self, topic: str) -> StateTopic:
+        """The topic of its bus that keeps the state of the steps, not yet open.
+
+        Raises:
+            DefinitionError: It has none.
+            MissingPackageError: Its client library is not installed.
+        """
+        raise DefinitionError(f'source "{self.label}": {self.outside_state_topics}')
 
     def build(self) -> Source:
         """The source, not yet open.

@@ -360,6 +360,7 @@ class Messages:
             the key; other sinks ignore them.
         positions: `int64 (M,)`: the position of the record that each message answers, the first of several, for sinks
             whose clients wait for an answer (`SinkConfig.awaited`); else `None`.
+        partitions: `int64 (M,)`: the partition of each message, for sinks of Kafka; `None` where its key chooses.
     """
 
     rows: Ints
@@ -378,6 +379,8 @@ class Messages:
     positions: Ints | None = None
     """The position of the record that each message answers, the first of several, for sinks whose clients wait for an
     answer (`SinkConfig.awaited`)."""
+    partitions: Ints | None = None
+    """The partition of each message, for sinks of Kafka; `None` where its key chooses."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -415,6 +418,7 @@ class Messages:
             splits,
             extras=None if self.extras is None else [self.extras[at] for at in index.tolist()],
             positions=None if self.positions is None else self.positions[index],
+            partitions=None if self.partitions is None else self.partitions[index],
         )
 
 

@@ -40,6 +40,7 @@ from connectors.kafka.client.userproperties import (
 from connectors.metadata.bytetypes import ByteType
 from connectors.metadata.typedfields import TypedKeys, check_header_types
 from connectors.secrets import wrapped
+from connectors.statetopic import StateTopic
 from connectors.units import Duration, OneOrMore, Position, Size
 from pipelines.errors import DefinitionError
 from pipelines.late import late
@@ -54,6 +55,9 @@ Client = dict[str, InstanceOf[SecretStr] | bool | int | float | str]
 _OF_PRODUCER = ("brokers", "compression", "linger", "partitioner", "client", "timeout")
 """Settings of sinks that are those of the producer."""
 _put_back: Final[Callable[[KafkaSourceConfig], None]] = late("connectors.kafka.consumer.putback:put_back")
+_state_topic: Final[Callable[[str, KafkaSourceConfig], StateTopic]] = late(
+    "connectors.kafka.statetopic:KafkaStateTopic"
+)
 _OTHERWISE = "use a sink of type kafka on the source's cluster, or at_least_once"
 
 
@@ -305,6 +309,20 @@ class KafkaSourceConfig(KafkaClientConfig, TypedKeys):
         if self.reset is not None:
             self.check_packages()
             _put_back(self)
+
+    @property
+    def outside_state_topics(self) -> str | None:
+        """Why the state of steps cannot be kept in a topic beside its own."""
+        if len(self.topics) == 1 and not self.topics[0].startswith("^"):
+            return None
+        return "a topic keeps the state of one other; name one in topics, and make each other one a service of its own"
+
+    def build_state(self, topic: str) -> StateTopic:
+        """The compacted topic with this name on its brokers, not yet open."""
+        if self.outside_state_topics is not None:
+            return super().build_state(topic)
+        self.check_packages()
+        return _state_topic(topic, self)
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same source; where it names no group, the service's name is the group."""

@@ -32,7 +32,7 @@ from streamer.definition.hotpaths import PartHotPath
 from streamer.definition.openedpipeline import opened_pipeline
 from streamer.definition.refusals import check_code, place_of
 from streamer.definition.service import Service
-from streamer.definition.settings import StateSettings
+from streamer.definition.settings import StateSettings, StateTopicSettings
 from streamer.definition.stepsettings import policies
 from streamer.delivery.guarantee import guarantee
 from streamer.models.files import State
@@ -48,6 +48,7 @@ from streamer.routing.madeby import MadeBy
 from streamer.routing.sinkroute import SinkRoute
 from streamer.state.filestore import FileStore
 from streamer.state.store import StateStore
+from streamer.state.topicstore import TopicStore
 from streamer.tracing.opening import opened_tracing
 
 if TYPE_CHECKING:
@@ -112,6 +113,12 @@ class Assembly:
         if not isinstance(sink, TransactionalSink):
             raise DefinitionError(f'delivery: the sink "{self.routes[0].name}" cannot send in transactions')
         return sink
+
+    @property
+    def sources_commit(self) -> bool:
+        """Whether the sources commit positions themselves: not if sinks do, or the store of the state."""
+        saves = self.state is not None and self.state.commits_positions and bool(self.executor.saving_steps)
+        return not (saves or guarantee(self.service.delivery).transactional)
 
     def check_transactions(self) -> None:
         """Raise `DefinitionError` if positions of the open source cannot be part of the sinks' transactions."""
@@ -416,6 +423,8 @@ def build(
 
 
 def _store(service: Service) -> StateStore | None:
+    if isinstance(service.state, StateTopicSettings):
+        return TopicStore(service.sources[0].build_state(service.state.topic), service.name)
     return FileStore(service.state.path, service.name) if isinstance(service.state, StateSettings) else None
 
 

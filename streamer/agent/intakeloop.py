@@ -42,9 +42,12 @@ class IntakeLoop:
         log: Any,
         parallel: int = 1,
         on_acknowledged: Callable[[Mapping[Lane, int]], None] | None = None,
+        *,
+        commits: bool = True,
     ) -> None:
         """`parallel`: how many batches of the source may be run at the same time. `on_acknowledged` is called with
-        positions that were acknowledged."""
+        positions that were acknowledged. `commits`: whether the source commits them itself; if not, transactions do,
+        with its tokens."""
         self.source = watch.source
         self.watch = watch
         self.state = IntakeState()
@@ -60,6 +63,7 @@ class IntakeLoop:
         self._log = log
         self._parallel = parallel
         self._on_acknowledged = on_acknowledged
+        self._commits = commits
         self._left: list[Lane] = []
         self._rewound = 0
 
@@ -86,10 +90,10 @@ class IntakeLoop:
 
     def _open(self) -> None:
         try:
-            if self._guarantee.transactional:
-                self.source.open(self._positions_before_revoke, commits=False)
-            else:
+            if self._commits:
                 self.source.open(self._positions_before_revoke)
+            else:
+                self.source.open(self._positions_before_revoke, commits=False)
         except BaseException as error:
             self.opened.set_exception(error)
             raise
@@ -245,12 +249,12 @@ class IntakeLoop:
         if left:
             self._inbox.tell(Ended(left, finish=True))
             self._left = self._left + left
-        if self._guarantee.transactional:
+        if not self._commits:
             self.state.token = self.source.transaction_token()
         self.watch.look(starved=self.state.starved)
 
     def _positions_before_revoke(self, lanes: Iterable[Lane], deadline: float) -> Mapping[Lane, int]:
-        if self._guarantee.transactional:
+        if not self._commits:
             self.state.token = self.source.transaction_token()
         now = time.monotonic()
         request = RevokeRequest(self.state, list(lanes), now + (deadline - now) / 2, deadline)

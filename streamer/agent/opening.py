@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
-from connectors.records import Lane
 from connectors.source import Replays
 from pipelines.errors import DefinitionError
 from streamer.agent.assembly import Assembly
 from streamer.agent.batchqueue import RunInbox
 from streamer.agent.blockdecoder import BlockDecoder, Decoding
 from streamer.agent.intakeloop import IntakeLoop
-from streamer.agent.intakes import Intake
+from streamer.agent.intakes import Intake, Intakes
 from streamer.agent.runs.batchruns import BatchRuns
 from streamer.agent.runs.dangerous import Dangerous
 from streamer.agent.sourcewatch import SourceWatch
@@ -31,7 +29,7 @@ from streamer.observe.metrics import RunMeters, ServiceMeters
 from streamer.routing.into import Into
 from streamer.routing.recordtime import RecordTime
 from streamer.routing.sinkroute import Sinks
-from streamer.state.agreement import agreed, check_state, check_topics
+from streamer.state.agreement import agreed, check_saved, check_state, check_topics
 from streamer.state.checkpoints import Checkpoints
 
 
@@ -66,12 +64,8 @@ def keep_together(assembly: Assembly) -> bool:
     return True
 
 
-def opened_checkpoints(
-    assembly: Assembly, ledger: Ledger, acknowledged: Callable[[], Mapping[Lane, int]], log: Any
-) -> Checkpoints | None:
+def opened_checkpoints(assembly: Assembly, ledger: Ledger, intakes: Intakes, log: Any) -> Checkpoints | None:
     """The checkpoints of a service whose steps save their state; `None` if it is not saved.
-
-    `acknowledged` gives the positions that sources have acknowledged last.
 
     Raises `DefinitionError` if the service does not say where, or the saved state does not fit the steps.
     """
@@ -85,7 +79,13 @@ def opened_checkpoints(
         return None
     counting = [name for name, _, source in assembly.sources if source.replays is Replays.OFFSET]
     identities = agreed(assembly.state, steps, log)
-    return Checkpoints(assembly.state, identities, lambda: assembly.executor, ledger, counting, acknowledged, log)
+    assembly.state.attach(intakes, lambda saved: check_saved(saved, steps))
+    checkpoints = Checkpoints(
+        assembly.state, identities, lambda: assembly.executor, ledger, counting, intakes.acknowledged, log
+    )
+    for _, _, source in assembly.sources:
+        source.noted = checkpoints.note
+    return checkpoints
 
 
 def built_intakes(
@@ -125,6 +125,7 @@ def built_intakes(
                 log,
                 service.limits.parallel,
                 None if dangerous is None else dangerous.acknowledged,
+                commits=assembly.sources_commit,
             )
         )
         for index, (name, config, source) in enumerate(assembly.sources)

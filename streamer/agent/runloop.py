@@ -32,7 +32,7 @@ from streamer.agent.runs.dangerous import Dangerous, SlotNotes, worker_page
 from streamer.agent.runs.pipelinecalls import PipelineCalls, Running
 from streamer.agent.runs.slots import Slots
 from streamer.batching.residence import Residence
-from streamer.definition.settings import StateSettings
+from streamer.definition.settings import StateSettings, StateTopicSettings
 from streamer.delivery.delivery import Delivery
 from streamer.delivery.failures import ServiceStopped
 from streamer.delivery.guarantee import guarantee
@@ -108,7 +108,8 @@ class RunLoop:
         self._stateful = False
         self._checkpointing: Checkpointing | None = None
         """Saves the state of the steps with the positions; `None`: it is not saved."""
-        self._interval = service.state.interval if isinstance(service.state, StateSettings) else COMMIT_INTERVAL
+        state = service.state
+        self._interval = state.interval if isinstance(state, StateSettings | StateTopicSettings) else COMMIT_INTERVAL
         """Seconds between two acknowledgements or checkpoints."""
         self._models: LiveModels | None = None
         self._notes: list[SlotNotes | None] = []
@@ -175,7 +176,7 @@ class RunLoop:
             self._intakes.open(intakes, self._assembly.check_transactions)
 
     def _opened_checkpointing(self, delivery: Delivery) -> Checkpointing | None:
-        checkpoints = opened_checkpoints(self._assembly, delivery.ledger, self._intakes.acknowledged, self._log)
+        checkpoints = opened_checkpoints(self._assembly, delivery.ledger, self._intakes, self._log)
         if checkpoints is None:
             return None
         delivery.acknowledgeable = checkpoints.all_marks

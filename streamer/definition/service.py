@@ -52,6 +52,7 @@ from streamer.definition.settings import (
     Profile,
     Settings,
     StateSettings,
+    StateTopicSettings,
     Tracing,
     TransactionSettings,
 )
@@ -244,8 +245,8 @@ class Service(Settings):
     """When a record is acknowledged. at_least_once: when its results are confirmed. at_most_once: on arrival. exactly_once: together with its results, in one transaction of Kafka."""  # noqa: E501
     transaction: TransactionSettings | None = None
     """How long transactions last, with `delivery: exactly_once`."""
-    state: Literal["memory"] | StateSettings | None = None
-    """Where steps that remember (WINDOW, DEDUP, CHANGE, JOIN) keep what they know: in a file, `{path: state.db}`, with which they go on after a restart; or in memory, where they begin anew. Needed if there are such steps, unless all sources are live."""  # noqa: E501
+    state: Literal["memory"] | StateSettings | StateTopicSettings | None = None
+    """Where steps that remember (WINDOW, DEDUP, CHANGE, JOIN) keep what they know: in a file, `{path: state.db}`, or, where partitions move between processes, a topic of Kafka, `{topic: NAME}`, with which they go on after a restart; or in memory, where they begin anew. Needed if there are such steps, unless all sources are live."""  # noqa: E501
     limits: Annotated[Limits, Field(validate_default=True)] = Limits()
     """How many records may be in flight, and how long the service waits for others."""
     errors: FailureSettings = FailureSettings()
@@ -483,21 +484,34 @@ class Service(Settings):
     @field_validator("state", mode="before")
     @classmethod
     def _place_of_state(cls, given: Any) -> Any:
-        if isinstance(given, Mapping) and "topic" in given:
-            raise ValueError("state is not kept in a topic yet; write {path: FILE}, for one process, or memory")
         if isinstance(given, str) and given != "memory":
-            raise ValueError(f'"{given}" is no place for state; write {{path: FILE}} or memory')
-        return given
+            raise ValueError(f'"{given}" is no place for state; write {{path: FILE}}, {{topic: NAME}} or memory')
+        if not isinstance(given, Mapping):
+            return given
+        if "topic" in given and "path" in given:
+            raise ValueError("a file and a topic are two places; write {path: FILE} or {topic: NAME}")
+        return (StateTopicSettings if "topic" in given else StateSettings).model_validate({**given})
 
     @field_validator("state")
     @classmethod
     def _saved_with_positions(cls, state: Any, info: ValidationInfo) -> Any:
         delivery = info.data.get("delivery")
-        if isinstance(state, StateSettings) and delivery is not None and not guarantee(delivery).saves_state:
+        if state in (None, "memory"):
+            return state
+        if delivery is not None and not guarantee(delivery).saves_state:
             raise ValueError(
                 f"it is saved together with the positions of the records, and {delivery} commits these in another way; "
                 "use at_least_once, or state: memory"
             )
+        sources = info.data.get("source")
+        if isinstance(state, StateTopicSettings) and sources:
+            if len(sources) > 1:
+                raise ValueError(
+                    f"a topic keeps the state of one source, and there are {len(sources)}; make each a service of its "
+                    "own, or write {path: FILE}, for one process"
+                )
+            if (why := sources[0].outside_state_topics) is not None:
+                raise ValueError(f'source "{sources[0].label}": {why}')
         return state
 
     @field_validator("steps")

@@ -188,6 +188,15 @@ class StateSettings(Settings):
     """How often it is saved. After a crash the records since then are run again."""
 
 
+class StateTopicSettings(Settings):
+    """The topic in which the state of steps is saved, in one transaction with the positions of their records."""
+
+    topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+    """A compacted topic on the brokers of the source, with as many partitions as the source's topic; it is created if it does not exist. Each service needs its own."""  # noqa: E501
+    interval: Annotated[Duration, Field(gt=0)] = 1.0
+    """How often it is saved. After a crash the records since then are run again."""
+
+
 class Limits(Settings):
     """Bounds of a service: of records in flight, and of the time that it waits for others."""
 

@@ -17,7 +17,7 @@ from pipelines.definitions.document import Document, KeyPath
 from pipelines.definitions.documents import only, read_documents
 from pipelines.errors import DefinitionError
 from streamer.definition.service import Service
-from streamer.definition.settings import StateSettings
+from streamer.definition.settings import StateSettings, StateTopicSettings
 from streamer.delivery.guarantee import guarantee
 from streamer.models.settings import SHADOW
 
@@ -105,11 +105,11 @@ def check_service(service: Service, written: Written, *, logs_in: bool = False) 
             "native is not possible inside Faust: its consumer gives one Python object a record; choose auto, which "
             "still decodes and encodes compiled, or run the service with streamer run",
         )
-    if isinstance(service.state, StateSettings):
+    if isinstance(service.state, StateSettings | StateTopicSettings):
         raise written.error(
             ("state",),
-            "a file is not possible inside Faust, which moves partitions between its workers; write state: memory, or "
-            "run the service with streamer run",
+            "a file or a topic is not possible inside Faust, which moves partitions between its workers, and commits "
+            "their positions itself; write state: memory, or run the service with streamer run",
         )
     if service.models.follow is not None:
         raise written.error(

@@ -82,6 +82,14 @@ def agreed(store: StateStore, steps: Mapping[str, Step], log: Any) -> dict[str, 
     return names
 
 
+def check_saved(saved: Mapping[str, SavedStep], steps: Mapping[str, Step]) -> None:
+    """Raise `DefinitionError`, naming step and field, if state of these saved steps does not fit the steps."""
+    names = identities(steps)
+    for name, step in steps.items():
+        if (before := saved.get(names[name])) is not None:
+            _check(names[name], before, SavedStep(step.type_name, _shape(step)))
+
+
 def _shape(step: Step) -> dict[str, Any]:
     return step.model_dump(mode="json", include=set(step.shapes))
 

@@ -96,7 +96,9 @@ class Checkpoints:
             loaded = self._store.load(scope)
             counts = lane.source in self._counting and position is not None
             seen = loaded.position if counts else None
-            if counts and position is not None and position >= 0:
+            if counts and position is not None and self._store.commits_positions:
+                OtherPosition(self._store, lane, position, loaded, noted).check_same()
+            elif counts and position is not None and position >= 0:
                 others = OtherPosition(self._store, lane, position, loaded, noted)
                 others.check()
                 if others.is_taken_over:
@@ -135,9 +137,13 @@ class Checkpoints:
     def save(self) -> bool:
         """Save what the steps know, and how far each lane has been run; all that was run has to be confirmed.
 
-        Returns whether it is saved: not while the disk is full, which is logged. Raises `ConnectorError` otherwise.
+        Returns whether it is saved: not while the disk is full or the brokers refuse it, which is logged. Raises
+        `ConnectorError` otherwise.
         """
         began = time.monotonic()
+        passed = self._store.ready()
+        if passed is None:
+            return False
         for step, change in self._executor().changes():
             lane = change.lane
             # A lane that has ended is loaded again, or another consumer has it.
@@ -149,6 +155,10 @@ class Checkpoints:
         marks = {
             lane: max(mark, self._ahead.get(lane, mark)) for lane, mark in self._ledger.all_marks(self._scopes).items()
         }
+        # A position that was passed once stays: the ledger knows only those of records.
+        for lane, position in [*passed.items(), *self._marks.items()]:
+            if lane in self._scopes and not self._ledger.has_ended(lane) and position > marks.get(lane, -1):
+                marks[lane] = position
         positions = {self._scopes[lane]: mark for lane, mark in marks.items() if lane.source in self._counting}
         moved = {scope: position for scope, position in positions.items() if self._saved.get(scope) != position}
         acknowledged = {
@@ -175,7 +185,8 @@ class Checkpoints:
             self._acknowledged_saved = acknowledged
         self.meters.is_saved()
         self._acknowledged_before = self._acknowledged()
-        self._marks = marks
+        # Lanes may end while the store waits.
+        self._marks = {lane: mark for lane, mark in marks.items() if lane in self._scopes}
         return True
 
     def marks(self, sources: Collection[str] | None = None) -> dict[Lane, int]:

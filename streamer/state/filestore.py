@@ -10,14 +10,16 @@ from __future__ import annotations
 import json
 import secrets
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from connectors.databasefile import DatabaseFile, FileKind
+from connectors.records import Lane
 from pipelines.errors import ConnectorError
 from pipelines.runners.state.item import Change, Item
+from streamer.delivery.confirming import Upstream
 from streamer.state.store import NOTHING, Loaded, SavedStep, Scope
 
 STATE: Final = FileKind(
@@ -56,6 +58,8 @@ class FileStore:
     Opening raises `ConnectorError` for a file that is in use, belongs to another service, is damaged, or was written by
     another release.
     """
+
+    commits_positions = False
 
     def __init__(self, path: Path, service: str) -> None:
         self.path = path
@@ -97,6 +101,13 @@ class FileStore:
     def close(self) -> None:
         """See `StateStore.close`."""
         self._file.close()
+
+    def attach(self, upstream: Upstream, check: Callable[[Mapping[str, SavedStep]], None]) -> None:
+        """See `StateStore.attach`: it needs neither."""
+
+    def ready(self) -> Mapping[Lane, int]:
+        """See `StateStore.ready`."""
+        return {}
 
     def steps(self) -> Mapping[str, SavedStep]:
         """See `StateStore.steps`."""

@@ -53,6 +53,26 @@ class OtherPosition:
                 f"it to {seen}, or let the state begin anew: streamer state forget {self.store.place}"
             )
 
+    def check_same(self) -> None:
+        """Raise `DefinitionError` if it is not the very position of the state, where one transaction commits both."""
+        seen = self.saved.position
+        if seen == self.position or (seen is None and self.noted is None):
+            return
+        if self._is_of_another:
+            what = self._of_another()
+        elif seen is None:
+            what = (
+                f"the group goes on at position {self.position}, and {self.store.place} has nothing of this partition"
+            )
+        else:
+            at = "at the beginning" if self.position < 0 else f"at position {self.position}"
+            what = f"the group goes on {at}, and the state in {self.store.place} is of position {seen}"
+        raise DefinitionError(
+            f"{self._where}: {what}: one of them was put back, deleted or replaced. Put the group back to the position "
+            f"of the state, or let it begin anew: delete the topic, and start the service once with --from (earliest, "
+            "latest or a time)"
+        )
+
     @property
     def _is_of_another(self) -> bool:
         return self.noted is not None and self.noted.store != self.store.id

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
+from connectors.records import Lane
 from pipelines.runners.state.item import Change, Item
+from streamer.delivery.confirming import Upstream
 
 NOTHING: Final[Mapping[Scope, int]] = MappingProxyType({})
 """No positions."""
@@ -64,6 +66,10 @@ class StateStore(Protocol):
         """Whether all that it had was deleted on purpose before it was opened: it begins where another store ends."""
 
     @property
+    def commits_positions(self) -> bool:
+        """Whether `save` commits positions for their source, with the state: then the source itself commits none."""
+
+    @property
     def place(self) -> str:
         """Where it is, as errors call it."""
 
@@ -76,6 +82,18 @@ class StateStore(Protocol):
 
     def close(self) -> None:
         """Release it. Idempotent."""
+
+    def attach(self, upstream: Upstream, check: Callable[[Mapping[str, SavedStep]], None]) -> None:
+        """Called before the first `load`, for a store that commits positions.
+
+        `upstream` are the sources; `check` raises `DefinitionError` for saved steps that do not fit the service's.
+        """
+
+    def ready(self) -> Mapping[Lane, int] | None:
+        """Called before the changes for `save` are taken; `None`: it cannot save yet.
+
+        Returns positions that sources have passed beyond the last record of lanes, which are to be saved too.
+        """
 
     def steps(self) -> Mapping[str, SavedStep]:
         """The steps that it knows, by identity."""

@@ -46,7 +46,10 @@ def _refusals(service: Service, other: Service) -> Iterator[tuple[KeyPath, str]]
                 yield (*each.path, *key.split(".")), f'{each.kind} "{each.config.label}": {key}: {why}'
     if isinstance(service.state, StateSettings):
         if service.groups:
-            why = "partitions move between workers, and a file has the state of one process; run it without --workers"
+            why = (
+                "partitions move between workers, and a file has the state of one process; write {topic: NAME}, or run "
+                "it without --workers"
+            )
             yield ("state",), f"state: {why}"
         elif isinstance(other.state, StateSettings) and service.state.path == other.state.path:
             why = f"all workers would write {service.state.path}; make it differ by {_PLACEHOLDER}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from connectors.records import Lane
 from pipelines.errors import ConnectorError
 from pipelines.runners.state.item import Change, Item
 from streamer.state.store import NOTHING, Loaded, SavedStep, Scope
@@ -16,12 +18,15 @@ class MemoryStore:
     host = "here"
     place = "memory"
     begins_anew = False
+    commits_positions = False
 
     def __init__(self) -> None:
         self.checkpoint = 0
         self.pieces: dict[tuple[Scope, str, str, int], bytes] = {}
         self.positions: dict[Scope, int | None] = {}
         self.acknowledged: dict[Scope, int] = {}
+        self.passed: dict[Lane, int] = {}
+        """Positions that the source has passed, given once."""
         self.full = False
         """Whether saving fails, as on a disk without room."""
         self.dies_at: int | None = None
@@ -34,6 +39,12 @@ class MemoryStore:
     def open(self) -> None: ...
 
     def close(self) -> None: ...
+
+    def attach(self, upstream: Any, check: Any) -> None: ...
+
+    def ready(self) -> Mapping[Lane, int] | None:
+        passed, self.passed = self.passed, {}
+        return passed
 
     def steps(self) -> Mapping[str, SavedStep]:
         return {}

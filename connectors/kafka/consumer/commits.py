@@ -46,7 +46,7 @@ class Commits:
         self._lanes = lanes
         self._doing = f'group "{group}" cannot commit its positions'
         self._scrub = scrub
-        self._noted = noted
+        self.noted = noted
         self._again_at: float | None = None
         self._quiet_until = 0.0
 
@@ -62,7 +62,7 @@ class Commits:
     def move(self, positions: Mapping[Lane, int]) -> list[Progress]:
         """Note that these positions are acknowledged. Returns the lanes that go forward by that."""
         moved = []
-        noted = self._noted()
+        noted = self.noted()
         for lane, position in positions.items():
             progress = self._lanes.find(lane)
             if progress is not None and position > progress.acknowledged:

@@ -147,7 +147,14 @@ class Membership:
 
     def token(self) -> TransactionToken:
         """See `Source.transaction_token`. Its `member` is a `Member`."""
-        places = {progress.lane: (*progress.place, progress.metadata.text()) for progress in self._lanes}
+        noted = self._commits.noted()
+        places = {
+            progress.lane: (
+                *progress.place,
+                (replace(progress.metadata, noted=noted) if noted else progress.metadata).text(),
+            )
+            for progress in self._lanes
+        }
         return TransactionToken(
             frozenset(places),
             Member(self._consumer.consumer_group_metadata(), self.cluster, places),

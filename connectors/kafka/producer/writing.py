@@ -29,6 +29,8 @@ WaitForRoom = Callable[[], bool]
 
 _FULL = KafkaError(KafkaError._QUEUE_FULL)
 _LONGEST_TOPIC = 249
+_BY_KEY = -1
+"""librdkafka's number of no partition: its partitioner chooses."""
 _AT_ONCE = 512
 """Messages of one call of `produce_batch` at most."""
 
@@ -137,7 +139,7 @@ class PlainWriting(Writing):
 
     def send(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
         common = _common_topic(messages, topic)
-        plain = messages.headers is None and messages.timestamps is None
+        plain = messages.headers is None and messages.timestamps is None and messages.partitions is None
         if plain and common is not None and _can_be_topic(common):
             return self._in_bulk(sent, messages, common, wait_for_room)
         return self._one_by_one(sent, messages, topic, wait_for_room)
@@ -200,10 +202,11 @@ class PlainWriting(Writing):
             messages.headers or nothing,
             stamps,
             messages.topics or nothing,
+            [_BY_KEY] * count if messages.partitions is None else messages.partitions.tolist(),
             strict=True,
         )
         produce = self._producer.produce
-        for index, ((value, key, headers, stamp, topic), callback) in enumerate(
+        for index, ((value, key, headers, stamp, topic, partition), callback) in enumerate(
             zip(rows, _callbacks(sent, count), strict=True)
         ):
             while True:
@@ -212,6 +215,7 @@ class PlainWriting(Writing):
                         topic or ours,
                         value,
                         key,
+                        partition,
                         on_delivery=callback,
                         timestamp=stamp,
                         # The client takes no other kind of sequence.
@@ -240,11 +244,18 @@ class CompiledWriting(Writing):
         self._producer = producer
         self._writer = writer
         self._by_mark: dict[int, Sent] = {}
+        self._plain = PlainWriting(producer)
+        self._sent_plainly: list[Sent] = []
 
     def foresee(self, topic: str, partitions: int, partitioner: str) -> None:
         self._writer.foresee(topic, partitions, partitioner)
 
     def send(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
+        if messages.partitions is not None:
+            # The bridge writes to the partitions that keys choose.
+            sent.parts += 1
+            self._sent_plainly.append(sent)
+            return self._plain.send(sent, messages, topic, wait_for_room)
         topics, codes = _coded(messages, topic)
         values = Spans.of(messages.values)
         keys = None if messages.keys is None else Spans.of(messages.keys)
@@ -278,6 +289,10 @@ class CompiledWriting(Writing):
             self._by_mark[mark].lose(index, KafkaError(code))
         for mark in marks:
             self._by_mark.pop(mark).parts -= 1
+        if self._sent_plainly and len(self._producer) == 0:
+            for sent in self._sent_plainly:
+                sent.parts -= 1
+            self._sent_plainly = []
         finished = []
         while outstanding and not outstanding[0].parts:
             finished.append(outstanding.popleft())

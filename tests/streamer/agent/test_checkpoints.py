@@ -346,6 +346,23 @@ def test_records_of_a_lane_with_positions_of_its_own_are_not_passed_over() -> No
         assert store.positions == {scope: 3}
 
 
+def test_a_position_behind_the_last_record_is_saved_and_does_not_go_back() -> None:
+    store, ledger = MemoryStore(), Ledger()
+    lane = Lane("memory", "0", 0)
+    with pipelines.Sequence([]).open() as executor:
+        checkpoints = Checkpoints(store, {}, lambda: executor, ledger, {"memory"}, dict, structlog.get_logger())
+        checkpoints.begin(lane, 0)
+        records = replace(records_of([Message(b"")] * 3, "memory"), spans=[Span(lane, 0, 3)])
+        ledger.enter(records, 0)
+        ledger.decide(range(3))
+        assert checkpoints.save()
+        store.passed = {lane: 4, Lane("memory", "1", 0): 9}
+        assert checkpoints.save()
+        assert checkpoints.save()
+        assert store.positions == {Scope("memory", "0"): 4}
+        assert checkpoints.marks() == {lane: 4}
+
+
 def test_a_session_that_was_lost_goes_on_with_the_same_state(bench: Bench, eventually: Any) -> None:
     session = MemorySession()
     bench.start(source=MemorySessionSource(session, name="memory"))

@@ -123,9 +123,41 @@ def test_a_service_that_does_not_say_where_state_is_kept_does_not_start(tmp_path
 
 
 @pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("{type: mqtt, topics: pumps}", 'source "mqtt": a source of type "mqtt" has no topics for state'),
+        ("{type: kafka, topics: [pumps, fans]}", 'source "kafka": a topic keeps the state of one other'),
+        ("{type: kafka, topics: ^pumps}", 'source "kafka": a topic keeps the state of one other'),
+        ("[{type: kafka, topics: a, name: a}, {type: kafka, topics: b, name: b}]", "there are 2; make each a service"),
+    ],
+)
+def test_a_topic_for_the_state_of_other_sources_is_refused(source: str, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "service.yaml"
+    file.write_text(
+        f"name: a\nsource: {source}\nsink: {{type: kafka, topic: out}}\nstate: {{topic: pumps.state}}\npipeline: []\n"
+    )
+    with pytest.raises(DefinitionError) as error:
+        streamer.load(file)
+    assert text in str(error.value)
+    assert "service.yaml:4" in str(error.value)
+
+
+def test_a_topic_for_the_state_is_not_possible_with_exactly_once_yet(tmp_path: Path) -> None:
+    file = tmp_path / "service.yaml"
+    file.write_text(
+        "name: a\nsource: {type: kafka, topics: a}\nsink: {type: kafka, topic: out}\ndelivery: exactly_once\n"
+        "state: {topic: pumps.state}\npipeline: []\n"
+    )
+    with pytest.raises(DefinitionError, match=r"service\.yaml:5: state: .*exactly_once commits these in another way"):
+        streamer.load(file)
+
+
+@pytest.mark.parametrize(
     ("lines", "text"),
     [
-        ("state: {topic: pumps.state}", "state is not kept in a topic yet; write {path: FILE}"),
+        ("state: {topic: pumps.state, path: a.state}", "a file and a topic are two places"),
+        ("state: {topic: pumps.state, delivery: fast}", "delivery: "),
+        ("state: {topic: 'pumps state'}", "should match pattern"),
         ("state: disk", '"disk" is no place for state'),
         ("state: {path: a.state}\ndelivery: at_most_once", "at_most_once commits these in another way"),
         ("state: {path: a.state, interval: 0s}", "greater than 0"),

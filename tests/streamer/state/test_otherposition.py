@@ -66,3 +66,30 @@ def test_a_state_that_was_emptied_on_purpose_begins_where_another_ended() -> Non
     assert here.is_taken_over
     with pytest.raises(DefinitionError):
         at(9, Loaded(5, {}, 5), OTHER, begins_anew=True).check()
+
+
+@pytest.mark.parametrize(
+    ("position", "saved", "noted"),
+    [(-1, Loaded(None, {}), None), (7, Loaded(None, {}), None), (5, Loaded(5, {}), OURS), (5, Loaded(5, {}), None)],
+)
+def test_the_position_of_one_transaction_with_the_state_is_gone_on_with(
+    position: int, saved: Loaded, noted: CheckpointNote | None
+) -> None:
+    at(position, saved, noted).check_same()
+
+
+@pytest.mark.parametrize(
+    ("position", "saved", "noted", "why"),
+    [
+        (6, Loaded(5, {}), OURS, "at position 6, and the state in memory is of position 5"),
+        (4, Loaded(5, {}), None, "at position 4, and the state in memory is of position 5"),
+        (-1, Loaded(5, {}), None, "at the beginning, and the state in memory is of position 5"),
+        (4, Loaded(None, {}), OURS, "at position 4, and memory has nothing of this partition"),
+        (4, Loaded(None, {}), OTHER, "saved on host there .*, and memory on host here is new"),
+    ],
+)
+def test_any_other_than_that_of_one_transaction_is_refused(
+    position: int, saved: Loaded, noted: CheckpointNote | None, why: str
+) -> None:
+    with pytest.raises(DefinitionError, match=f"state: pumps pumps-0: .*{why}.*--from"):
+        at(position, saved, noted).check_same()

@@ -1,0 +1,188 @@
+"""`KafkaStateTopic`: a compacted topic of Kafka with the state of a service's steps."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from connectors.kafka.client.errors import error_of, explained
+from connectors.kafka.client.properties import admin_properties, scrubber
+from connectors.kafka.client.queries import PATIENCE, Queries, patiently
+from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
+from connectors.kafka.consumer.statereader import StateReader
+from connectors.kafka.transactionalsink import KafkaTransactionalSink
+from connectors.records import Lane, Messages
+from connectors.sink import Voided
+from connectors.source import TransactionToken
+from connectors.statetopic import StateRecord, StateTopic
+from pipelines.errors import ConnectorError, DefinitionError
+
+_log = logging.getLogger(__name__)
+
+_TIMEOUT: Final = 10.0
+"""Seconds after which brokers abort a transaction that a killed process left open: others wait so long for its
+partitions."""
+_SLICE: Final = 0.5
+"""Seconds of one call, between which the caller serves its sources."""
+_SEND: Final = 5.0
+_TELL: Final = 5.0
+"""Seconds between two lines of the log while an outcome is not known."""
+_LOOK: Final = 0.1
+
+
+class KafkaStateTopic(StateTopic):
+    """See `StateTopic`. Its transactions are of the source's group and `instance`."""
+
+    def __init__(self, topic: str, source: KafkaSourceConfig) -> None:
+        """`source` has one topic, and the brokers and login of both."""
+        self.name = topic
+        self.id = ""
+        self._source = source
+        self._label = f'state: topic "{topic}"'
+        self._scrub = scrubber(source)
+        self._sink = KafkaTransactionalSink.first(
+            KafkaSinkConfig(topic=topic, name="state").in_service("", [source]), source, _TIMEOUT
+        )
+        self._queries = Queries(admin_properties(source), "read_uncommitted")
+        self._reader = StateReader(topic, source)
+        self._partitions = 0
+
+    def open(self) -> None:
+        """See `StateTopic.open`."""
+        try:
+            self._partitions = self._agreed_partitions()
+            self._check_policy()
+            self.id = self._queries.ids_now([self.name]).get(self.name, self.name)
+        except KafkaException as error:
+            raise explained(error_of(error), self._label, self._scrub) from error
+        self._reader.open()
+        self._sink.open()
+
+    def close(self) -> None:
+        """See `StateTopic.close`."""
+        self._sink.close()
+        self._reader.close()
+
+    def number(self, partition: str) -> int:
+        """See `StateTopic.number`."""
+        return int(partition.rpartition("-")[2])
+
+    def read(self, partition: int, tell: Callable[[], None]) -> dict[bytes, bytes]:
+        """See `StateTopic.read`."""
+        if partition >= self._partitions:
+            raise self._other_count(self._partitions, partition + 1)
+        now = self._queries.ids_now([self.name]).get(self.name, self.id)
+        if now != self.id:
+            raise DefinitionError(
+                f"{self._label} was deleted and created again, and the state with it; start the service once with "
+                "--from (earliest, latest or a time), from where it begins anew"
+            )
+        try:
+            # Also what transactions have written whose ends are on their way yet.
+            end = self._queries.positions([(self.name, partition)], "latest")[self.name, partition]
+        except KafkaException as error:
+            raise explained(error_of(error), self._label, self._scrub) from error
+        return self._reader.read(partition, end, tell)
+
+    def write(
+        self,
+        records: Sequence[StateRecord],
+        positions: Mapping[Lane, int],
+        token: TransactionToken,
+        wait: Callable[[], None],
+    ) -> None:
+        """See `StateTopic.write`."""
+        self._until_known(self._sink.begin, wait)
+        try:
+            self._send(records)
+            self._until_known(partial(self._sink.commit, positions, token), wait)
+        except Voided as error:
+            self._until_known(self._sink.abort, wait)
+            raise ConnectorError(str(error), retriable=True) from error
+
+    def _send(self, records: Sequence[StateRecord]) -> None:
+        count = len(records)
+        messages = Messages(
+            np.zeros(0, np.int64),
+            [record.value for record in records],
+            [record.key for record in records],
+            splits=np.zeros(count + 1, np.int64),
+            partitions=np.array([record.partition for record in records], np.int64),
+        )
+        refused = self._sink.send(messages, time.monotonic() + _SEND)
+        for error in refused.values():
+            if not error.retriable:
+                raise error
+            raise Voided(str(error))
+
+    def _until_known(self, call: Callable[[float], None], wait: Callable[[], None]) -> None:
+        """Make this call, with its deadline, again until its outcome is known."""
+        tell_at = time.monotonic() + _TELL
+        while True:
+            try:
+                call(time.monotonic() + _SLICE)
+                return
+            except ConnectorError as error:
+                if isinstance(error, Voided) or not error.retriable:
+                    raise
+                if time.monotonic() >= tell_at:
+                    tell_at = time.monotonic() + _TELL
+                    _log.warning("%s: a transaction waits: %s", self._label, error)
+                wait()
+
+    def _agreed_partitions(self) -> int:
+        """How many partitions the topic and the source's have. Creates the topic if it does not exist."""
+        (read,) = self._source.topics
+        deadline = time.monotonic() + PATIENCE
+        created = False
+        while True:
+            known = self._queries.topics()
+            if read not in known:
+                raise ConnectorError(f'{self._label}: the topic "{read}" of its source does not exist; create it')
+            if self.name in known:
+                break
+            if not created:
+                self._create(len(known[read]))
+                created = True
+            if time.monotonic() > deadline:
+                raise ConnectorError(f"{self._label}: it was created, and brokers do not show it; start again")
+            time.sleep(_LOOK)
+        if len(known[self.name]) != len(known[read]):
+            raise self._other_count(len(known[self.name]), len(known[read]))
+        return len(known[read])
+
+    def _other_count(self, ours: int, theirs: int) -> DefinitionError:
+        (read,) = self._source.topics
+        return DefinitionError(
+            f'{self._label} has {ours} partitions, and "{read}", whose state it keeps, has {theirs}: each has the '
+            "state of the one of the same number. Name another topic, which is created with the right number, and "
+            "start the service once with --from (earliest, latest or a time), from where its state begins anew"
+        )
+
+    def _create(self, partitions: int) -> None:
+        admin = AdminClient(admin_properties(self._source))
+        topic = NewTopic(self.name, partitions, replication_factor=-1, config={"cleanup.policy": "compact"})
+        try:
+            admin.create_topics([topic], request_timeout=PATIENCE)[self.name].result()
+        except KafkaException as error:
+            # Another process of the group was quicker.
+            if error_of(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+    def _check_policy(self) -> None:
+        admin = AdminClient(admin_properties(self._source))
+        resource = ConfigResource(ResourceType.TOPIC, self.name)
+        entries = patiently(lambda limit: admin.describe_configs([resource], request_timeout=limit)[resource].result())
+        policy = entries["cleanup.policy"].value
+        if policy != "compact":
+            raise DefinitionError(
+                f"{self._label} has the cleanup.policy {policy}, which deletes state that has not changed for long; "
+                "set it to compact"
+            )

@@ -1,0 +1,68 @@
+"""`StateTopic`: a compacted topic that keeps what the steps of a service remember, in transactions with positions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from connectors.records import Lane
+from connectors.source import TransactionToken
+
+
+class StateRecord(NamedTuple):
+    """One record of the topic."""
+
+    partition: int
+    """Its partition, of which the source has one of the same number."""
+    key: bytes
+    value: bytes | None
+    """`None`: the key is gone."""
+
+
+class StateTopic(ABC):
+    """The topic, as one process uses it. One thread calls its methods; errors are `ConnectorError`s.
+
+    `open` creates the topic if it does not exist, with as many partitions as the source's has, and raises
+    `DefinitionError` for one with another number of partitions, or whose records are not kept by key.
+    """
+
+    name: str
+    """The name of the topic."""
+    id: str
+    """The id of the topic, once it is open: a topic that is deleted and created again has another one."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Connect. Waits up to half a minute for brokers."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Disconnect. Idempotent."""
+
+    @abstractmethod
+    def number(self, partition: str) -> int:
+        """The number of a partition of the source, by the name that its lanes have."""
+
+    @abstractmethod
+    def read(self, partition: int, tell: Callable[[], None]) -> dict[bytes, bytes]:
+        """The last value of each key of a partition, as all committed transactions have left it.
+
+        To be called when the source has the position of the partition: no transaction that moves it is open then.
+        `tell` is called again and again meanwhile. Raises `DefinitionError` if the topic was deleted and created again,
+        or has no such partition.
+        """
+
+    @abstractmethod
+    def write(
+        self,
+        records: Sequence[StateRecord],
+        positions: Mapping[Lane, int],
+        token: TransactionToken,
+        wait: Callable[[], None],
+    ) -> None:
+        """Write these records and commit these positions, in one transaction.
+
+        `wait` is called again and again while the outcome is not known; what it raises ends that, and the outcome stays
+        unknown. A retriable `ConnectorError`: nothing was written, as when a partition went to another consumer.
+        """

@@ -1,0 +1,203 @@
+"""`TopicStore`: state in a compacted topic, for groups whose partitions move: a partition takes its state along.
+
+Changes and positions are one transaction, so that the position of the group is always that of the state.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from connectors.records import Lane
+from connectors.source import TransactionToken
+from connectors.statetopic import StateRecord, StateTopic
+from pipelines.errors import ConnectorError, DefinitionError, StreamerError
+from pipelines.runners.state.item import Change, Item
+from streamer.delivery.confirming import Upstream
+from streamer.delivery.failures import ServiceStopped
+from streamer.state.store import NOTHING, Loaded, SavedStep, Scope
+
+_POSITION: Final = b'["position"]'
+"""The key of the record with the position of a partition's state."""
+
+
+class TopicStore:
+    """The state of one service in a topic. Implements `StateStore`.
+
+    The key of a record is the JSON text of `["item", STEP, KEY, PART]`, `["step", STEP]` or `["position"]`. The value
+    is the content of the item, or JSON: `{"type": ..., "fields": ...}`, `{"service": ..., "position": ...}`.
+    """
+
+    begins_anew = False
+    commits_positions = True
+    bytes = None
+    """It is not known how large the topic is."""
+
+    def __init__(self, topic: StateTopic, service: str) -> None:
+        self.host = socket.gethostname()
+        self.checkpoint = 0
+        self._topic = topic
+        self._service = service
+        self._upstream: Upstream | None = None
+        self._token: TransactionToken | None = None
+        self._check: Callable[[Mapping[str, SavedStep]], None] = lambda saved: None
+        self._defined: Mapping[str, SavedStep] = {}
+        self._positions: dict[Scope, int] = {}
+        """The position that each scope's state has in the topic."""
+        self._undefined: set[Scope] = set()
+        """Scopes in whose partitions the steps of the service are not described yet."""
+
+    @property
+    def id(self) -> str:
+        """See `StateStore.id`."""
+        return self._topic.id
+
+    @property
+    def place(self) -> str:
+        """See `StateStore.place`."""
+        return f"topic {self._topic.name}"
+
+    def open(self) -> None:
+        """See `StateStore.open`."""
+        self._topic.open()
+
+    def close(self) -> None:
+        """See `StateStore.close`."""
+        self._topic.close()
+
+    def attach(self, upstream: Upstream, check: Callable[[Mapping[str, SavedStep]], None]) -> None:
+        """See `StateStore.attach`."""
+        self._upstream, self._check = upstream, check
+
+    def steps(self) -> Mapping[str, SavedStep]:
+        """None: each partition has those of its state, which `load` compares."""
+        return {}
+
+    def define(self, steps: Mapping[str, SavedStep]) -> None:
+        """See `StateStore.define`."""
+        self._defined = dict(steps)
+
+    def scopes(self) -> Mapping[Scope, int | None]:
+        """Those that were loaded."""
+        return dict(self._positions)
+
+    def ready(self) -> Mapping[Lane, int] | None:
+        """See `StateStore.ready`."""
+        # In this order: then all lanes that ended before the token was taken are known when it is used.
+        self._token = self._open_upstream.token()
+        self._open_upstream.serve()
+        return None if self._token is None else self._token.passed
+
+    def load(self, scope: Scope) -> Loaded:
+        """See `StateStore.load`.
+
+        Raises `DefinitionError` if the topic has the state of another service, or of steps with other fields.
+        """
+        saved = self._topic.read(self._topic.number(scope.partition), self._tell)
+        position: int | None = None
+        steps: dict[str, SavedStep] = {}
+        items: dict[str, list[Item]] = {}
+        try:
+            for key, value in saved.items():
+                kind, *rest = json.loads(key)
+                if kind == "item":
+                    step, name, part = rest
+                    items.setdefault(step, []).append(Item(name, part, value))
+                elif kind == "step":
+                    said = json.loads(value)
+                    steps[rest[0]] = SavedStep(said["type"], said["fields"])
+                elif kind == "position":
+                    said = json.loads(value)
+                    self._check_service(said["service"])
+                    position = int(said["position"])
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            if isinstance(error, DefinitionError):
+                raise
+            raise StreamerError(
+                f"state: {self.place}, {scope.partition}: a record was not written by this program ({error}); "
+                "name another topic"
+            ) from error
+        self._check(steps)
+        for pieces in items.values():
+            pieces.sort()
+        self._positions.pop(scope, None)
+        if position is not None:
+            self._positions[scope] = position
+        if all(steps.get(identity) == step for identity, step in self._defined.items()):
+            self._undefined.discard(scope)
+        else:
+            self._undefined.add(scope)
+        return Loaded(position, items)
+
+    def save(
+        self,
+        changes: Iterable[tuple[Scope, str, Change]],
+        positions: Mapping[Scope, int],
+        acknowledged: Mapping[Scope, int] = NOTHING,
+    ) -> int:
+        """See `StateStore.save`. `ready` has been called before, and no lane that has ended is among the scopes."""
+        last: dict[tuple[Scope, str, str, int], bytes | None] = {
+            (scope, step, change.key, change.part): change.value for scope, step, change in changes
+        }
+        scopes = dict.fromkeys([*(scope for scope, *_ in last), *positions])
+        if not scopes:
+            return self.checkpoint
+        token = self._token
+        lanes = {} if token is None else {Scope(lane.source, lane.partition): lane for lane in token.lanes}
+        if token is None or not lanes.keys() >= scopes.keys():
+            raise ConnectorError("partitions have just been given to this process, or taken away", retriable=True)
+        # Also those that have not moved: the brokers refuse the transaction of a process that has lost a partition.
+        reached = {
+            scope: at for scope in scopes if (at := positions.get(scope, self._positions.get(scope))) is not None
+        }
+        numbers = {scope: self._topic.number(scope.partition) for scope in scopes}
+        records = [
+            StateRecord(numbers[scope], _key("item", step, key, part), value)
+            for (scope, step, key, part), value in last.items()
+        ]
+        for scope in self._undefined.intersection(scopes):
+            records += [
+                StateRecord(numbers[scope], _key("step", identity), _text({"type": step.type, "fields": step.fields}))
+                for identity, step in self._defined.items()
+            ]
+        records += [
+            StateRecord(numbers[scope], _POSITION, _text({"service": self._service, "position": position}))
+            for scope, position in reached.items()
+        ]
+        self._topic.write(records, {lanes[scope]: position for scope, position in reached.items()}, token, self._wait)
+        self._positions |= reached
+        self._undefined.difference_update(scopes)
+        self.checkpoint += 1
+        return self.checkpoint
+
+    def _check_service(self, service: str) -> None:
+        if service != self._service:
+            raise DefinitionError(
+                f'state: {self.place} has the state of service "{service}", and this is "{self._service}"; give each '
+                "service a topic of its own"
+            )
+
+    def _tell(self) -> None:
+        self._open_upstream.patience()
+
+    def _wait(self) -> None:
+        upstream = self._open_upstream
+        upstream.serve()
+        if upstream.patience() <= 0:
+            raise ServiceStopped("the state waits for the brokers, and there is no time left")
+
+    @property
+    def _open_upstream(self) -> Upstream:
+        if self._upstream is None:
+            raise StreamerError("the store has no sources yet")
+        return self._upstream
+
+
+def _key(*parts: str | int) -> bytes:
+    return json.dumps(parts, separators=(",", ":")).encode()
+
+
+def _text(said: Mapping[str, Any]) -> bytes:
+    return json.dumps(said).encode()

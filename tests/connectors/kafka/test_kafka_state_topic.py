@@ -1,0 +1,152 @@
+"""A topic with the state of a service: what a new owner of a partition reads is all that was committed, and no more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, ResourceType
+from kafkatopics import ReadTopic, write
+
+from connectors.contract import Reader
+from connectors.kafka.statetopic import KafkaStateTopic
+from connectors.records import Lane
+from connectors.source import CheckpointNote, LaneBegan
+from connectors.statetopic import StateRecord
+from pipelines.errors import ConnectorError, DefinitionError
+
+MakeTopic = Callable[..., ReadTopic]
+KEY = b'["item"]'
+NOTE = CheckpointNote("T1", "here", 3)
+
+
+@contextmanager
+def opened(topic: ReadTopic, **fields: Any) -> Iterator[KafkaStateTopic]:
+    state = KafkaStateTopic(f"{topic.name}.state", topic.config(**fields))
+    state.open()
+    try:
+        yield state
+    finally:
+        state.close()
+
+
+def nothing() -> None: ...
+
+
+def member(topic: ReadTopic) -> Reader:
+    return Reader(topic.source(), commits=False)
+
+
+def lanes_of(reader: Reader, count: int = 1) -> list[Lane]:
+    deadline = time.monotonic() + 60
+    while len(reader.lanes) < count:
+        reader.poll()
+        assert time.monotonic() < deadline
+    return sorted(reader.lanes, key=lambda lane: lane.partition)
+
+
+def test_state_and_positions_are_read_by_the_next_owner(read_topic: MakeTopic) -> None:
+    topic = read_topic(2)
+    topic.write([b"x"] * 10, 1)
+    with opened(topic) as state:
+        with member(topic) as reader:
+            lane = lanes_of(reader, 2)[1]
+            reader.source.noted = NOTE
+            token = reader.source.transaction_token()
+            assert token is not None
+            state.write([StateRecord(1, KEY, b"one"), StateRecord(1, b"gone", b"x")], {lane: 4}, token, nothing)
+            state.write([StateRecord(1, KEY, b"two"), StateRecord(1, b"gone", None)], {lane: 6}, token, nothing)
+        assert state.read(1, nothing) == {KEY: b"two"}
+        assert state.read(0, nothing) == {}
+        assert topic.committed(1) == 6
+        with opened(topic) as again:
+            assert again.id == state.id
+            assert again.read(1, nothing) == {KEY: b"two"}
+        with member(topic) as reader:
+            lanes_of(reader, 2)
+            began = [event for event in reader.seen if isinstance(event, LaneBegan)]
+            assert {event.partition: event.noted for event in began} == {0: None, 1: NOTE}
+
+
+def test_the_topic_is_compacted_and_has_the_partitions_of_the_source(read_topic: MakeTopic) -> None:
+    topic = read_topic(3)
+    with opened(topic) as state:
+        admin = AdminClient({"bootstrap.servers": topic.bootstrap})
+        assert len(admin.list_topics(state.name, timeout=30).topics[state.name].partitions) == 3
+        resource = ConfigResource(ResourceType.TOPIC, state.name)
+        assert admin.describe_configs([resource])[resource].result(30)["cleanup.policy"].value == "compact"
+
+
+def test_a_transaction_that_ends_while_it_is_read_is_waited_for(read_topic: MakeTopic) -> None:
+    topic = read_topic(1)
+    with opened(topic) as state:
+        producer = Producer({"bootstrap.servers": topic.bootstrap, "transactional.id": topic.name})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        producer.produce(state.name, b"late", KEY, 0)
+        assert producer.flush(60) == 0
+        told: list[float] = []
+        found: list[dict[bytes, bytes]] = []
+        thread = threading.Thread(target=lambda: found.append(state.read(0, lambda: told.append(time.monotonic()))))
+        thread.start()
+        deadline = time.monotonic() + 60
+        while len(told) < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert found == []
+        producer.commit_transaction(60)
+        thread.join(60)
+        assert found == [{KEY: b"late"}]
+
+
+def test_a_former_owner_writes_nothing(read_topic: MakeTopic) -> None:
+    topic = read_topic(1)
+    topic.write([b"x"] * 10)
+    with opened(topic) as state:
+        with member(topic) as reader:
+            (lane,) = lanes_of(reader)
+            token = reader.source.transaction_token()
+            assert token is not None
+            state.write([StateRecord(0, KEY, b"mine")], {lane: 4}, token, nothing)
+        # It has left, and another has the partition.
+        with member(topic) as other:
+            lanes_of(other)
+            with pytest.raises(ConnectorError) as caught:
+                state.write([StateRecord(0, KEY, b"late")], {lane: 5}, token, nothing)
+            assert caught.value.retriable
+            assert state.read(0, nothing) == {KEY: b"mine"}
+            assert topic.committed() == 4
+            # What it has of others it still writes.
+            (theirs,) = lanes_of(other)
+            newer = other.source.transaction_token()
+            assert newer is not None
+            state.write([StateRecord(0, KEY, b"theirs")], {theirs: 6}, newer, nothing)
+            assert state.read(0, nothing) == {KEY: b"theirs"}
+
+
+def test_a_topic_that_is_created_again_while_it_is_used_is_not_read(read_topic: MakeTopic) -> None:
+    topic = read_topic(1)
+    with opened(topic) as state:
+        admin = AdminClient({"bootstrap.servers": topic.bootstrap})
+        admin.delete_topics([state.name], operation_timeout=30)[state.name].result(60)
+        time.sleep(0.5)
+        with opened(topic):
+            pass
+        with pytest.raises(DefinitionError, match="was deleted and created again"):
+            state.read(0, nothing)
+
+
+def test_partitions_that_are_added_to_the_source_stop_the_service(read_topic: MakeTopic) -> None:
+    topic = read_topic(1)
+    with opened(topic) as state:
+        admin = AdminClient({"bootstrap.servers": topic.bootstrap})
+        admin.create_partitions([NewPartitions(topic.name, 2)])[topic.name].result(60)
+        with pytest.raises(DefinitionError, match="has 1 partitions, and"):
+            state.read(1, nothing)
+    write(topic.bootstrap, topic.name, [b"x"], 1)
+    with pytest.raises(DefinitionError, match="has 1 partitions, and"), opened(topic):
+        pass

@@ -1,0 +1,182 @@
+"""State in a topic: what is loaded is what was saved, and nothing else is taken for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from connectors.records import Lane
+from connectors.source import TransactionToken
+from connectors.statetopic import StateRecord, StateTopic
+from pipelines.errors import ConnectorError, DefinitionError, StreamerError
+from pipelines.runners.state.item import Change, Item
+from streamer.state.store import Loaded, SavedStep, Scope
+from streamer.state.topicstore import TopicStore
+
+LANE = Lane("kafka", "pumps-1", 3)
+SCOPE = Scope("kafka", "pumps-1")
+STEP = SavedStep("WINDOW", {"size": 4})
+
+
+class KeptTopic(StateTopic):
+    """A topic in memory."""
+
+    name, id = "pumps.state", "T1"
+
+    def __init__(self) -> None:
+        self.records: list[StateRecord] = []
+        self.committed: dict[Lane, int] = {}
+        self.written = 0
+        self.refuses = False
+
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def number(self, partition: str) -> int:
+        return int(partition.rpartition("-")[2])
+
+    def read(self, partition: int, tell: Callable[[], None]) -> dict[bytes, bytes]:
+        tell()
+        last = {record.key: record.value for record in self.records if record.partition == partition}
+        return {key: value for key, value in last.items() if value is not None}
+
+    def write(
+        self,
+        records: Sequence[StateRecord],
+        positions: Mapping[Lane, int],
+        token: TransactionToken,
+        wait: Callable[[], None],
+    ) -> None:
+        wait()
+        if self.refuses:
+            raise ConnectorError("the partition is another's", retriable=True)
+        self.records += records
+        self.committed |= positions
+        self.written += 1
+
+
+class Sources:
+    """The sources of a service."""
+
+    def __init__(self, *lanes: Lane) -> None:
+        self.lanes, self.served = lanes, 0
+
+    def rewind(self, lanes: Iterable[Lane], marks: Mapping[Lane, int]) -> None: ...
+
+    def token(self) -> TransactionToken | None:
+        return TransactionToken(frozenset(self.lanes), None, {LANE: 9})
+
+    def serve(self) -> None:
+        self.served += 1
+
+    def patience(self) -> float:
+        return 1.0
+
+
+@pytest.fixture
+def topic() -> KeptTopic:
+    return KeptTopic()
+
+
+def store_on(topic: KeptTopic, *lanes: Lane, service: str = "pumps", check: Any = lambda saved: None) -> TopicStore:
+    store = TopicStore(topic, service)
+    store.open()
+    store.attach(Sources(*(lanes or (LANE,))), check)
+    store.define({"WINDOW": STEP})
+    return store
+
+
+def saved(store: TopicStore, position: int, *changes: tuple[str, int, bytes | None]) -> int:
+    assert store.ready() is not None
+    return store.save([(SCOPE, "WINDOW", Change(LANE, *change)) for change in changes], {SCOPE: position})
+
+
+def test_another_process_loads_what_was_saved_last(topic: KeptTopic) -> None:
+    store = store_on(topic)
+    assert store.load(SCOPE) == Loaded(None, {})
+    saved(store, 4, ('"a"', 0, b"\x01x"), ('"a"', 1, b"\x01y"), ('"b"', 0, b"\x01z"))
+    saved(store, 7, ('"a"', 1, None), ('"b"', 0, b"\x01w"))
+    loaded = store_on(topic).load(SCOPE)
+    assert loaded == Loaded(7, {"WINDOW": [Item('"a"', 0, b"\x01x"), Item('"b"', 0, b"\x01w")]})
+    assert topic.committed == {LANE: 7}
+    assert {record.partition for record in topic.records} == {1}
+
+
+def test_a_transaction_without_a_new_position_still_names_the_one_before(topic: KeptTopic) -> None:
+    store = store_on(topic)
+    store.load(SCOPE)
+    saved(store, 4, ('"a"', 0, b"\x01x"))
+    topic.committed.clear()
+    assert store.ready() == {LANE: 9}
+    store.save([(SCOPE, "WINDOW", Change(LANE, '"a"', 0, None))], {})
+    assert topic.committed == {LANE: 4}
+    assert store_on(topic).load(SCOPE) == Loaded(4, {})
+
+
+def test_nothing_to_save_is_no_transaction(topic: KeptTopic) -> None:
+    store = store_on(topic)
+    assert store.ready() is not None
+    store.save([], {}, {SCOPE: 3})
+    assert topic.written == 0
+
+
+def test_a_partition_that_was_just_taken_away_or_given_saves_nothing(topic: KeptTopic) -> None:
+    store = store_on(topic, Lane("kafka", "pumps-0", 3))
+    store.load(SCOPE)
+    with pytest.raises(ConnectorError, match="just been given") as caught:
+        saved(store, 4)
+    assert caught.value.retriable
+    assert topic.written == 0
+
+
+def test_what_brokers_refuse_is_saved_by_the_next_call(topic: KeptTopic) -> None:
+    store = store_on(topic)
+    store.load(SCOPE)
+    topic.refuses = True
+    with pytest.raises(ConnectorError):
+        saved(store, 4, ('"a"', 0, b"\x01x"))
+    topic.refuses = False
+    assert saved(store, 4, ('"a"', 0, b"\x01x")) == 1
+    assert store_on(topic).load(SCOPE).position == 4
+
+
+def test_the_steps_are_described_in_each_partition_once(topic: KeptTopic) -> None:
+    store = store_on(topic)
+    store.load(SCOPE)
+    saved(store, 4)
+    saved(store, 5)
+    seen: list[Mapping[str, SavedStep]] = []
+    again = store_on(topic, check=seen.append)
+    again.load(SCOPE)
+    saved(again, 6)
+    assert seen == [{"WINDOW": STEP}]
+    assert sum(b"step" in record.key for record in topic.records) == 1
+
+
+def test_the_state_of_another_service_is_refused(topic: KeptTopic) -> None:
+    store = store_on(topic)
+    store.load(SCOPE)
+    saved(store, 4)
+    with pytest.raises(DefinitionError, match='has the state of service "pumps", and this is "fans"'):
+        store_on(topic, service="fans").load(SCOPE)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"plain", b"x"),
+        (b"7", b"x"),
+        (b'["item","WINDOW"]', b"x"),
+        (b'["position"]', b"{}"),
+        (b'["position"]', b'{"service": "pumps", "position": "far"}'),
+        (b'["step","WINDOW"]', b"[]"),
+        (b"\xff", b""),
+    ],
+)
+def test_records_of_other_programs_are_not_taken_for_state(topic: KeptTopic, key: bytes, value: bytes) -> None:
+    topic.records.append(StateRecord(1, key, value))
+    with pytest.raises(StreamerError, match="was not written by this program"):
+        store_on(topic).load(SCOPE)
