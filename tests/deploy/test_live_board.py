@@ -54,7 +54,10 @@ control: {{listen: "{listen}"}}
 ---
 name: sensors
 source: {{type: mqtt, url: "{mqtt}", topics: "{images}/in", client_id: {images}, codec: json}}
-pipeline: []
+pipeline:
+  - {{"@type": WINDOW, by: x, size: 1, values: [x], outputName: samples}}
+  - {{"@type": WINDOW, by: x, size: 1s, aggregate: {{seen: {{count: x}}}}, emit: each}}
+state: {{path: sensors.state}}
 sink: {{type: mqtt, url: "{mqtt}", topic: "{images}/out", codec: json, outbox: {{path: out.outbox}}}}
 control: {{listen: "{listen}"}}
 """
