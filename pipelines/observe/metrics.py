@@ -33,6 +33,7 @@ EVICTED: Final = "streamer_state_evicted"
 LATE_RECORDS: Final = "streamer_window_late"
 """Name of the metric in which windows by time count the records that came after their windows had closed."""
 SHORT_WINDOWS: Final = "streamer_window_short"
+SHORT_HELP: Final = "Windows by count that ended before they were full."
 """Name of the metric in which windows by count are counted that ended before they were full."""
 _SERVICES: Final = frozenset({LABELS, FILLED, RETRIES, KEYS, EVICTED, LATE_RECORDS, SHORT_WINDOWS})
 

@@ -14,10 +14,10 @@ from pipelines.data.columns import Column, DenseColumn, Mask, Rows
 from pipelines.data.record import RecordContext
 from pipelines.data.result import Result
 from pipelines.errors import DataError
-from pipelines.observe.metrics import SHORT_WINDOWS
+from pipelines.observe.metrics import SHORT_HELP, SHORT_WINDOWS
 from pipelines.runners.forms import ArrayForm, Forms
 from pipelines.runners.keyed.countedstate import CountedState
-from pipelines.runners.keyed.samples import Samples, samples_of
+from pipelines.runners.keyed.samples import Samples, padded, samples_of, spread, unlike
 from pipelines.runners.runner import OpenContext, StatefulRunner
 from pipelines.runners.state.item import Change, Item
 from pipelines.runners.state.keymeters import KeyMeters
@@ -74,7 +74,7 @@ class CountedWindowRunner(StatefulRunner):
         self._remembers = step.short != "drop"
         """Whether a result that no record makes may come, which needs a record that it belongs to."""
         self._closed: list[Closed] = []
-        self._short = context.metrics.counter(SHORT_WINDOWS, "Windows by count that ended before they were full.")
+        self._short = context.metrics.counter(SHORT_WINDOWS, SHORT_HELP)
         self._meters = KeyMeters(context.metrics, context.step or step.type_name, step.most_keys)
 
     @property
@@ -183,10 +183,7 @@ class CountedWindowRunner(StatefulRunner):
 
     def _unlike(self, code: int, number: int) -> DataError:
         known, form = (self._state.stores[each].form for each in (int(self._state.form[code]), number))
-        return DataError(
-            f"its samples are {form}, and those of {self._state.keys.text(code)} were {known} so far; all samples of "
-            "a key are of one type and shape"
-        )
+        return unlike(known, form, self._state.keys.text(code))
 
     def _add(self, batch: Batch, part: Samples, codes: Rows, times: Rows) -> None:
         """Put the samples of rows into the windows of their keys."""
@@ -214,7 +211,7 @@ class CountedWindowRunner(StatefulRunner):
                 run = _Run(
                     batch, rows[these], sorted_times[these], counts[these], None if gaps is None else gaps[these]
                 )
-                index = source[these] if part.counts is None else _spread(source[these], counts[these])
+                index = source[these] if part.counts is None else spread(source[these], counts[these])
                 self._add_one(int(keys[at]), run, part.array[index])
             if ends.all():
                 return
@@ -223,7 +220,7 @@ class CountedWindowRunner(StatefulRunner):
             source, place, counts = source[stay], place[stay], counts[stay]
             keys, totals, lengths = keys[~ends], totals[~ends], lengths[~ends]
         if part.counts is not None:
-            source, place = _spread(source, counts), _spread(place, counts)
+            source, place = spread(source, counts), spread(place, counts)
             rows, sorted_codes, sorted_times = (np.repeat(each, counts) for each in (rows, sorted_codes, sorted_times))
         self._scatter(part, source, place, sorted_codes, sorted_times)
         if self._remembers:
@@ -306,8 +303,7 @@ class CountedWindowRunner(StatefulRunner):
         fill = int(state.fill[code])
         samples = state.stores[int(state.form[code])].window(int(state.slot[code]), int(state.head[code]), fill)
         if self._step.short == "pad":
-            padding = np.zeros((self._size - fill, *samples.shape[1:]), samples.dtype)
-            samples = np.concatenate([samples, padding])
+            samples = padded(samples, self._size)
         start, end = int(state.starts[code, state.mark[code]]), int(state.last[code])
         self._closed.append(Closed(row, self._key(code), samples, start, end, fill))
 
@@ -370,13 +366,6 @@ class _Run(NamedTuple):
     """How many samples each has."""
     gaps: Mask | None
     """Before which of them the window ends."""
-
-
-def _spread(begins: Rows, counts: Rows) -> Rows:
-    """`begins[i]`, `begins[i] + 1`, ..., so many for each i."""
-    skipped = np.cumsum(counts) - counts
-    spread: Rows = np.repeat(begins - skipped, counts) + np.arange(int(counts.sum()))
-    return spread
 
 
 def _without(part: Samples, keep: Mask) -> Samples:

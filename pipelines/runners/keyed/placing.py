@@ -48,7 +48,7 @@ class Placing(ABC):
         """`past`: how far a key has to be past the begin of a window for the window to have closed."""
         self._past = past
         self._latest = np.zeros(0, np.int64)
-        self._sorted: _Sorted | None = None
+        self._sorted: SortedRecords | None = None
         """The records placed last."""
         self._progress: Rows = np.zeros(0, np.int64)
         """How far the key of each of these, sorted, is with it; rises within a key."""
@@ -92,6 +92,10 @@ class Placing(ABC):
         """The codes of keys of which the records placed last may have closed windows."""
         return map(int, self._moved)
 
+    def fresh(self, code: int, begin: int, count: int) -> bool:
+        """Whether a window that ends, with so many records, has some that were in none before it; asked once."""
+        return True
+
     def ended(self, code: int) -> None:
         """The windows of this key were closed because nothing came."""
 
@@ -104,7 +108,7 @@ class Placing(ABC):
         (self._latest[code],) = saved
 
 
-class _Sorted:
+class SortedRecords:
     """Records sorted by key, in their order within a key, with the time of the key before and after each."""
 
     def __init__(self, codes: Rows, times: Rows, latest: Rows) -> None:
@@ -135,6 +139,11 @@ class _Sorted:
         given[self.order] = values
         return given
 
+    @property
+    def places(self) -> Rows:
+        """The sorted place of each record, in the order of the records."""
+        return self.unsorted(np.arange(len(self.order)))
+
     def segment(self, code: int) -> slice:
         """The sorted places of this key's records."""
         at = int(np.searchsorted(self.codes[self.starts], code))
@@ -153,7 +162,7 @@ class AlignedWindows(Placing):
         self._every = every
 
     def place(self, codes: Rows, times: Rows) -> Placed:
-        ordered = self._sorted = _Sorted(codes, times, self._latest)
+        ordered = self._sorted = SortedRecords(codes, times, self._latest)
         before = ordered.unsorted(ordered.before)
         self._progress = ordered.after
         newest = times // self._every * self._every
@@ -193,7 +202,7 @@ class Sessions(Placing):
         self._begun[codes] = NO_TIME
 
     def place(self, codes: Rows, times: Rows) -> Placed:
-        ordered = self._sorted = _Sorted(codes, times, self._latest)
+        ordered = self._sorted = SortedRecords(codes, times, self._latest)
         first = (ordered.before == NO_TIME) | (ordered.times >= ordered.before + self._gap)
         # Each record has the begin of the last session that began up to it; begins rise within a key.
         heads = np.zeros(len(codes), np.bool_)

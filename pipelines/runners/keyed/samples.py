@@ -44,6 +44,14 @@ class Samples(NamedTuple):
     counts: Rows | None
     """How many samples each row has, `int64 (N,)`; `None`: each has one."""
 
+    def of(self, rows: Rows) -> tuple[Array, Rows | None]:
+        """The samples of the rows at these positions, in their order, and how many each has (`None`: one each)."""
+        at = np.searchsorted(self.rows, rows)
+        if self.counts is None:
+            return self.array[at], None
+        begins = np.cumsum(self.counts) - self.counts
+        return self.array[spread(begins[at], self.counts[at])], self.counts[at]
+
 
 def samples_of(batch: Batch, keys: Sequence[str], failed: dict[int, Exception]) -> list[Samples]:
     """The samples of all rows, by their form; rows that have none are put into `failed`, by position.
@@ -63,6 +71,26 @@ def samples_of(batch: Batch, keys: Sequence[str], failed: dict[int, Exception]) 
     if isinstance(column, (DenseColumn, RaggedColumn)):
         return _listed(_rows_of_arrays(column, key, failed, None))
     return _of_objects(batch, key, failed)
+
+
+def spread(begins: Rows, counts: Rows) -> Rows:
+    """`begins[i]`, `begins[i] + 1`, ..., so many for each i."""
+    skipped = np.cumsum(counts) - counts
+    every: Rows = np.repeat(begins - skipped, counts) + np.arange(int(counts.sum()))
+    return every
+
+
+def padded(samples: Array, size: int) -> Array:
+    """So many samples: these, and zeros behind them."""
+    return np.concatenate([samples, np.zeros((size - len(samples), *samples.shape[1:]), samples.dtype)])
+
+
+def unlike(known: SampleForm, form: SampleForm, key: str) -> DataError:
+    """The error of a record whose samples have another form than those of its key, the JSON text `key`, had so far."""
+    return DataError(
+        f"its samples are {form}, and those of {key} were {known} so far; all samples of a key are of one "
+        "type and shape"
+    )
 
 
 def _listed(samples: Samples) -> list[Samples]:

@@ -1,4 +1,4 @@
-"""Runs WINDOW with windows by time, and sessions."""
+"""Runs WINDOW with windows by time, and sessions, and with numbers about windows by count."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, DenseColumn, Rows
 from pipelines.data.result import Result
 from pipelines.errors import DataError, StreamerError
-from pipelines.observe.metrics import LATE_RECORDS
+from pipelines.observe.metrics import LATE_RECORDS, SHORT_HELP, SHORT_WINDOWS
+from pipelines.runners.forms import ArrayForm, Forms
 from pipelines.runners.keyed.aggregates import Aggregates, Read, repeats
+from pipelines.runners.keyed.countedplacing import CountedWindows
 from pipelines.runners.keyed.openwindows import OpenWindows
 from pipelines.runners.keyed.placing import MOST_AT_ONCE, AlignedWindows, Closing, Placed, Placing, Sessions
+from pipelines.runners.keyed.samplelogs import NO_FORM, SampleLogs, check_room, most_samples
+from pipelines.runners.keyed.samples import Samples, padded, samples_of, unlike
 from pipelines.runners.runner import OpenContext, StatefulRunner
 from pipelines.runners.state.item import Change, Item
 from pipelines.runners.state.keymeters import KeyMeters
@@ -28,6 +33,8 @@ from pipelines.steps.keyed.window import ADDED, Window
 from pipelines.values import ValueType
 
 _VERSION: Final = 1
+_NEVER: Final = np.iinfo(np.int64).max
+"""The first time of a window that has no record."""
 LATE: Final = "late: its windows have closed"
 """The reason of late records that are dropped."""
 LONGEST_TICK: Final = 1.0
@@ -41,11 +48,15 @@ class _Closed(NamedTuple):
     values: list[Any]
     start: int
     end: int
-    records: int
+    length: int
+    """How many records it has; with samples, how many of these."""
+    samples: npt.NDArray[Any] | None = None
 
 
 class TimedWindowRunner(StatefulRunner):
-    """Gathers records into windows of the time of their keys. Content is kept by slots, one for each open window.
+    """Gathers records into windows of the time of their keys, or of so many records.
+
+    Numbers are kept by slots, one for each open window; samples by key, as a sample may be in several windows.
 
     All records of a batch are placed and added at once. That gives what it gives one by one, as a window that a record
     closes gets none of those behind it: they are late for it.
@@ -56,37 +67,49 @@ class TimedWindowRunner(StatefulRunner):
 
     def __init__(self, step: Window, context: OpenContext) -> None:
         self._step = step
-        self._size = None if step.size is None else milliseconds(step.size)
-        self._placing: Placing = (
-            Sessions(milliseconds(step.gap or 0))
-            if self._size is None
-            else AlignedWindows(self._size, milliseconds(step.stride or step.size), milliseconds(step.lateness))
-        )
+        self._values = step.values
+        self._placing = _placing(step)
+        self._full = step.size if isinstance(step.size, int) else None
+        """How many records a window by count has."""
+        self._size = None if step.size is None or step.counted else milliseconds(step.size)
+        """Milliseconds of a window by time; `None`: it is from its first record to its last."""
         self._times = RecordTimes(step.time, ahead=step.ahead, clock=context.clock)
         self._contents = Aggregates(step.aggregate)
+        self._logs = SampleLogs()
         self._open = OpenWindows(self._grow_slots, self._begin_windows)
         self._keys = KeyTable(step.by, step.most_keys, begin=self._begin_keys, evict=self._evict)
         self._last = LastRecords()
-        # By slot: the first and the last time of a session.
+        # By slot: the first and the last time of a session or a window by count.
         self._from, self._to = np.zeros(0, np.int64), np.zeros(0, np.int64)
         # By code.
         self._changed, self._saved = np.zeros(0, np.bool_), np.zeros(0, np.bool_)
         self._touched, self._seen = np.zeros(0, np.bool_), np.zeros(0)
-        self._gone: dict[tuple[Hashable, str], None] = {}
+        self._gone: dict[tuple[Hashable, str], set[int]] = {}
         self._evicted: list[tuple[int, _Closed]] = []
         """Windows of keys that had to go, with the position of the record that brought another."""
         self._ticked: float | None = None
         self._waited = 0.0
         self._late_records = context.metrics.counter(LATE_RECORDS, "Records that came after their windows had closed.")
+        self._short = None
+        if step.counted:
+            self._short = context.metrics.counter(SHORT_WINDOWS, SHORT_HELP)
         self._meters = KeyMeters(context.metrics, context.step or step.type_name, step.most_keys)
 
     @property
     def reads(self) -> frozenset[str] | None:
-        return frozenset(self._step.by) | self._contents.reads | self._times.reads
+        return frozenset([*self._step.by, *(self._values or ())]) | self._contents.reads | self._times.reads
 
     @property
     def gives(self) -> frozenset[str] | None:
-        return frozenset([*self._step.by, *self._contents.keys, *ADDED])
+        output = () if self._step.output_name is None else (self._step.output_name,)
+        return frozenset([*self._step.by, *output, *self._contents.keys, *ADDED])
+
+    def forms(self, given: Forms) -> Forms:
+        if self._values is None or self._step.output_name is None or len(self._values) == 1:
+            return super().forms(given)
+        length = None if self._step.short == "emit" else self._full
+        array = ArrayForm(np.dtype(np.float32), (length, len(self._values)))
+        return {**super().forms(given), self._step.output_name: array}
 
     def run_batch(self, batch: Batch) -> Result:
         return self._keys.in_portions(batch, self._run, self.reads, MOST_AT_ONCE)
@@ -109,7 +132,8 @@ class TimedWindowRunner(StatefulRunner):
         codes = self._keys.forget(lanes)
         self._open.drop(codes)
         self._last.drop(codes)
-        self._gone = {gone: None for gone in self._gone if gone[0] not in lanes}
+        self._logs.drop(codes)
+        self._gone = {gone: parts for gone, parts in self._gone.items() if gone[0] not in lanes}
         self._meters.remembers(len(self._keys))
 
     def changes(self) -> Iterable[Change]:
@@ -117,22 +141,31 @@ class TimedWindowRunner(StatefulRunner):
         changed = codes[self._changed[codes]]
         self._changed[changed] = False
         self._saved[changed] = True
+        gone, self._gone = self._gone, {}
         for code in changed.tolist():
             lane, text = self._keys.lane(code), self._keys.text(code)
-            self._gone.pop((lane, text), None)
+            left = gone.get((lane, text), set())
+            left.discard(0)
             yield Change(lane, text, 0, self._piece(code))
-        gone, self._gone = self._gone, {}
-        for lane, text in gone:
-            yield Change(lane, text, 0, None)
+            if self._values is not None:
+                for number, data in self._logs.pieces(code):
+                    left.discard(number + 1)
+                    yield Change(lane, text, number + 1, None if data is None else bytes([_VERSION]) + data)
+        for (lane, text), parts in gone.items():
+            for part in sorted(parts):
+                yield Change(lane, text, part, None)
 
     def load(self, lane: Hashable, items: Iterable[Item]) -> None:
         self.forget([lane])
+        pieces: dict[str, dict[int, bytes]] = {}
         for item in items:
-            code = self._keys.code(lane, item.key)
+            pieces.setdefault(item.key, {})[item.part] = item.value
+        for key, parts in pieces.items():
+            code = self._keys.code(lane, key)
             try:
-                self._load_piece(code, item.value, lane)
+                self._load_pieces(code, parts, lane)
             except (StreamerError, ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
-                raise StreamerError(f"the saved windows of {item.key[:60]} are damaged: {error}") from None
+                raise StreamerError(f"the saved windows of {key[:60]} are damaged: {error}") from None
             self._changed[code], self._saved[code] = False, True
         self._meters.remembers(len(self._keys))
         # What did not fit was full of keys that nobody asked for since.
@@ -142,7 +175,16 @@ class TimedWindowRunner(StatefulRunner):
         failed: dict[int, Exception] = {}
         read = self._contents.read(batch, failed)
         times, untimed = self._times.of(batch)
-        positions, codes = self._coded(batch, {**untimed, **failed}, failed)
+        for row, error in untimed.items():
+            failed.setdefault(row, error)
+        samples = self._samples(batch, failed)
+        tight = self._tight(samples)
+        if tight and batch.size > 1:
+            return self._keys.in_portions(batch, self._run, self.reads, (batch.size + 1) // 2)
+        positions, codes = self._coded(batch, failed)
+        positions, codes = self._alike(samples, positions, codes, failed)
+        if tight and len(positions):
+            positions, codes = self._with_room(samples, positions, codes, times[positions], failed)
         if not len(positions):
             return self._result(batch, [], [], failed, {})
         times = times[positions]
@@ -155,8 +197,8 @@ class TimedWindowRunner(StatefulRunner):
         self._note(codes[~placed.late], batch, positions[~placed.late])
         slots = self._open.slots(codes[placed.records], placed.begins)
         if self._size is None:
-            np.minimum.at(self._from, slots, times[placed.records])
-            np.maximum.at(self._to, slots, times[placed.records])
+            self._extend(slots, times[placed.records])
+        self._keep(samples, positions, codes, times, placed)
         parents = [row for row, _ in self._evicted]
         made = [window for _, window in self._evicted]
         self._evicted = []
@@ -164,18 +206,117 @@ class TimedWindowRunner(StatefulRunner):
             self._add_each(read, positions, codes, placed, slots, parents, made)
         else:
             self._contents.add(read, positions[placed.records], slots)
-        for closing in self._closings():
-            if self._step.emit == "window":
+        closings = self._closings()
+        for closing in closings:
+            window = self._given(closing.code, closing.begin)
+            if window is not None:
                 parents.append(int(positions[closing.record]))
-                made.append(self._window(closing.code, closing.begin))
+                made.append(window)
             self._open.close(closing.code, closing.begin)
+        if self._values is not None:
+            for code in {closing.code for closing in closings}:
+                self._logs.trim(code, self._open.of(code))
         return self._result(batch, parents, made, failed, dropped)
 
-    def _coded(
-        self, batch: Batch, unusable: Mapping[int, Exception], failed: dict[int, Exception]
+    def _samples(self, batch: Batch, failed: dict[int, Exception]) -> list[Samples]:
+        """The samples of the records, by their form."""
+        if self._values is None:
+            return []
+        parts = samples_of(batch, self._values, failed)
+        if self._full is None:
+            return parts
+        for part in parts:
+            try:
+                check_room(part.form, self._full)
+            except DataError as error:
+                failed.update(dict.fromkeys(part.rows.tolist(), error))
+                continue
+            if part.counts is not None:
+                for row, count in zip(part.rows.tolist(), part.counts.tolist(), strict=True):
+                    if count != 1:
+                        failed[row] = _several(count)
+        return parts
+
+    def _tight(self, samples: Sequence[Samples]) -> bool:
+        """Whether these may be more samples than a window may have; then each record is looked at alone."""
+        if self._full is not None or not samples:
+            return False
+        count = sum(len(part.array) for part in samples)
+        return self._logs.most_held + count > min(most_samples(part.form) for part in samples)
+
+    def _alike(
+        self, samples: Sequence[Samples], positions: Rows, codes: Rows, failed: dict[int, Exception]
     ) -> tuple[Rows, Rows]:
+        """The records whose samples have the form of those of their key; the first of a key says what that is."""
+        if not samples or not len(positions):
+            return positions, codes
+        forms = np.empty(1 + max(int(positions.max()), *(int(part.rows.max()) for part in samples)), np.int64)
+        for part in samples:
+            forms[part.rows] = self._logs.number_of(part.form)
+        forms = forms[positions]
+        new = np.flatnonzero(self._logs.forms(codes) == NO_FORM)
+        if len(new):
+            keys, first = np.unique(codes[new], return_index=True)
+            by_number = {self._logs.number_of(part.form): part.form for part in samples}
+            for code, number in zip(keys.tolist(), forms[new[first]].tolist(), strict=True):
+                self._logs.settle(code, by_number[number])
+        other = self._logs.forms(codes) != forms
+        if not other.any():
+            return positions, codes
+        of = {int(row): part.form for part in samples for row in part.rows}
+        for position, code in zip(positions[other].tolist(), codes[other].tolist(), strict=True):
+            failed[position] = unlike(self._logs.form(code), of[position], self._keys.text(code))
+        return positions[~other], codes[~other]
+
+    def _with_room(
+        self, samples: Sequence[Samples], positions: Rows, codes: Rows, times: Rows, failed: dict[int, Exception]
+    ) -> tuple[Rows, Rows]:
+        """The single record, if its windows have room for its samples; else it leaves its key as it was."""
+        (code,), (part,) = codes.tolist(), samples
+        before = self._placing.saved(code)
+        placed = self._placing.place(codes, times)
+        self._placing.load(code, before)
+        try:
+            for begin in placed.begins.tolist():
+                check_room(part.form, self._logs.count(code, begin) + len(part.array))
+        except DataError as error:
+            failed[int(positions[0])] = error
+            return positions[:0], codes[:0]
+        return positions, codes
+
+    def _keep(self, samples: Sequence[Samples], positions: Rows, codes: Rows, times: Rows, placed: Placed) -> None:
+        """Keep the samples of the records that are not late, with the windows that they are in."""
+        if not samples or not len(placed.records):
+            return
+        first = np.flatnonzero(np.r_[True, placed.records[1:] != placed.records[:-1]])
+        last = np.r_[first[1:], len(placed.records)] - 1
+        records = placed.records[first]
+        order = np.argsort(codes[records], kind="stable")
+        first, last, records = first[order], last[order], records[order]
+        for part in samples:
+            mine = np.ones(len(records), np.bool_)
+            if len(samples) > 1:
+                mine = np.isin(positions[records], part.rows)
+            these = records[mine]
+            if not len(these):
+                continue
+            array, counts = part.of(positions[these])
+            oldest, newest = placed.begins[first[mine]], placed.begins[last[mine]]
+            self._logs.add(codes[these], oldest, newest, times[these], counts, array)
+
+    def _extend(self, slots: Rows, times: Rows) -> None:
+        """Windows last from their first record to their last: of sessions in time, of windows by count as they came."""
+        if self._full is None:
+            np.minimum.at(self._from, slots, times)
+            np.maximum.at(self._to, slots, times)
+            return
+        # Of a slot that is there repeatedly, the last assignment stays.
+        new = np.flatnonzero(self._from[slots] == _NEVER)[::-1]
+        self._from[slots[new]] = times[new]
+        self._to[slots] = times
+
+    def _coded(self, batch: Batch, failed: dict[int, Exception]) -> tuple[Rows, Rows]:
         """The positions of the records that can be used, and the codes of their keys."""
-        failed.update(unusable)
         positions = np.arange(batch.size)
         if failed:
             positions = np.delete(positions, list(failed))
@@ -233,12 +374,30 @@ class TimedWindowRunner(StatefulRunner):
         moved = {code: windows for code in self._placing.moved if (windows := self._open.of(code))}
         return self._placing.closings(moved) if moved else ()
 
+    def _given(self, code: int, begin: int) -> _Closed | None:
+        """What a window gives that ends."""
+        records = self._contents.count(self._open.of(code)[begin])
+        if not self._placing.fresh(code, begin, records):
+            return None
+        if self._short is not None and records < (self._full or 0):
+            self._short.add()
+            if self._step.short == "drop":
+                return None
+        return self._window(code, begin) if self._step.emit == "window" else None
+
     def _window(self, code: int, begin: int) -> _Closed:
         slot = self._open.of(code)[begin]
         start, end = (int(self._from[slot]), int(self._to[slot])) if self._size is None else (begin, begin + self._size)
         value = self._keys.value(code)
         key = value if len(self._step.by) > 1 else (value,)
-        return _Closed(key, self._contents.values(slot), start, end, self._contents.count(slot))
+        values, count = self._contents.values(slot), self._contents.count(slot)
+        if self._values is None:
+            return _Closed(key, values, start, end, count)
+        samples = self._logs.window(code, begin, by_time=self._full is None)
+        count = len(samples)
+        if self._step.short == "pad" and self._full is not None:
+            samples = padded(samples, self._full)
+        return _Closed(key, values, start, end, count, samples)
 
     def _ended(self, codes: Sequence[int]) -> Result:
         """The open windows of these keys, which end without a record."""
@@ -246,14 +405,17 @@ class TimedWindowRunner(StatefulRunner):
             ((begin, self._keys.text(code), code) for code in codes for begin in self._open.of(code)),
             key=lambda each: each[:2],
         )
-        made = [self._window(code, begin) for begin, _, code in ended]
-        records = [self._last.record(code) for _, _, code in ended]
+        made, records = [], []
+        for begin, _, code in ended:
+            window = self._given(code, begin)
+            if window is not None:
+                made.append(window)
+                records.append(self._last.record(code))
         for begin, _, code in ended:
             self._open.close(code, begin)
             self._placing.ended(code)
+            self._logs.trim(code, ())
             self._changed[code] = True
-        if self._step.emit == "each":
-            return timed({}, [])
         return timed(self._columns(made), records)
 
     def _result(
@@ -286,8 +448,10 @@ class TimedWindowRunner(StatefulRunner):
         if not made:
             return {}
         columns = {name: Column.of([each.key[at] for each in made]) for at, name in enumerate(self._step.by)}
+        if self._step.output_name is not None:
+            columns[self._step.output_name] = Column.of([each.samples for each in made])
         columns |= self._contents.columns([each.values for each in made])
-        bounds = np.array([(each.start, each.end, each.records) for each in made], np.int64)
+        bounds = np.array([(each.start, each.end, each.length) for each in made], np.int64)
         for at, name in enumerate(ADDED):
             columns[name] = DenseColumn(bounds[:, at], ValueType.INT64)
         return columns
@@ -299,20 +463,26 @@ class TimedWindowRunner(StatefulRunner):
             self._touched, self._seen = grown(self._touched, capacity), grown(self._seen, capacity)
             self._placing.grow(capacity)
             self._open.grow(capacity)
+            self._logs.grow(capacity)
         self._changed[codes] = self._saved[codes] = False
         self._touched[codes] = True
         self._placing.begin(codes)
+        self._logs.begin(codes)
         self._open.begin(codes)
 
     def _evict(self, codes: Rows, rows: Rows) -> None:
         self._meters.evict(len(codes))
         for code, row in zip(codes.tolist(), rows.tolist(), strict=True):
-            if self._step.emit == "window":
-                self._evicted += [(row, self._window(code, begin)) for begin in sorted(self._open.of(code))]
+            for begin in sorted(self._open.of(code)):
+                window = self._given(code, begin)
+                if window is not None:
+                    self._evicted.append((row, window))
             if self._saved[code]:
-                self._gone[self._keys.lane(code), self._keys.text(code)] = None
+                parts = self._gone.setdefault((self._keys.lane(code), self._keys.text(code)), set())
+                parts |= {0, *(number + 1 for number in self._logs.saved(code))}
         self._open.drop(codes)
         self._last.drop(codes)
+        self._logs.drop(codes)
 
     def _grow_slots(self, capacity: int) -> None:
         self._contents.grow(capacity)
@@ -320,8 +490,7 @@ class TimedWindowRunner(StatefulRunner):
 
     def _begin_windows(self, slots: Rows) -> None:
         self._contents.begin(slots)
-        limits = np.iinfo(np.int64)
-        self._from[slots], self._to[slots] = limits.max, limits.min
+        self._from[slots], self._to[slots] = _NEVER, -_NEVER
 
     def _piece(self, code: int) -> bytes:
         windows = [
@@ -329,15 +498,38 @@ class TimedWindowRunner(StatefulRunner):
             for begin, slot in self._open.of(code).items()
         ]
         piece = [self._placing.saved(code), self._last.saved(code), windows]
+        if self._values is not None:
+            piece.append(self._logs.described(code))
         return bytes([_VERSION]) + json.dumps(piece, ensure_ascii=False, separators=(",", ":")).encode()
 
-    def _load_piece(self, code: int, value: bytes, lane: Hashable) -> None:
-        if value[:1] != bytes([_VERSION]):
-            raise ValueError(f"they are of version {value[0] if value else 'none'}, this program reads {_VERSION}")
-        placing, record, windows = json.loads(value[1:])
+    def _load_pieces(self, code: int, parts: dict[int, bytes], lane: Hashable) -> None:
+        for value in parts.values():
+            if value[:1] != bytes([_VERSION]):
+                raise ValueError(f"they are of version {value[0] if value else 'none'}, this program reads {_VERSION}")
+        placing, record, windows, *samples = json.loads(parts.pop(0)[1:])
         self._placing.load(code, placing)
         self._last.load(code, record, lane)
         for begin, start, end, content in windows:
             (slot,) = self._open.slots(np.array([code]), np.array([begin], np.int64)).tolist()
             self._from[slot], self._to[slot] = start, end
             self._contents.load(slot, content)
+        if self._values is not None:
+            (described,) = samples
+            self._logs.load(code, described, {part - 1: value[1:] for part, value in parts.items()})
+        elif samples or parts:
+            raise ValueError("they have samples, and the step has none")
+
+
+def _placing(step: Window) -> Placing:
+    """What places the records in the windows that the step describes."""
+    if isinstance(step.size, int) and isinstance(step.stride, int):
+        return CountedWindows(step.size, step.stride, None if step.gap is None else round(step.gap * 1000))
+    if step.size is None:
+        return Sessions(milliseconds(step.gap or 0))
+    return AlignedWindows(milliseconds(step.size), milliseconds(step.stride or step.size), milliseconds(step.lateness))
+
+
+def _several(count: int) -> DataError:
+    return DataError(
+        f'it has {count} samples; where a window by count has an "aggregate", too, each record has to have one'
+    )

@@ -1,4 +1,4 @@
-"""Chooses the runner of WINDOW: one for windows by count, another for windows by time and sessions."""
+"""Chooses the runner of WINDOW: one for samples by count, another for windows by time, sessions and numbers."""
 
 from __future__ import annotations
 
@@ -10,4 +10,6 @@ from pipelines.steps.keyed.window import Window
 
 def window_runner(step: Window, context: OpenContext) -> StatefulRunner:
     """The runner for the windows that the step describes."""
-    return CountedWindowRunner(step, context) if step.counted else TimedWindowRunner(step, context)
+    if step.counted and not step.aggregate:
+        return CountedWindowRunner(step, context)
+    return TimedWindowRunner(step, context)

@@ -16,7 +16,7 @@ from pipelines.units import Duration
 AGGREGATES = ("count", "sum", "mean", "min", "max", "std", "first", "last")
 """What `aggregate` can make of the values of a window."""
 MOST_AT_ONCE = 1000
-"""Windows by time that a record may be in."""
+"""Windows that a record may be in, where they are by time or have an `aggregate`."""
 LONGEST = 1 << 20
 """The most samples of a window by count."""
 ADDED = ("start", "end", "count")
@@ -26,9 +26,9 @@ ADDED = ("start", "end", "count")
 class Window(Step):
     """Gathers the records of each key into windows, by count or by time.
 
-    A window by count is an array of the samples, for a model: `Window(by="device", size=128, values=["ax", "ay"],
-    output_name="samples")`. A window by time may also give numbers about its values, such as their mean. A result has
-    the values of `by`, the output, and `start`, `end` and `count` of the window.
+    `values` make an array of the samples of a window, for a model: `Window(by="device", size=128, values=["ax", "ay"],
+    output_name="samples")`. `aggregate` makes numbers about its values, such as their mean. A result has the values of
+    `by`, the array, the numbers, and `start`, `end` and `count` of the window.
     """
 
     type_name: ClassVar[str] = "WINDOW"
@@ -44,7 +44,8 @@ class Window(Step):
     Several, `[site, device]`, together are one."""
     size: Extent | None = None
     """How long a window is: a number of samples, `1024`, or a duration, `1m`. A record with an array of k rows has k
-    samples. Without it, windows are sessions, which end with a `gap`."""
+    samples; with an `aggregate` by count it has to have one. Without it, windows are sessions, which end with a
+    `gap`."""
     every: Extent | None = None
     """How much later each window begins than the one before it, in the unit of `size`; default: as long as it is, so
     that no sample is in two."""
@@ -52,10 +53,11 @@ class Window(Step):
     """Keys of the samples. Several numbers are the columns of the array, in this order, as float32; a single array, of
     one row or of k rows, keeps its type."""
     output_name: Key | None = None
-    """Key of the array of samples, `[size, columns]`."""
+    """Key of the array of samples, `[count, columns]`: by count in the order in which they came, by time in that of
+    their times."""
     aggregate: dict[Key, dict[str, Key]] = Field(default_factory=dict)
-    """Numbers about the values of a window instead of its samples, by the key they get: `{people: {count: id},
-    warmest: {max: temp}}`, with count, sum, mean, min, max, std, first or last."""
+    """Numbers about the values of a window, besides its samples or instead of them, by the key they get: `{people:
+    {count: id}, warmest: {max: temp}}`, with count, sum, mean, min, max, std, first or last."""
     gap: Span | None = None
     """How much time between two records of a key ends its window, `2s`. Without a `size` it is what ends windows."""
     idle: Span | None = None
@@ -123,7 +125,7 @@ class Window(Step):
 
     @model_validator(mode="after")
     def _check_output(self) -> Window:
-        if bool(self.values) == bool(self.aggregate):
+        if not self.values and not self.aggregate:
             raise ValueError('give "values" with "outputName" for samples, or "aggregate" for numbers about them')
         if bool(self.values) != (self.output_name is not None):
             raise ValueError('"values" and "outputName", the key of the array, belong together')
@@ -141,6 +143,8 @@ class Window(Step):
     def _check_kind(self) -> Window:
         if self.counted:
             self._refuse("windows by count", "lateness", "on_late")
+            if self.aggregate and length(self.size or 0) > MOST_AT_ONCE * length(self.stride or 1):
+                raise ValueError(f'"size" is more than {MOST_AT_ONCE} times "every": a record is in too many windows')
         else:
             self._refuse("windows by time", "short", *(() if self.size is None else ("gap",)))
             if self.size is None:
@@ -149,12 +153,12 @@ class Window(Step):
                 raise ValueError(f'"size" is more than {MOST_AT_ONCE} times "every": a record is in too many windows')
             if length(self.gap if self.size is None else self.stride) < 0.001:
                 raise ValueError("windows by time are whole milliseconds long; this is less than 1ms")
-        if self.counted != bool(self.values):
-            raise ValueError(
-                '"values" are gathered by count, "size: 128"; an "aggregate" is made by time, "size: 1m", or session'
-            )
         if self.values and self.emit == "each":
-            raise ValueError('"emit: each" needs "aggregate": an array of samples is given when its window is full')
+            raise ValueError('"emit: each" is for "aggregate" alone: an array of samples is given when its window ends')
+        if self.emit == "each":
+            self._refuse('"emit: each"', "short")
+        if not self.values and self.short == "pad":
+            raise ValueError('"short: pad" puts zeros behind the samples of "values", which are not given: use "emit"')
         return self
 
     def _refuse(self, kind: str, *fields: str) -> None:

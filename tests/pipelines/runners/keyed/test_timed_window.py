@@ -222,7 +222,10 @@ def test_records_of_several_thousand_at_once_are_placed_in_parts() -> None:
         ({"size": "1h", "every": "1s"}, "more than 1000 times"),
         ({"size": "0.5ms"}, "less than 1ms"),
         ({"gap": 5, "lateness": 1}, '"lateness" does nothing for sessions'),
-        ({"size": 10}, '"values" are gathered by count'),
+        ({"size": 1001, "every": 1}, "more than 1000 times"),
+        ({"size": 10, "lateness": 1}, '"lateness" does nothing for windows by count'),
+        ({"size": 10, "short": "pad"}, '"short: pad" puts zeros behind the samples'),
+        ({"size": 10, "short": "emit", "emit": "each"}, '"short" does nothing for "emit: each"'),
     ],
 )
 def test_windows_that_cannot_be_are_refused_with_the_field(fields: dict[str, Any], message: str) -> None:
