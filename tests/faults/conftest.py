@@ -279,11 +279,15 @@ class Bench:
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Callable[..., Member]]:
-    """`running(file, *options)` is a process that runs a service file; it is gone at the end."""
+    """`running(file, *options)` is a process that runs a service file; it is gone at the end.
+
+    `program` is the file of another program with the commands of `streamer`.
+    """
     members: list[Member] = []
 
-    def start(file: Path, *options: str) -> Member:
-        members.append(Member(tmp_path, ["-m", "streamer", "run", str(file), "--log-json", *options], 0.0))
+    def start(file: Path, *options: str, program: str = "") -> Member:
+        command = [program] if program else ["-m", "streamer"]
+        members.append(Member(tmp_path, [*command, "run", str(file), "--log-json", *options], 0.0))
         return members[-1]
 
     yield start

@@ -1,0 +1,68 @@
+"""State under fire at the worst moments: the process is killed between all steps of a checkpoint, in turn."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import killpoints
+import pytest
+from sensors import Sensors
+
+from pipelines import hotpath
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("store", ["file", "topic"])
+@pytest.mark.parametrize(
+    ("rounds", "source"),
+    [
+        pytest.param(1, "instance: one", marks=pytest.mark.timeout(300), id="once"),
+        pytest.param(10, "", marks=[pytest.mark.soak, pytest.mark.timeout(3600)], id="ten times"),
+    ],
+)
+def test_each_sample_is_in_one_window_at_whatever_point_of_a_checkpoint_the_process_is_killed(
+    kafka: Any,
+    topics: Any,
+    topic_name: Any,
+    tmp_path: Path,
+    running: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    store: str,
+    rounds: int,
+    source: str,
+) -> None:
+    place = "path: windows.state" if store == "file" else f"topic: {topic_name('state')}"
+    sensors = Sensors(kafka, topics, tmp_path, running, f"{{{place}, interval: 100ms}}", source)
+    producer = sensors.transactional()
+    chance = random.Random(32)
+    repeats: Counter[str] = Counter()
+    member = sensors.start(program=killpoints.__file__)
+    # Windows of all devices are open, so that some end soon.
+    sensors.write(500, 1, producer)
+    sensors.wait_for_group(member)
+    for number, point in enumerate(killpoints.POINTS * rounds):
+        killpoints.order(tmp_path, point, chance.randint(1, 3))
+        deadline = time.monotonic() + 60
+        while member.process.poll() is None:
+            assert time.monotonic() < deadline, f"{point}: {member.text()}"
+            sensors.write(200, chance.getrandbits(32), producer)
+            time.sleep(0.05)
+        assert member.process.returncode == -signal.SIGKILL, f"{point}: {member.text()}"
+        killpoints.withdraw(tmp_path)
+        # What a process with this hot path has saved, a process with the other goes on from.
+        monkeypatch.setenv(hotpath.VARIABLE, ("python", "auto")[number % 2])
+        member = sensors.start(program=killpoints.__file__)
+        sensors.wait_for_group(member)
+        repeats[point] = sensors.check() - repeats.total() + repeats[point]
+    assert member.stop() == 0, member.text()
+    print(f"\n{store}: windows that were repeated: {dict(repeats)}")
+    assert repeats["confirmed"] > 0
+    assert repeats["inside"] > 0
+    assert repeats["saved"] == 0, "what was saved was run again"
+    assert store == "file" or repeats["committed"] == 0, "what was committed was run again"
