@@ -483,14 +483,15 @@ class Service(Settings):
 
     @field_validator("state", mode="before")
     @classmethod
-    def _place_of_state(cls, given: Any) -> Any:
+    def _place_of_state(cls, given: Any, info: ValidationInfo) -> Any:
         if isinstance(given, str) and given != "memory":
             raise ValueError(f'"{given}" is no place for state; write {{path: FILE}}, {{topic: NAME}} or memory')
         if not isinstance(given, Mapping):
             return given
         if "topic" in given and "path" in given:
             raise ValueError("a file and a topic are two places; write {path: FILE} or {topic: NAME}")
-        return (StateTopicSettings if "topic" in given else StateSettings).model_validate({**given})
+        settings = StateTopicSettings if "topic" in given else StateSettings
+        return settings.model_validate({**given}, context=info.context)
 
     @field_validator("state")
     @classmethod
