@@ -18,7 +18,7 @@ import numpy as np
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import DenseColumn, ObjectColumn, Rows
-from pipelines.data.record import RecordContext
+from pipelines.data.record import RecordContext, RecordPlace, RecordPlaces, objects
 from pipelines.definitions.sequence import Sequence
 from pipelines.executors.executor import Executor
 from pipelines.steps.keyed.join import Join
@@ -30,6 +30,7 @@ ROUNDS: Final = 5
 SAVE_EVERY: Final = 10
 WAITING: Final = (1_000, 10_000)
 TOPICS: Final = ("camera", "torque")
+PLACES: Final = objects([RecordPlace("bench", topic, 0, lane) for lane, topic in enumerate(TOPICS)])
 STEP: Final = Join(by="part", topics={"left": "camera", "right": "torque"}, within=3600)
 
 
@@ -43,6 +44,10 @@ class TwoTopics:
     def lane(self, row: int) -> Hashable:
         """The lane of this record."""
         return row % 2
+
+    def places(self, rows: Rows, *, keys: bool = True) -> RecordPlaces:
+        """Where these records came from, as a service's records say it."""
+        return RecordPlaces(PLACES, rows % 2, rows, objects([None] * len(rows)))
 
     def timestamps(self, rows: Rows) -> Rows:
         """The timestamps of these records."""

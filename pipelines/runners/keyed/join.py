@@ -21,7 +21,7 @@ from pipelines.runners.keyed.keyedrunner import by_number
 from pipelines.runners.keyed.waitingrecords import Place, Waiting, WaitingRecords
 from pipelines.runners.runner import OpenContext, StatefulRunner
 from pipelines.runners.state.item import Change, Item
-from pipelines.runners.state.lastrecords import bare, loaded_record, saved_record
+from pipelines.runners.state.lastrecords import bare_records, loaded_record, saved_record
 from pipelines.runners.state.recordkeys import key_of, keys_of, plain, text_of
 from pipelines.runners.state.recordtimes import RecordTimes
 from pipelines.runners.state.silence import LONGEST_TICK
@@ -209,17 +209,15 @@ class JoinRunner(StatefulRunner):
             return
         rows = np.array([waiting.row for waiting in new], np.int64)
         written = encode_columns(batch.take(rows))
-        assert batch.origin is not None
-        for at, waiting in enumerate(new):
+        for at, (waiting, record) in enumerate(zip(new, bare_records(batch, rows), strict=True)):
             row, waiting.row = waiting.row, -1
             message = written.messages[at]
             if message is None or at in written.failed:
                 failed[row] = written.failed[at]
                 self._waiting.fail(waiting)
                 continue
-            record = batch.origin.record(int(batch.parents(row)[0]))
             waiting.payload = bytes(message)
-            waiting.record = waiting.record if record is None else bare(record)
+            waiting.record = record
 
     def _alone(self, over: Sequence[Waiting]) -> Result:
         """The records that waited in vain, as the step says what becomes of them."""
@@ -233,7 +231,7 @@ class JoinRunner(StatefulRunner):
             self._key_values(waiting) | {self._names[waiting.side]: Data.trusted(values)}
             for waiting, values in zip(over, _values_of(over), strict=True)
         ]
-        result = timed(columns_of(rows), [waiting.record for waiting in over])
+        result = timed(columns_of(rows), [waiting.record.context() for waiting in over])
         if self._step.missing == "dead_letter":
             result.failed = {
                 row: self._without_others(waiting) for row, waiting in zip(result.rows.tolist(), over, strict=True)
@@ -251,7 +249,7 @@ class JoinRunner(StatefulRunner):
         return dict(zip(self._step.by, value if len(self._step.by) > 1 else (value,), strict=True))
 
     def _written(self, waiting: Waiting) -> bytes:
-        about = json.dumps([self._names[waiting.side], *saved_record(waiting.record)]).encode()
+        about = json.dumps([self._names[waiting.side], *saved_record(waiting.record.context())]).encode()
         return _VERSION + _HEAD.pack(waiting.time, waiting.over, len(about)) + about + waiting.payload
 
     def _read(self, lane: Hashable, item: Item) -> Waiting:
@@ -265,7 +263,9 @@ class JoinRunner(StatefulRunner):
             start = 1 + _HEAD.size
             side, *saved = json.loads(item.value[start : start + length])
             record = loaded_record(saved, lane)
-            place: Place = (self._partitions.setdefault(lane, (record.source, record.partition)), key_of(item.key))
+            assert record.place is not None
+            partition = record.place.source, record.place.partition
+            place: Place = (self._partitions.setdefault(lane, partition), key_of(item.key))
             side = self._names.index(side)
         except (struct.error, ValueError, TypeError) as error:
             raise _damaged(item.key, error) from None

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
 
-from pipelines.data.record import RecordContext
-from pipelines.runners.state.lastrecords import NO_RECORD
+from pipelines.runners.state.lastrecords import BareRecord
 
 Place = tuple[Hashable, Hashable]
 """The partition and the key that records which belong together have in common."""
+_NOT_KEPT: Final = BareRecord(None)
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +33,7 @@ class Waiting:
     """When it began to wait, on the clock of `WaitingRecords`."""
     row: int = -1
     """Its position in the batch that is run; -1: it came earlier, and `record` and `payload` are known."""
-    record: RecordContext = NO_RECORD
+    record: BareRecord = _NOT_KEPT
     payload: bytes = b""
     """Its values, as a ProtoData message."""
     over: bool = False
@@ -115,7 +115,9 @@ class WaitingRecords:
         self._of[place] = sides
         insort(sides[side], waiting, key=_ORDER)
         self.changed[waiting] = None
-        of_lane = self._lanes.setdefault(lane, OrderedDict())
+        of_lane = self._lanes.get(lane)
+        if of_lane is None:
+            of_lane = self._lanes[lane] = OrderedDict()
         of_lane[waiting] = None
         if len(of_lane) > self._most:
             self.pushed_out += 1
@@ -144,6 +146,8 @@ class WaitingRecords:
                 if at == len(records) or records[at].time > time + self._within:
                     return None
                 picked.append(records[at])
+            if len(picked) == 1:
+                return picked
             times = [time, *(waiting.time for waiting in picked)]
             if max(times) - min(times) <= self._within:
                 return picked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,31 @@ from pipelines.runners.state.keytable import grown
 NO_RECORD: Final = RecordContext("", "")
 """The record of rows that came from no bus."""
 _FIRST: Final = 64
+
+
+class BareRecord(NamedTuple):
+    """A record without headers and extras, which may be large. Its context is made when it is needed, as that costs."""
+
+    place: RecordPlace | None
+    """`None`: it came from no bus."""
+    offset: int = 0
+    key: bytes | None = None
+    timestamp: int = NO_TIMESTAMP
+    """Milliseconds since 1970, or `NO_TIMESTAMP`."""
+
+    def context(self) -> RecordContext:
+        """The same as a context; `NO_RECORD` if it came from no bus."""
+        if self.place is None:
+            return NO_RECORD
+        return RecordContext(
+            self.place.source,
+            self.place.topic,
+            self.place.partition,
+            self.offset,
+            self.key,
+            timestamp=None if self.timestamp == NO_TIMESTAMP else self.timestamp,
+            lane=self.place.lane,
+        )
 
 
 class LastRecords:
@@ -48,19 +73,10 @@ class LastRecords:
 
     def record(self, code: int) -> RecordContext:
         """The last record of this key."""
-        place: RecordPlace | None = self._places[code] if code < len(self._places) else None
-        if place is None:
+        if code >= len(self._places):
             return NO_RECORD
-        timestamp = int(self._timestamps[code])
-        return RecordContext(
-            place.source,
-            place.topic,
-            place.partition,
-            int(self._offsets[code]),
-            self._keys[code],
-            timestamp=None if timestamp == NO_TIMESTAMP else timestamp,
-            lane=place.lane,
-        )
+        offset, timestamp = int(self._offsets[code]), int(self._timestamps[code])
+        return BareRecord(self._places[code], offset, self._keys[code], timestamp).context()
 
     def drop(self, codes: Rows) -> None:
         """These keys are gone."""
@@ -75,9 +91,7 @@ class LastRecords:
         """Take the record that `saved` gave. Raises `StreamerError` if that is damaged."""
         record = loaded_record(saved, lane)
         self._grow(code)
-        self._places[code] = RecordPlace(record.source, record.topic, record.partition, lane)
-        self._offsets[code], self._keys[code] = record.offset, record.key
-        self._timestamps[code] = NO_TIMESTAMP if record.timestamp is None else record.timestamp
+        self._places[code], self._offsets[code], self._keys[code], self._timestamps[code] = record
 
     def _grow(self, code: int) -> None:
         before = len(self._places)
@@ -95,31 +109,23 @@ def saved_record(record: RecordContext) -> list[Any]:
     return [record.source, record.topic, record.partition, record.offset, key, record.timestamp]
 
 
-def loaded_record(saved: list[Any], lane: Hashable) -> RecordContext:
+def loaded_record(saved: list[Any], lane: Hashable) -> BareRecord:
     """The record that `saved_record` gave, in this lane. Raises `StreamerError` if that is damaged."""
     try:
         source, topic, partition, offset, key, timestamp = saved
-        return RecordContext(
-            str(source),
-            str(topic),
-            int(partition),
+        return BareRecord(
+            RecordPlace(str(source), str(topic), int(partition), lane),
             int(offset),
             None if key is None else key.encode("latin-1"),
-            timestamp=None if timestamp is None else int(timestamp),
-            lane=lane,
+            NO_TIMESTAMP if timestamp is None else int(timestamp),
         )
     except (TypeError, ValueError, AttributeError):
         raise StreamerError(f"the last record of a saved key is damaged: {str(saved)[:60]}") from None
 
 
-def bare(record: RecordContext) -> RecordContext:
-    """The record without headers and extras, which may be large."""
-    return RecordContext(
-        record.source,
-        record.topic,
-        record.partition,
-        record.offset,
-        record.key,
-        timestamp=record.timestamp,
-        lane=record.lane,
-    )
+def bare_records(batch: Batch, positions: Rows) -> list[BareRecord]:
+    """The records of the rows at these positions of the batch; of a row made of several records the first."""
+    records = batch.places(positions)
+    places = records.places[records.numbers].tolist()
+    timestamps = batch.timestamps()[positions].tolist()
+    return list(map(BareRecord, places, records.offsets.tolist(), records.keys.tolist(), timestamps))
