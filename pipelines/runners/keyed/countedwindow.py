@@ -193,6 +193,8 @@ class CountedWindowRunner(StatefulRunner):
         order = np.argsort(codes[part.rows], kind="stable")
         rows = part.rows[order]
         sorted_codes, sorted_times = codes[rows], times[rows]
+        if self._remembers:
+            state.records.note(sorted_codes, batch, rows)
         first = np.flatnonzero(np.concatenate([[True], sorted_codes[1:] != sorted_codes[:-1]]))
         keys, lengths = sorted_codes[first], np.diff(first, append=len(rows))
         counts = np.ones(len(rows), np.int64) if part.counts is None else part.counts[order]
@@ -208,23 +210,19 @@ class CountedWindowRunner(StatefulRunner):
         if ends.any():
             for at in np.flatnonzero(ends).tolist():
                 these = slice(first[at], first[at] + lengths[at])
-                run = _Run(
-                    batch, rows[these], sorted_times[these], counts[these], None if gaps is None else gaps[these]
-                )
+                run = _Run(rows[these], sorted_times[these], counts[these], None if gaps is None else gaps[these])
                 index = source[these] if part.counts is None else spread(source[these], counts[these])
                 self._add_one(int(keys[at]), run, part.array[index])
             if ends.all():
                 return
             stay = np.repeat(~ends, lengths)
-            rows, sorted_codes, sorted_times = rows[stay], sorted_codes[stay], sorted_times[stay]
+            sorted_codes, sorted_times = sorted_codes[stay], sorted_times[stay]
             source, place, counts = source[stay], place[stay], counts[stay]
             keys, totals, lengths = keys[~ends], totals[~ends], lengths[~ends]
         if part.counts is not None:
             source, place = spread(source, counts), spread(place, counts)
-            rows, sorted_codes, sorted_times = (np.repeat(each, counts) for each in (rows, sorted_codes, sorted_times))
+            sorted_codes, sorted_times = np.repeat(sorted_codes, counts), np.repeat(sorted_times, counts)
         self._scatter(part, source, place, sorted_codes, sorted_times)
-        if self._remembers:
-            state.records.note(sorted_codes, batch, rows)
         state.fill[keys] += totals
         state.written[keys] += totals
         state.changed[keys] = True
@@ -265,8 +263,6 @@ class CountedWindowRunner(StatefulRunner):
             while at < stop:
                 at += self._fill(code, run, ends, at, samples[at:stop])
             state.last[code] = run.times[end - 1]
-        if self._remembers:
-            state.records.note(np.array([code]), run.batch, run.rows[-1:])
         state.changed[code] = True
 
     def _fill(self, code: int, run: _Run, ends: Rows, at: int, samples: Array) -> int:
@@ -358,7 +354,6 @@ class CountedWindowRunner(StatefulRunner):
 class _Run(NamedTuple):
     """The records of one key in a batch, in their order."""
 
-    batch: Batch
     rows: Rows
     """Their positions in the batch."""
     times: Rows
