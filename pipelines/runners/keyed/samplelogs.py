@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pipelines.data.columns import Rows
 from pipelines.errors import DataError
 from pipelines.runners.keyed.ringstore import MOST_BYTES, PIECE
-from pipelines.runners.keyed.samples import SampleForm
+from pipelines.runners.keyed.samples import SampleForm, Samples
 from pipelines.runners.state.keytable import grown
 from pipelines.steps.keyed.window import LONGEST
 
@@ -246,3 +246,15 @@ def check_room(form: SampleForm, count: int) -> None:
     most = most_samples(form)
     if count > most:
         raise DataError(f"its window would have {count} samples of {form}; it has at most {most}: choose a shorter one")
+
+
+def too_large(samples: Samples) -> dict[int, Exception]:
+    """The rows that have more samples than a window may have, by position."""
+    counts = np.ones(len(samples.rows), np.int64) if samples.counts is None else samples.counts
+    failed: dict[int, Exception] = {}
+    for at in np.flatnonzero(counts > most_samples(samples.form)).tolist():
+        try:
+            check_room(samples.form, int(counts[at]))
+        except DataError as error:
+            failed[int(samples.rows[at])] = error
+    return failed

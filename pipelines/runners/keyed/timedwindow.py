@@ -19,7 +19,7 @@ from pipelines.runners.keyed.aggregates import Aggregates, Read, repeats
 from pipelines.runners.keyed.countedplacing import CountedWindows
 from pipelines.runners.keyed.openwindows import OpenWindows
 from pipelines.runners.keyed.placing import MOST_AT_ONCE, AlignedWindows, Closing, Placed, Placing, Sessions
-from pipelines.runners.keyed.samplelogs import NO_FORM, SampleLogs, check_room, most_samples
+from pipelines.runners.keyed.samplelogs import NO_FORM, SampleLogs, check_room, most_samples, too_large
 from pipelines.runners.keyed.samples import Samples, padded, samples_of, unlike
 from pipelines.runners.runner import OpenContext, StatefulRunner
 from pipelines.runners.state.item import Change, Item
@@ -223,9 +223,11 @@ class TimedWindowRunner(StatefulRunner):
         if self._values is None:
             return []
         parts = samples_of(batch, self._values, failed)
-        if self._full is None:
-            return parts
         for part in parts:
+            if self._full is None:
+                # Before its key is known, for which another may have to go.
+                failed.update(too_large(part))
+                continue
             try:
                 check_room(part.form, self._full)
             except DataError as error:

@@ -118,6 +118,21 @@ def test_a_record_that_fails_for_lack_of_room_does_not_move_the_time_of_its_key(
     assert not outcomes.emitted
 
 
+def test_a_record_that_fails_for_lack_of_room_makes_no_other_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(samplelogs, "LONGEST", 3)
+    step = samples(every="5s", lateness=5)
+    outcomes = ran(step, at(6, 1), at(11, 2), at(12, 3), at(16, np.ones((2, 1), np.float32)), at(3, 4), at(40, 5))
+    assert list(outcomes.failed) == [3]
+    assert flat(outcomes) == [(5, [4, 1], 2), (5, [1, 2, 3], 3), (5, [2, 3], 2)]
+
+
+def test_a_record_that_no_window_has_room_for_makes_no_other_key_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(samplelogs, "LONGEST", 2)
+    outcomes = ran(samples(most_keys=1), at(1, 1), at(2, np.ones((3, 1), np.float32), "b"), at(3, 2), at(20, 3))
+    assert list(outcomes.failed) == [1]
+    assert flat(outcomes) == [(3, [1, 2], 2)]
+
+
 def test_windows_by_count_give_numbers_with_the_record_that_fills_them() -> None:
     outcomes = ran(window(size=2, aggregate=SUM), at(1, 1), at(5, 10, "b"), at(3, 2), at(2, 4), at(9, 8))
     assert totals(outcomes) == [(2, 3, 2), (4, 12, 2)]
