@@ -27,6 +27,7 @@ from pipelines.runners.state.keymeters import KeyMeters
 from pipelines.runners.state.keytable import NO_CODE, KeyTable, grown
 from pipelines.runners.state.lastrecords import LastRecords
 from pipelines.runners.state.recordtimes import RecordTimes
+from pipelines.runners.state.silence import Silence
 from pipelines.runners.state.timed import timed
 from pipelines.steps.keyed.fields import milliseconds
 from pipelines.steps.keyed.window import ADDED, Window
@@ -37,8 +38,6 @@ _NEVER: Final = np.iinfo(np.int64).max
 """The first time of a window that has no record."""
 LATE: Final = "late: its windows have closed"
 """The reason of late records that are dropped."""
-LONGEST_TICK: Final = 1.0
-"""Seconds between two ticks that count for `idle` at most: in a longer pause records may be waiting to be read."""
 
 
 class _Closed(NamedTuple):
@@ -83,12 +82,10 @@ class TimedWindowRunner(StatefulRunner):
         self._from, self._to = np.zeros(0, np.int64), np.zeros(0, np.int64)
         # By code.
         self._changed, self._saved = np.zeros(0, np.bool_), np.zeros(0, np.bool_)
-        self._touched, self._seen = np.zeros(0, np.bool_), np.zeros(0)
         self._gone: dict[tuple[Hashable, str], set[int]] = {}
         self._evicted: list[tuple[int, _Closed]] = []
         """Windows of keys that had to go, with the position of the record that brought another."""
-        self._ticked: float | None = None
-        self._waited = 0.0
+        self._silence = None if step.idle is None else Silence(step.idle)
         self._late_records = context.metrics.counter(LATE_RECORDS, "Records that came after their windows had closed.")
         self._short = None
         if step.counted:
@@ -115,14 +112,9 @@ class TimedWindowRunner(StatefulRunner):
         return self._keys.in_portions(batch, self._run, self.reads, MOST_AT_ONCE)
 
     def tick(self, now: float) -> Result:
-        self._waited += 0.0 if self._ticked is None else min(max(now - self._ticked, 0.0), LONGEST_TICK)
-        self._ticked = now
-        if self._step.idle is None:
+        if self._silence is None:
             return timed({}, [])
-        self._seen[self._touched] = self._waited
-        self._touched[:] = False
-        codes = self._keys.codes
-        return self._ended(codes[self._waited - self._seen[codes] >= self._step.idle].tolist())
+        return self._ended(self._silence.due(now, self._keys.codes).tolist())
 
     def flush(self) -> Result:
         return self._ended(self._keys.codes.tolist())
@@ -348,7 +340,11 @@ class TimedWindowRunner(StatefulRunner):
     def _note(self, codes: Rows, batch: Batch, positions: Rows) -> None:
         self._last.note(codes, batch, positions)
         self._changed[codes] = True
-        self._touched[codes] = True
+        self._heard(codes)
+
+    def _heard(self, codes: Rows) -> None:
+        if self._silence is not None:
+            self._silence.heard(codes, self._keys.capacity)
 
     def _add_each(
         self,
@@ -462,12 +458,11 @@ class TimedWindowRunner(StatefulRunner):
         capacity = self._keys.capacity
         if capacity > len(self._changed):
             self._changed, self._saved = grown(self._changed, capacity), grown(self._saved, capacity)
-            self._touched, self._seen = grown(self._touched, capacity), grown(self._seen, capacity)
             self._placing.grow(capacity)
             self._open.grow(capacity)
             self._logs.grow(capacity)
         self._changed[codes] = self._saved[codes] = False
-        self._touched[codes] = True
+        self._heard(codes)
         self._placing.begin(codes)
         self._logs.begin(codes)
         self._open.begin(codes)

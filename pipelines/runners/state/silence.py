@@ -15,11 +15,16 @@ whose records wait is not silent."""
 
 
 class Silence:
-    """The time since the last record of each key, by its code, counted in ticks."""
+    """The time since the last record of each key, by its code, counted in ticks.
+
+    It counts from the first tick behind the record, so that no key is due too early.
+    """
 
     def __init__(self, seconds: float) -> None:
         """`seconds`: how long a key that is due has been silent."""
         self._seconds = seconds
+        self._heard = np.zeros(0, np.bool_)
+        """Of which keys records came since the last tick."""
         self._since = np.zeros(0)
         self._clock = 0.0
         self._last: float | None = None
@@ -27,13 +32,15 @@ class Silence:
     def heard(self, codes: Rows, capacity: int) -> None:
         """Records of these keys came; `capacity` is that of the table of keys."""
         if len(self._since) < capacity:
-            self._since = grown(self._since, capacity)
-        self._since[codes] = self._clock
+            self._heard, self._since = grown(self._heard, capacity), grown(self._since, capacity)
+        self._heard[codes] = True
 
     def due(self, now: float, codes: Rows) -> Rows:
         """Those of the keys that have been silent for long, at `now`, seconds of a monotonic clock."""
         if self._last is not None:
             self._clock += min(max(now - self._last, 0.0), LONGEST_TICK)
         self._last = now
+        self._since[self._heard] = self._clock
+        self._heard[:] = False
         due: Rows = codes[self._clock - self._since[codes] >= self._seconds] if len(codes) else codes
         return due
