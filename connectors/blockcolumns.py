@@ -47,6 +47,13 @@ def joined(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
     return [entry for part in parts for entry in part]
 
 
+def lengths(column: Sequence[bytes | None]) -> npt.NDArray[np.int64]:
+    """The bytes of each entry, `int64 (N,)`; 0 where it is `None`."""
+    if isinstance(column, Spans):
+        return np.maximum(column.lengths, 0)
+    return np.fromiter((0 if entry is None else len(entry) for entry in column), np.int64, len(column))
+
+
 def where_null(column: Sequence[Any]) -> list[int]:
     """The rows whose entry is `None`."""
     if isinstance(column, Spans):

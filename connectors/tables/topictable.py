@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
+from connectors.blockcolumns import lengths, where_null
 from connectors.browser import TopicReader
 from connectors.codec import Codec
 from connectors.codecs.registry import anchored, codec_of
@@ -19,7 +20,6 @@ from connectors.records import Records
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING
 from pipelines.data.data import Data
-from pipelines.data.spans import Spans
 from pipelines.errors import ConnectorError, StreamerError, WireError
 from pipelines.plugins.tables import TableRows
 
@@ -99,8 +99,8 @@ def rows_of(records: Records, columns: Sequence[str], codec: Codec, wanted: froz
     return TableRows(
         _keys(records, key),
         {name: _cells(decoded.batch, name, len(records), failed) for name in columns},
-        _sizes(records.values),
-        _gone(records.values),
+        lengths(records.values).tolist(),
+        frozenset(where_null(records.values)),
         failed,
     )
 
@@ -134,19 +134,6 @@ def _cells(batch: Batch, name: str, count: int, failed: dict[int, Exception]) ->
 def _parted(name: str) -> tuple[str, tuple[str, ...]]:
     key, *path = name.split(".")
     return key, tuple(path)
-
-
-def _sizes(values: Sequence[Any]) -> Sequence[int]:
-    if isinstance(values, Spans):
-        sizes: list[int] = np.maximum(values.lengths, 0).tolist()
-        return sizes
-    return [0 if value is None else len(value) for value in values]
-
-
-def _gone(values: Sequence[Any]) -> frozenset[int]:
-    if isinstance(values, Spans):
-        return frozenset(np.flatnonzero(values.null).tolist())
-    return frozenset(row for row, value in enumerate(values) if value is None)
 
 
 _NONE: Final = TableRows()

@@ -36,7 +36,7 @@ class TableRows:
     """The values of each column that was asked for, `MISSING` where a row has none. They share no memory with the
     records."""
     sizes: Sequence[int] = ()
-    """The bytes of each record, key and payload."""
+    """The bytes of each record's payload."""
     gone: frozenset[int] = frozenset()
     """Positions of records that say that there is no row of their key any more."""
     failed: Mapping[int, Exception] = field(default_factory=dict)

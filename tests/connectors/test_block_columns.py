@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from connectors.blockcolumns import joined, take_rows, where_null
+from connectors.blockcolumns import joined, lengths, take_rows, where_null
 from connectors.headers import Header, Headers
 from connectors.kafka.producer.writing import Sent
 from connectors.records import Lane, Messages, Records, Span
@@ -68,6 +68,11 @@ def test_columns_next_to_lists_are_joined_to_columns() -> None:
 
 def test_nulls_are_found_in_columns_and_lists() -> None:
     assert where_null(Spans.of(VALUES)) == where_null(VALUES) == [1]
+
+
+def test_the_bytes_of_columns_and_lists_are_counted_and_a_null_has_none() -> None:
+    assert lengths(Spans.of(VALUES)).tolist() == lengths(VALUES).tolist() == [1, 0, 0, 2, 1]
+    assert lengths([]).tolist() == []
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ Brokers refuse a whole request because of one message, and a transaction with it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,10 @@ import numpy as np
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from connectors.blockcolumns import lengths, where_null
 from connectors.headers import Headers
 from connectors.kafka.client.errors import error_of, is_passing
 from connectors.records import Ints, Messages
-from pipelines.data.spans import Spans
 
 BATCH_OVERHEAD = 61
 """Bytes of a batch besides its records."""
@@ -45,9 +45,9 @@ class TopicLimits:
         refused: dict[int, KafkaError] = {}
         # The client counts, too, but knows only the largest limit of all sinks that share it.
         most = min(self.message, longest) - RECORD_OVERHEAD
-        sizes = _lengths(messages.values)
+        sizes = lengths(messages.values)
         if messages.keys is not None:
-            sizes = sizes + _lengths(messages.keys)
+            sizes = sizes + lengths(messages.keys)
         if sizes.max(initial=0) > most - _HEADERS:
             if messages.headers is not None:
                 sizes = sizes + _header_sizes(Headers.of(messages.headers))
@@ -96,16 +96,7 @@ def _header_sizes(headers: Headers) -> Ints:
     return sizes
 
 
-def _lengths(column: Sequence[bytes | None]) -> Ints:
-    if isinstance(column, Spans):
-        return np.maximum(column.lengths, 0)
-    return np.fromiter((0 if value is None else len(value) for value in column), np.int64, len(column))
-
-
 def _without_key(messages: Messages) -> Iterable[int]:
     if messages.keys is None:
         return range(len(messages))
-    if isinstance(messages.keys, Spans):
-        rows: list[int] = np.flatnonzero(messages.keys.lengths < 0).tolist()
-        return rows
-    return [index for index, key in enumerate(messages.keys) if key is None]
+    return where_null(messages.keys)

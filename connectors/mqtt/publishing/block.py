@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from connectors.blockcolumns import take_rows
+from connectors.blockcolumns import lengths, take_rows
 from connectors.codecs.letterdocument import document
 from connectors.mqtt.protocol.bulk import Codes, PacketIds, encode_publishes
 from connectors.mqtt.protocol.fields import LONGEST, written_binary, written_text, written_varint
@@ -16,7 +16,6 @@ from connectors.mqtt.protocol.packets import V5, Version
 from connectors.mqtt.protocol.topics import why_not_published, why_shunned, without_shunned
 from connectors.mqtt.publishing.style import Style
 from connectors.records import Ints, Messages
-from pipelines.data.spans import Spans
 
 _USER_PROPERTY = b"\x26"
 _CONTENT_TYPE = b"\x03"
@@ -122,10 +121,7 @@ class Block:
 
     def _made_sizes(self) -> Ints:
         values = self._messages.values
-        if isinstance(values, Spans):
-            sizes = np.maximum(values.lengths, 0) + _AROUND
-        else:
-            sizes = np.array([len(value or b"") for value in values], np.int64) + _AROUND
+        sizes = lengths(values) + _AROUND
         topics = np.array([len(topic.encode("utf-8", "replace")) for topic in self._topics], np.int64)
         sizes += topics[0] if self._codes is None else topics[self._codes]
         if isinstance(self._properties, bytes):
