@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from connectors.blockcolumns import lengths, where_null
+from connectors.blockcolumns import lengths
 from connectors.browser import TopicReader
 from connectors.codec import Codec
 from connectors.codecs.registry import anchored, codec_of
@@ -96,11 +96,15 @@ def rows_of(records: Records, columns: Sequence[str], codec: Codec, wanted: froz
     """What these records say about the rows of their table; their keys have the type `key`."""
     decoded = codec.decode(records, wanted)
     failed = dict(decoded.failed)
+    counts = np.bincount(decoded.batch.rows, minlength=len(records))
+    for place in np.flatnonzero(counts > 1).tolist():
+        failed[place] = WireError(f"the payload has {counts[place]} rows, and a record of a table is one row")
     return TableRows(
         _keys(records, key),
         {name: _cells(decoded.batch, name, len(records), failed) for name in columns},
         lengths(records.values).tolist(),
-        frozenset(where_null(records.values)),
+        # Tombstones, and payloads that hold no row.
+        frozenset(np.flatnonzero(counts == 0).tolist()) - failed.keys(),
         failed,
     )
 
