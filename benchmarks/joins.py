@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -41,10 +41,6 @@ class TwoTopics:
         """The record with this row number."""
         return RecordContext("bench", TOPICS[row % 2], offset=row, timestamp=1_700_000_000_000 + row, lane=row % 2)
 
-    def lane(self, row: int) -> Hashable:
-        """The lane of this record."""
-        return row % 2
-
     def places(self, rows: Rows, *, keys: bool = True) -> RecordPlaces:
         """Where these records came from, as a service's records say it."""
         return RecordPlaces(PLACES, rows % 2, rows, objects([None] * len(rows)))
@@ -52,10 +48,6 @@ class TwoTopics:
     def timestamps(self, rows: Rows) -> Rows:
         """The timestamps of these records."""
         return rows + 1_700_000_000_000
-
-    def topics(self, rows: Rows) -> list[str | None]:
-        """The topics of these records."""
-        return [TOPICS[row] for row in (rows % 2).tolist()]
 
 
 def batches_of(waiting: int) -> list[Batch]:

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from connectors.measures import Measure
-from connectors.records import Header, Ints, Lane, Records
+from connectors.records import Header, Ints, Records
 from connectors.source import Served
 from pipelines.data.batch import NO_TIMESTAMP, Batch
 from pipelines.data.data import RecordContext
-from pipelines.data.record import RecordPlaces
+from pipelines.data.record import RecordPlaces, listed_places
 from pipelines.data.rowrange import RowRange, row_range
 from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
 
@@ -93,16 +93,11 @@ class RecordsOrigin:
         index = row - self.first
         return self.records.context(index) if 0 <= index < len(self.records) else None
 
-    def lane(self, row: int) -> Lane | None:
-        """The lane of this row's record; `None` if the row is not of this block."""
-        index = row - self.first
-        return self.records.lane_of(index) if 0 <= index < len(self.records) else None
-
-    def places(self, rows: Ints, *, keys: bool = True) -> RecordPlaces | None:
-        """Where these rows' records came from; `None` if some are not of this block."""
+    def places(self, rows: Ints, *, keys: bool = True) -> RecordPlaces:
+        """Where these rows' records came from; some may not be of this block."""
         at = rows - self.first
         if len(at) and not (at.min() >= 0 and at.max() < len(self.records)):
-            return None
+            return listed_places(map(self.record, rows.tolist()))
         return self.records.record_places(at, keys=keys)
 
     def timestamps(self, rows: Ints) -> Ints:
@@ -113,17 +108,6 @@ class RecordsOrigin:
             return stamps[places]
         known = np.full(len(rows), NO_TIMESTAMP, np.int64)
         known[inside] = stamps[places[inside]]
-        return known
-
-    def topics(self, rows: Ints) -> list[str | None]:
-        """The topics of these rows' records; `None` for rows that are not of this block."""
-        places = rows - self.first
-        inside = (places >= 0) & (places < len(self.records))
-        if inside.all():
-            return [*self.records.topics_of(places)]
-        known: list[str | None] = [None] * len(rows)
-        for at, topic in zip(np.flatnonzero(inside).tolist(), self.records.topics_of(places[inside]), strict=True):
-            known[at] = topic
         return known
 
 

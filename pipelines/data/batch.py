@@ -12,7 +12,7 @@ import numpy as np
 
 from pipelines.data.columns import Column, DenseColumn, ObjectColumn, Rows
 from pipelines.data.data import LENT, Data, RecordContext, check_key, is_reserved, owned
-from pipelines.data.record import PlacesInColumns, RecordPlaces, listed_places
+from pipelines.data.record import RecordPlaces, listed_places
 from pipelines.data.rowrange import RowNumbers, RowRange, as_array, as_range, row_range
 from pipelines.data.sparsecolumn import SparseColumn, columns_of, concat, divide
 from pipelines.data.views import Views, or_none
@@ -28,14 +28,11 @@ class Origin(Protocol):
     def record(self, row: int) -> RecordContext | None:
         """The context of the record with this row number; `None` if it has none."""
 
-    def lane(self, row: int) -> Hashable:
-        """`RecordContext.lane` of this record, without the cost of the rest; `None` if it has none."""
+    def places(self, rows: Rows, *, keys: bool = True) -> RecordPlaces:
+        """Where these records came from; without `keys` these may all be `None`, as reading them costs."""
 
     def timestamps(self, rows: Rows) -> Rows:
         """`RecordContext.timestamp` of these records, `int64 (n,)`; `NO_TIMESTAMP` for those that have none."""
-
-    def topics(self, rows: Rows) -> list[str | None]:
-        """`RecordContext.topic` of these records, n of them; `None` for numbers that it does not know."""
 
 
 class Batch:
@@ -337,25 +334,15 @@ class Batch:
 
     def lanes(self) -> list[Hashable]:
         """`RecordContext.lane` of each row; of a row made of several records that of the first. `None`: not known."""
-        if self.origin is None:
-            return [None] * self.size
-        if isinstance(self.origin, PlacesInColumns):
-            rows = self.rows if self.splits is None else self.rows[self.splits[:-1]]
-            known = self.origin.places(rows, keys=False)
-            if known is not None:
-                return known.lanes
-        lane = self.origin.lane
-        firsts = self.rows if self.splits is None else [int(self.parents(at)[0]) for at in range(self.size)]
-        return [lane(int(row)) for row in firsts]
+        return self._places(self._firsts, keys=False).lanes
+
+    def topics(self) -> list[str | None]:
+        """`RecordContext.topic` of each row; of a row made of several records that of the first. `None`: not known."""
+        return self._places(self._firsts, keys=False).topics
 
     def places(self, positions: Rows) -> RecordPlaces:
         """Where the records of the rows at these positions came from; of a row made of several records the first."""
-        firsts = (self.rows if self.splits is None else self.rows[self.splits[:-1]])[positions]
-        origin = self.origin
-        known = origin.places(firsts) if isinstance(origin, PlacesInColumns) else None
-        if known is None:
-            known = listed_places([None if origin is None else origin.record(row) for row in firsts.tolist()])
-        return known
+        return self._places(self._firsts[positions], keys=True)
 
     def timestamps(self) -> Rows:
         """The times of the rows' records, `int64 (N,)` milliseconds since 1970; `NO_TIMESTAMP` where there is none.
@@ -364,13 +351,7 @@ class Batch:
         """
         if self.origin is None:
             return np.full(self.size, NO_TIMESTAMP, np.int64)
-        return self.origin.timestamps(self.rows if self.splits is None else self.rows[self.splits[:-1]])
-
-    def topics(self) -> list[str | None]:
-        """`RecordContext.topic` of each row; of a row made of several records that of the first. `None`: not known."""
-        if self.origin is None:
-            return [None] * self.size
-        return self.origin.topics(self.rows if self.splits is None else self.rows[self.splits[:-1]])
+        return self.origin.timestamps(self._firsts)
 
     def numbers(self, index: Rows) -> tuple[Rows, Rows | None]:
         """`rows` and `splits` of the rows at these positions."""
@@ -422,6 +403,14 @@ class Batch:
         inside = ", ".join(f"{key}: {_described(column)}" for key, column in self._columns.items())
         return f"Batch({self.size} rows, {{{inside}}})"
 
+    @property
+    def _firsts(self) -> Rows:
+        """The number of each row's record, or of the first of several."""
+        return self.rows if self.splits is None else self.rows[self.splits[:-1]]
+
+    def _places(self, rows: Rows, *, keys: bool) -> RecordPlaces:
+        return listed_places([None] * len(rows)) if self.origin is None else self.origin.places(rows, keys=keys)
+
     def _or_absent(self, key: str) -> Column:
         return self._columns[key] if key in self._columns else Column.absent(self.size)
 
@@ -451,11 +440,6 @@ class Batch:
         return made
 
 
-def listed_topics(records: Iterable[RecordContext | None]) -> list[str | None]:
-    """The topics of these records, as `Origin.topics` gives them."""
-    return [None if record is None else record.topic for record in records]
-
-
 def listed_timestamps(records: Iterable[RecordContext | None]) -> Rows:
     """The timestamps of these records, as `Origin.timestamps` gives them."""
     return np.array(
@@ -473,15 +457,11 @@ class _ListedOrigin:
         position = row - self.first
         return self.records[position] if 0 <= position < len(self.records) else None
 
-    def lane(self, row: int) -> Hashable:
-        record = self.record(row)
-        return None if record is None else record.lane
+    def places(self, rows: Rows, *, keys: bool = True) -> RecordPlaces:
+        return listed_places(map(self.record, rows.tolist()))
 
     def timestamps(self, rows: Rows) -> Rows:
         return listed_timestamps(map(self.record, rows.tolist()))
-
-    def topics(self, rows: Rows) -> list[str | None]:
-        return listed_topics(map(self.record, rows.tolist()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,9 +474,11 @@ class JoinedOrigins:
         """The context of the record with this row number."""
         return next((record for origin in self.origins if (record := origin.record(row)) is not None), None)
 
-    def lane(self, row: int) -> Hashable:
-        """The lane of this record."""
-        return next((lane for origin in self.origins if (lane := origin.lane(row)) is not None), None)
+    def places(self, rows: Rows, *, keys: bool = True) -> RecordPlaces:
+        """Where the records with these row numbers came from."""
+        if len(self.origins) == 1:
+            return self.origins[0].places(rows, keys=keys)
+        return listed_places(map(self.record, rows.tolist()))
 
     def timestamps(self, rows: Rows) -> Rows:
         """The times of the records with these row numbers."""
@@ -504,11 +486,6 @@ class JoinedOrigins:
         for origin in self.origins:
             known = np.where(known == NO_TIMESTAMP, origin.timestamps(rows), known)
         return known
-
-    def topics(self, rows: Rows) -> list[str | None]:
-        """The topics of the records with these row numbers."""
-        each = zip(*(origin.topics(rows) for origin in self.origins), strict=True)
-        return [next((topic for topic in topics if topic is not None), None) for topics in each]
 
 
 def _copied(column: Column) -> Column:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -64,24 +64,21 @@ class RecordPlaces(NamedTuple):
 
     @property
     def lanes(self) -> list[Hashable]:
-        """The lane of each record."""
-        lanes = [None if place is None else place.lane for place in self.places.tolist()]
-        return lanes * len(self.numbers) if len(lanes) == 1 else [lanes[number] for number in self.numbers.tolist()]
+        """The lane of each record; `None` where there is none."""
+        return self._each([None if place is None else place.lane for place in self.places.tolist()])
 
+    @property
+    def topics(self) -> list[str | None]:
+        """The topic of each record; `None` where there is no record."""
+        return self._each([None if place is None else place.topic for place in self.places.tolist()])
 
-@runtime_checkable
-class PlacesInColumns(Protocol):
-    """A `pipelines.data.batch.Origin` that can say this of many records at once."""
-
-    def places(self, rows: Rows, *, keys: bool = True) -> RecordPlaces | None:
-        """Of the records with these row numbers; `None` if it does not know all of them.
-
-        Without `keys` these are all `None`, as reading them costs.
-        """
+    def _each(self, values: list[Any]) -> list[Any]:
+        """The values of places, for each record."""
+        return values * len(self.numbers) if len(values) == 1 else [values[number] for number in self.numbers.tolist()]
 
 
 def listed_places(records: Iterable[RecordContext | None]) -> RecordPlaces:
-    """The same, of records that are there one by one."""
+    """What `RecordPlaces` has, of records that are there one by one."""
     numbers: dict[RecordPlace | None, int] = {}
     at, offsets, keys = [], [], []
     for record in records:

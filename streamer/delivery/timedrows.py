@@ -6,7 +6,7 @@ its key: topic, partition, key and timestamp are that record's.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -15,7 +15,7 @@ import numpy as np
 from connectors.records import Header, Lane, Records, Span
 from pipelines.data.batch import Batch, Origin
 from pipelines.data.columns import Rows
-from pipelines.data.record import RecordContext
+from pipelines.data.record import RecordContext, RecordPlaces
 from pipelines.data.result import Result
 from pipelines.executors.accounting import NO_ROWS
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
@@ -108,14 +108,10 @@ class _Renumbered:
         """The record with this number."""
         return self.origin.record(self.before[row])
 
-    def lane(self, row: int) -> Hashable:
-        """The lane of this record."""
-        return self.origin.lane(self.before[row])
+    def places(self, rows: Rows, *, keys: bool = True) -> RecordPlaces:
+        """Where these records came from."""
+        return self.origin.places(np.array([self.before[row] for row in rows.tolist()], np.int64), keys=keys)
 
     def timestamps(self, rows: Rows) -> Rows:
         """The timestamps of these records."""
         return self.origin.timestamps(np.array([self.before[row] for row in rows.tolist()], np.int64))
-
-    def topics(self, rows: Rows) -> list[str | None]:
-        """The topics of these records."""
-        return self.origin.topics(np.array([self.before[row] for row in rows.tolist()], np.int64))

@@ -149,8 +149,10 @@ def test_places_in_columns_are_those_of_the_records_one_by_one(
 
 
 def test_a_row_of_another_block_has_no_place_in_this_one(block: Records) -> None:
-    assert RecordsOrigin(block, 100).places(np.array([99, 101])) is None
-    assert RecordsOrigin(block, 100).places(np.array([105])) is None
+    known = RecordsOrigin(block, 100).places(np.array([99, 101]))
+    assert known.lanes == [None, block.lane_of(1)]
+    assert known.topics == [None, "line/2/press"]
+    assert RecordsOrigin(block, 100).places(np.array([105])).lanes == [None]
 
 
 def _plain(places: RecordPlaces) -> list[tuple[Any, ...]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 import numpy as np
 
-from pipelines.data.batch import Batch, JoinedOrigins, Origin, listed_timestamps, listed_topics
+from pipelines.data.batch import Batch, JoinedOrigins, Origin, listed_timestamps
 from pipelines.data.columns import Rows
-from pipelines.data.record import RecordContext
+from pipelines.data.record import RecordContext, RecordPlaces, listed_places
 from pipelines.data.rowrange import RowNumbers
 
 Chain = list[tuple[str, int]]
@@ -49,22 +49,17 @@ class Lineage:
         roots = self.roots(row)
         return JoinedOrigins(self._origins).record(int(roots[0])) if len(roots) else None
 
-    def lane(self, row: int) -> Hashable:
-        """The lane of the first record that the row with this id came from."""
-        roots = self.roots(row)
-        return JoinedOrigins(self._origins).lane(int(roots[0])) if len(roots) else None
+    def places(self, rows: Rows, *, keys: bool = True) -> RecordPlaces:
+        """Where the first records that the rows with these ids came from are from."""
+        if self.plain and self._given.splits is None:
+            return JoinedOrigins(self._origins).places(self._given.rows[rows], keys=keys)
+        return listed_places(map(self.record, rows.tolist()))
 
     def timestamps(self, rows: Rows) -> Rows:
         """The timestamps of the first records that the rows with these ids came from."""
         if self.plain and self._given.splits is None:
             return JoinedOrigins(self._origins).timestamps(self._given.rows[rows])
         return listed_timestamps(map(self.record, rows.tolist()))
-
-    def topics(self, rows: Rows) -> list[str | None]:
-        """The topics of the first records that the rows with these ids came from."""
-        if self.plain and self._given.splits is None:
-            return JoinedOrigins(self._origins).topics(self._given.rows[rows])
-        return listed_topics(map(self.record, rows.tolist()))
 
     def roots(self, row: int) -> Rows:
         """The numbers, outside the graph, of the records that the row with this id came from."""

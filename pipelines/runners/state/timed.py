@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.data.batch import Batch, listed_timestamps, listed_topics
+from pipelines.data.batch import Batch, listed_timestamps
 from pipelines.data.columns import Column, Rows
-from pipelines.data.record import RecordContext
+from pipelines.data.record import RecordContext, RecordPlaces, listed_places
 from pipelines.data.result import Result
 
 FIRST_TIMED: Final = 1 << 62
@@ -41,15 +41,10 @@ class _Records:
         """The record with this row number."""
         return self._known.get(row)
 
-    def lane(self, row: int) -> object:
-        """The lane of this record."""
-        record = self._known.get(row)
-        return None if record is None else record.lane
+    def places(self, rows: Rows, *, keys: bool = True) -> RecordPlaces:
+        """Where the records with these row numbers came from."""
+        return listed_places(map(self._known.get, rows.tolist()))
 
     def timestamps(self, rows: Rows) -> Rows:
         """The timestamps of the records with these row numbers."""
         return listed_timestamps(map(self._known.get, rows.tolist()))
-
-    def topics(self, rows: Rows) -> list[str | None]:
-        """The topics of the records with these row numbers."""
-        return listed_topics(map(self._known.get, rows.tolist()))

@@ -14,7 +14,7 @@ from connectors.coded import Coded
 from connectors.records import Lane, Records, Span
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn
-from pipelines.data.record import RecordContext
+from pipelines.data.record import RecordContext, RecordPlaces
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.wire.plainjson import JsonDecoder, JsonForm, write_json
 from streamer.routing.keep import kept
@@ -192,14 +192,11 @@ class OneByOne:
     def record(self, row: int) -> RecordContext | None:
         return self.records.context(row - FIRST)
 
-    def lane(self, row: int) -> Lane:
-        return self.records.lane_of(row - FIRST)
+    def places(self, rows: npt.NDArray[np.int64], *, keys: bool = True) -> RecordPlaces:
+        return self.records.record_places(rows - FIRST, keys=keys)
 
     def timestamps(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return self.records.timestamp_column()[rows - FIRST]
-
-    def topics(self, rows: npt.NDArray[np.int64]) -> list[str | None]:
-        return [*self.records.topics_of(rows - FIRST)]
 
 
 def said(context: RecordContext, name: str) -> Any:

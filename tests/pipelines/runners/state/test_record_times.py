@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.data.batch import Batch, JoinedOrigins
 from pipelines.data.columns import MISSING, Column, Rows
-from pipelines.data.record import RecordContext
+from pipelines.data.record import RecordContext, RecordPlaces, listed_places
 from pipelines.errors import DataError
 from pipelines.runners.state.recordtimes import NO_TIME, RecordTimes
 from pipelines.runners.state.timed import timed
@@ -29,16 +29,13 @@ class Stamps:
     def record(self, row: int) -> RecordContext | None:
         return None
 
-    def lane(self, row: int) -> Any:
-        return None
+    def places(self, rows: Rows, *, keys: bool = True) -> RecordPlaces:
+        return listed_places([None] * len(rows))
 
     def timestamps(self, rows: Rows) -> Rows:
         at = rows - self.first
         inside = (at >= 0) & (at < len(self.stamps))
         return np.where(inside, self.stamps[np.where(inside, at, 0)], -1)
-
-    def topics(self, rows: Rows) -> list[str | None]:
-        return [None] * len(rows)
 
 
 def clock() -> float:
