@@ -182,7 +182,7 @@ def median(ways: Mapping[str, Callable[[], None]], keys: int) -> dict[str, float
 def bytewax(keys: int) -> float:
     """The same of Bytewax, in a process of its own."""
     python = python_of("bytewax", print)
-    command = [str(python), "-m", "benchmarks.programs.bytewaxwindows", *map(str, (keys, 2 * SIZE * keys, SIZE))]
+    command = [str(python), "-m", "benchmarks.programs.windows.collect", *map(str, (keys, 2 * SIZE * keys, SIZE))]
     runs = [subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout for _ in range(3)]
     return statistics.median(float(run.split()[0]) for run in runs)
 

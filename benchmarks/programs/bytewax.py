@@ -31,17 +31,26 @@ def main() -> None:
         ]
 
     flow = Dataflow("bench")
-    source = KafkaSource(
+    results = op.flat_map_batch("infer", op.input("in", flow, source_of(job)), infer)
+    op.output("out", results, sink_of(job))
+    cli_main(flow)
+
+
+def source_of(job: Job) -> KafkaSource:
+    """The topic from its beginning, in batches of the job's size."""
+    return KafkaSource(
         [job.bootstrap],
         [job.source],
         starting_offset=OFFSET_BEGINNING,
         add_config={"fetch.queue.backoff.ms": "5"},
         batch_size=job.batch,
     )
-    results = op.flat_map_batch("infer", op.input("in", flow, source), infer)
+
+
+def sink_of(job: Job) -> KafkaSink:
+    """The topic of the results."""
     config = {"enable.idempotence": "true", "partitioner": PARTITIONER}
-    op.output("out", results, KafkaSink([job.bootstrap], job.sink, add_config=config))
-    cli_main(flow)
+    return KafkaSink([job.bootstrap], job.sink, add_config=config)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,14 @@ from streamer.definition.loading import load
 def main() -> None:
     """Run until SIGTERM; exit code 1 if the service failed."""
     job = Job.from_arguments()
+    serve(job, service_file(job))
+
+
+def serve(job: Job, service: dict[str, Any]) -> None:
+    """Run a service file until SIGTERM, and say when its first record came; exit code 1 if it failed."""
     collect_less_often()
     path = Path(job.folder) / f"{job.group}.yaml"
-    path.write_text(yaml.safe_dump(service_file(job)), encoding="utf-8")
+    path.write_text(yaml.safe_dump(service), encoding="utf-8")
     agent = Agent(load(path))
     with stopped_by_signals(agent.stop):
         agent.start()

@@ -10,13 +10,13 @@ from typing import Any
 
 import bytewax.operators as op
 import numpy as np
-from bytewax.connectors.kafka import KafkaSink, KafkaSinkMessage, KafkaSource, KafkaSourceMessage
+from bytewax.connectors.kafka import KafkaSinkMessage, KafkaSourceMessage
 from bytewax.dataflow import Dataflow
 from bytewax.recovery import RecoveryConfig, init_db_dir
 from bytewax.run import cli_main
-from confluent_kafka import OFFSET_BEGINNING
 
-from benchmarks.programs.job import PARTITIONER, FirstRecord, Job
+from benchmarks.programs.bytewax import sink_of, source_of
+from benchmarks.programs.job import FirstRecord, Job
 
 PATIENCE = timedelta(hours=1)
 """After which a window that is not full ends; longer than a run."""
@@ -38,17 +38,9 @@ def main() -> None:
         return KafkaSinkMessage(device.encode(), json.dumps({"device": device, "samples": array.tolist()}).encode())
 
     flow = Dataflow("bench")
-    source = KafkaSource(
-        [job.bootstrap],
-        [job.source],
-        starting_offset=OFFSET_BEGINNING,
-        add_config={"fetch.queue.backoff.ms": "5"},
-        batch_size=job.batch,
-    )
-    keyed = op.flat_map_batch("samples", op.input("in", flow, source), samples)
+    keyed = op.flat_map_batch("samples", op.input("in", flow, source_of(job)), samples)
     windows = op.collect("collect", keyed, timeout=PATIENCE, max_size=size)
-    config = {"enable.idempotence": "true", "partitioner": PARTITIONER}
-    op.output("out", op.map("written", windows, written), KafkaSink([job.bootstrap], job.sink, add_config=config))
+    op.output("out", op.map("written", windows, written), sink_of(job))
     store = Path(job.folder) / "recovery"
     store.mkdir()
     init_db_dir(store, 1)

@@ -6,36 +6,17 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from benchmarks.programs.job import FirstRecord, Job
-from streamer.agent.agent import Agent
-from streamer.agent.signals import stopped_by_signals
-from streamer.cli.process import collect_less_often
-from streamer.definition.loading import load
+from benchmarks.programs.job import Job
+from benchmarks.programs.ours import serve
 
 
 def main() -> None:
     """Run until SIGTERM; exit code 1 if the service failed."""
     job = Job.from_arguments()
-    state, size = sys.argv[2], int(sys.argv[3])
-    collect_less_often()
-    path = Path(job.folder) / f"{job.group}.yaml"
-    path.write_text(yaml.safe_dump(service_file(job, state, size)), encoding="utf-8")
-    agent = Agent(load(path))
-    with stopped_by_signals(agent.stop):
-        agent.start()
-        meters = list(agent.meters.sources.values())
-        while not any(meter.polled_rows for meter in meters) and agent.live() is None:
-            time.sleep(0.001)
-        FirstRecord().tell()
-        summary = agent.join()
-    if summary.error is not None:
-        sys.exit(summary.error)
+    serve(job, service_file(job, sys.argv[2], int(sys.argv[3])))
 
 
 def service_file(job: Job, state: str, size: int) -> dict[str, Any]:

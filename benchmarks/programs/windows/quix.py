@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
-from quixstreams import Application
-
 from benchmarks.programs.job import FirstRecord, Job
+from benchmarks.programs.quix import application_of
 
 
 def main() -> None:
     """Run until SIGTERM."""
     job, size = Job.from_arguments(), int(sys.argv[2])
     first = FirstRecord()
-    application = Application(
-        job.bootstrap,
-        consumer_group=job.group,
-        auto_offset_reset="earliest",
-        commit_interval=1.0,
-        consumer_extra_config={"fetch.queue.backoff.ms": 5},
-        producer_extra_config={"enable.idempotence": True, "linger.ms": job.linger * 1000},
-        state_dir=Path(job.folder) / job.group,
-        loglevel="WARNING",
-    )
+    application = application_of(job)
     source = application.topic(job.source, key_deserializer="str", value_deserializer="json")
     sink = application.topic(job.sink, key_serializer="str", value_serializer="json")
 

@@ -1,4 +1,4 @@
-"""Windows of samples with Bytewax's `collect`: `python -m benchmarks.programs.bytewaxwindows KEYS RECORDS SIZE`.
+"""Windows of samples with Bytewax's `collect`: `python -m benchmarks.programs.windows.collect KEYS RECORDS SIZE`.
 
 Runs in Bytewax's environment. Prints the CPU microseconds of a record, all of the flow counted, and how many samples
 came out: records come from a list in memory, in batches of 512.
