@@ -61,7 +61,9 @@ def key_of(text: str) -> Any:
     try:
         key = json.loads(text)
     except ValueError:
-        raise StreamerError(f"a saved key is damaged: {text[:60]!r}") from None
+        key = None
+    if not all(type(value) in (str, int, bool) for value in (key if isinstance(key, list) else [key])):
+        raise StreamerError(f"a saved key is damaged: {text[:60]!r}")
     return tuple(map(distinct, key)) if isinstance(key, list) else distinct(key)
 
 

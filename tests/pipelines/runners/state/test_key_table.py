@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pipelines import Batch, Data
 from pipelines.data.columns import Rows
 from pipelines.data.record import RecordContext
+from pipelines.errors import StreamerError
 from pipelines.runners.state import keytable
 from pipelines.runners.state.keytable import NO_CODE, KeyTable
 
@@ -174,3 +175,9 @@ def _run_beside_a_model(batches: list[list[tuple[str, int]]], most: int) -> None
             known[key] = None
         assert sorted(gone) == sorted(due)
         assert {keys.value(code) for code in keys.codes_of("x").tolist()} == expected["x"].keys()
+
+
+@pytest.mark.parametrize("text", ["{", '{"a":1}', "[[1]]", '["a",null]', "1.5", "null"])
+def test_a_saved_key_that_no_record_can_have_is_refused(text: str) -> None:
+    with pytest.raises(StreamerError, match="a saved key is damaged"):
+        table()[0].code(None, text)
