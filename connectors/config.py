@@ -429,6 +429,11 @@ class SourceConfig(ConnectorConfig):
         return f'positions of a source of type "{self.type}" cannot be committed by transactions; use at_least_once'
 
     @property
+    def outside_state_files(self) -> str | None:
+        """Why state of steps cannot be kept in a file beside its positions, and what to do; `None` if it can."""
+        return None
+
+    @property
     def outside_state_topics(self) -> str | None:
         """Why state of steps cannot be kept in a topic of its bus, and what to do about that; `None` if it can."""
         return f'a source of type "{self.type}" has no topics for state; write {{path: FILE}} or memory'

@@ -58,6 +58,16 @@ class FileSourceConfig(SourceConfig):
         return _with_codec(fields)
 
     @property
+    def outside_state_files(self) -> str | None:
+        """Why state of steps cannot be saved: without a checkpoint the next run begins before it."""
+        if self.checkpoint is not None:
+            return None
+        return (
+            "without a checkpoint each run begins at the first record, which the saved state has seen; give the source "
+            "a checkpoint: FILE, or write state: memory"
+        )
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """A note if the suffix of its path is that of another format."""
         return _other_ending(self.path, self.format)

@@ -315,7 +315,10 @@ class KafkaSourceConfig(KafkaClientConfig, TypedKeys):
         """Why the state of steps cannot be kept in a topic beside its own."""
         if len(self.topics) == 1 and not self.topics[0].startswith("^"):
             return None
-        return "a topic keeps the state of one other; name one in topics, and make each other one a service of its own"
+        return (
+            "a topic keeps the state of one other; name one in topics, and make each other one a service of its own, "
+            "or write {path: FILE}, for one process"
+        )
 
     def build_state(self, topic: str) -> StateTopic:
         """The compacted topic with this name on its brokers, not yet open."""

@@ -505,6 +505,10 @@ class Service(Settings):
                 "use at_least_once, or state: memory"
             )
         sources = info.data.get("source")
+        if isinstance(state, StateSettings):
+            for source in sources or ():
+                if (why := source.outside_state_files) is not None:
+                    raise ValueError(f'source "{source.label}": {why}')
         if isinstance(state, StateTopicSettings) and sources:
             if len(sources) > 1:
                 raise ValueError(

@@ -126,7 +126,7 @@ def test_a_service_that_does_not_say_where_state_is_kept_does_not_start(tmp_path
     ("source", "text"),
     [
         ("{type: mqtt, topics: pumps}", 'source "mqtt": a source of type "mqtt" has no topics for state'),
-        ("{type: kafka, topics: [pumps, fans]}", 'source "kafka": a topic keeps the state of one other'),
+        ("{type: kafka, topics: [pumps, fans]}", "make each other one a service of its own, or write {path: FILE}"),
         ("{type: kafka, topics: ^pumps}", 'source "kafka": a topic keeps the state of one other'),
         ("[{type: kafka, topics: a, name: a}, {type: kafka, topics: b, name: b}]", "there are 2; make each a service"),
     ],
@@ -140,6 +140,18 @@ def test_a_topic_for_the_state_of_other_sources_is_refused(source: str, text: st
         streamer.load(file)
     assert text in str(error.value)
     assert "service.yaml:4" in str(error.value)
+
+
+@pytest.mark.parametrize(("checkpoint", "state"), [("", "memory"), (", checkpoint: in.done", "{path: a.state}")])
+def test_files_without_a_checkpoint_keep_no_state_in_a_file(checkpoint: str, state: str, tmp_path: Path) -> None:
+    file = tmp_path / "service.yaml"
+    source = f"source: {{type: file, path: in.jsonl, format: jsonl{checkpoint}}}\n"
+    text = f"{source}sink: {{type: memory, topic: o}}\npipeline: []\n"
+    file.write_text(f"{text}state: {state}\n")
+    streamer.load(file)
+    file.write_text(f"{text.replace(checkpoint, '')}state: {{path: a.state}}\n")
+    with pytest.raises(DefinitionError, match=r'yaml:4: state: source "file": .* give the source a checkpoint: FILE'):
+        streamer.load(file)
 
 
 def test_a_topic_for_the_state_is_not_possible_with_exactly_once_yet(tmp_path: Path) -> None:
