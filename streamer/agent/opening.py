@@ -79,10 +79,9 @@ def opened_checkpoints(assembly: Assembly, ledger: Ledger, intakes: Intakes, log
         return None
     counting = [name for name, _, source in assembly.sources if source.replays is Replays.OFFSET]
     identities = agreed(assembly.state, steps, log)
-    assembly.state.attach(intakes, lambda saved: check_saved(saved, steps))
-    checkpoints = Checkpoints(
-        assembly.state, identities, lambda: assembly.executor, ledger, counting, intakes.acknowledged, log
-    )
+    store = assembly.state
+    store.attach(intakes, lambda saved: check_saved(store, saved, steps))
+    checkpoints = Checkpoints(store, identities, lambda: assembly.executor, ledger, counting, intakes.acknowledged, log)
     for _, _, source in assembly.sources:
         source.noted = checkpoints.note
     return checkpoints

@@ -77,25 +77,29 @@ def agreed(store: StateStore, steps: Mapping[str, Step], log: Any) -> dict[str, 
                 step=identity,
             )
         elif before.type:
-            _check(identity, before, now)
+            _check(store, identity, before, now)
     store.define(present)
     return names
 
 
-def check_saved(saved: Mapping[str, SavedStep], steps: Mapping[str, Step]) -> None:
-    """Raise `DefinitionError`, naming step and field, if state of these saved steps does not fit the steps."""
+def check_saved(store: StateStore, saved: Mapping[str, SavedStep], steps: Mapping[str, Step]) -> None:
+    """Raise `DefinitionError`, naming step and field, if the state saved in the store does not fit the steps."""
     names = identities(steps)
     for name, step in steps.items():
         if (before := saved.get(names[name])) is not None:
-            _check(names[name], before, SavedStep(step.type_name, _shape(step)))
+            _check(store, names[name], before, SavedStep(step.type_name, _shape(step)))
 
 
 def _shape(step: Step) -> dict[str, Any]:
     return step.model_dump(mode="json", include=set(step.shapes))
 
 
-def _check(identity: str, before: SavedStep, now: SavedStep) -> None:
-    remedy = f"go back, or let it begin anew: streamer state forget FILE --step {identity}"
+def _check(store: StateStore, identity: str, before: SavedStep, now: SavedStep) -> None:
+    if store.commits_positions:
+        anew = "delete the topic, and start the service once with --from (earliest, latest or a time)"
+    else:
+        anew = f"streamer state forget {store.place} --step {identity}"
+    remedy = f"go back, or let it begin anew: {anew}"
     if before.type != now.type:
         raise DefinitionError(f"state: {identity} is a {now.type}, and its saved state is of a {before.type}; {remedy}")
     for field in before.fields.keys() | now.fields.keys():

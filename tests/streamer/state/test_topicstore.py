@@ -12,6 +12,8 @@ from connectors.source import TransactionToken
 from connectors.statetopic import StateRecord, StateTopic
 from pipelines.errors import ConnectorError, DefinitionError, StreamerError
 from pipelines.runners.state.item import Change, Item
+from pipelines.steps.keyed.window import Window
+from streamer.state.agreement import check_saved
 from streamer.state.store import Loaded, SavedStep, Scope
 from streamer.state.topicstore import TopicStore
 
@@ -103,6 +105,13 @@ def test_another_process_loads_what_was_saved_last(topic: KeptTopic) -> None:
     assert loaded == Loaded(7, {"WINDOW": [Item('"a"', 0, b"\x01x"), Item('"b"', 0, b"\x01w")]})
     assert topic.committed == {LANE: 7}
     assert {record.partition for record in topic.records} == {1}
+
+
+def test_the_remedy_for_state_that_does_not_fit_is_one_for_topics(topic: KeptTopic) -> None:
+    store = store_on(topic)
+    steps = {"0:WINDOW": Window.model_validate({"by": "a", "size": 8, "values": "x", "outputName": "y"})}
+    with pytest.raises(DefinitionError, match=r"let it begin anew: delete the topic, and start .* --from"):
+        check_saved(store, {"WINDOW": STEP}, steps)
 
 
 def test_a_transaction_without_a_new_position_still_names_the_one_before(topic: KeptTopic) -> None:
