@@ -172,6 +172,23 @@ def test_a_record_waits_on_while_the_other_topic_has_a_backlog() -> None:
     assert (0, 7) in pairs(run.run([of("torque", "p", 1001, n=7)]))
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [([], [2000]), ([10], []), ([2000], [10])],
+    ids=["later records come", "older records came before", "an older record comes late"],
+)
+def test_a_record_waits_no_longer_for_a_topic_that_is_not_behind_it(before: list[int], after: list[int]) -> None:
+    run = StatefulRun(Join(by="part", topics=TWO, within=5, wait=3, missing="emit"))
+    run.tick(0)
+    run.run([of("torque", f"q{time}", time, n=-1) for time in before])
+    run.tick(1)
+    run.run([of("camera", "p", 1000, n=0)])
+    run.tick(2)
+    run.run([of("torque", f"q{time}", time, n=-1) for time in after])
+    run.tick(3)
+    assert (0, None) in pairs(run.tick(4))
+
+
 def test_a_record_without_another_is_a_dead_letter_that_says_what_is_missing() -> None:
     step = Join(by=("line", "part"), topics=TWO, within=5)
     run = StatefulRun(step)
@@ -279,6 +296,15 @@ def test_a_lane_that_ended_is_forgotten_and_stays_in_the_store() -> None:
     run.runner.forget([("camera-0", 0)])
     assert list(run.runner.changes()) == []
     assert run.run([of("torque", "p", 0)]).emitted == []
+
+
+def test_what_a_lane_that_ended_did_since_the_last_save_is_not_saved() -> None:
+    run = StatefulRun(STEP)
+    run.run([of("camera", "p", 0)])
+    run.save()
+    run.run([of("torque", "p", 0), of("camera", "q", 0)])
+    run.runner.forget([("camera-0", 0)])
+    assert list(run.runner.changes()) == []
 
 
 def test_state_of_another_version_or_damaged_names_its_key() -> None:
