@@ -95,7 +95,7 @@ class TopicStore:
 
         Raises `DefinitionError` if the topic has the state of another service, or of steps with other fields.
         """
-        saved = self._topic.read(self._topic.number(scope.partition), self._tell)
+        saved = self._topic.read(self._topic.number(scope.partition), self._check_time)
         position: int | None = None
         steps: dict[str, SavedStep] = {}
         items: dict[str, list[Item]] = {}
@@ -179,13 +179,12 @@ class TopicStore:
                 "service a topic of its own"
             )
 
-    def _tell(self) -> None:
-        self._open_upstream.patience()
-
     def _wait(self) -> None:
-        upstream = self._open_upstream
-        upstream.serve()
-        if upstream.patience() <= 0:
+        self._open_upstream.serve()
+        self._check_time()
+
+    def _check_time(self) -> None:
+        if self._open_upstream.patience() <= 0:
             raise ServiceStopped("the state waits for the brokers, and there is no time left")
 
     @property

@@ -13,6 +13,7 @@ from connectors.statetopic import StateRecord, StateTopic
 from pipelines.errors import ConnectorError, DefinitionError, StreamerError
 from pipelines.runners.state.item import Change, Item
 from pipelines.steps.keyed.window import Window
+from streamer.delivery.failures import ServiceStopped
 from streamer.state.agreement import check_saved
 from streamer.state.store import Loaded, SavedStep, Scope
 from streamer.state.topicstore import TopicStore
@@ -65,6 +66,7 @@ class Sources:
 
     def __init__(self, *lanes: Lane) -> None:
         self.lanes, self.served = lanes, 0
+        self.left = 1.0
 
     def rewind(self, lanes: Iterable[Lane], marks: Mapping[Lane, int]) -> None: ...
 
@@ -75,7 +77,7 @@ class Sources:
         self.served += 1
 
     def patience(self) -> float:
-        return 1.0
+        return self.left
 
 
 @pytest.fixture
@@ -150,6 +152,16 @@ def test_what_brokers_refuse_is_saved_by_the_next_call(topic: KeptTopic) -> None
     topic.refuses = False
     assert saved(store, 4, ('"a"', 0, b"\x01x")) == 1
     assert store_on(topic).load(SCOPE).position == 4
+
+
+def test_reading_what_was_saved_ends_when_the_service_has_no_time_left(topic: KeptTopic) -> None:
+    sources = Sources(LANE)
+    store = TopicStore(topic, "pumps")
+    store.attach(sources, lambda saved: None)
+    assert store.load(SCOPE) == Loaded(None, {})
+    sources.left = 0.0
+    with pytest.raises(ServiceStopped, match="no time left"):
+        store.load(SCOPE)
 
 
 def test_the_steps_are_described_in_each_partition_once(topic: KeptTopic) -> None:
