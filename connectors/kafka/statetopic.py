@@ -23,6 +23,7 @@ from connectors.sink import Voided
 from connectors.source import TransactionToken
 from connectors.statetopic import StateRecord, StateTopic
 from pipelines.errors import ConnectorError, DefinitionError
+from pipelines.hotpath import NO_COMPILED_FORM, Choice
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +32,8 @@ _TIMEOUT: Final = 10.0
 partitions."""
 _SLICE: Final = 0.5
 """Seconds of one call, between which the caller serves its sources."""
-_SEND: Final = 5.0
+_AT_ONCE: Final = 10_000
+"""Records of one call, so that few are refused, each with an error of its own, if the client's queue is full."""
 _TELL: Final = 5.0
 """Seconds between two lines of the log while an outcome is not known."""
 _LOOK: Final = 0.1
@@ -48,7 +50,10 @@ class KafkaStateTopic(StateTopic):
         self._label = f'state: topic "{topic}"'
         self._scrub = scrubber(source)
         self._sink = KafkaTransactionalSink.first(
-            KafkaSinkConfig(topic=topic, name="state").in_service("", [source]), source, _TIMEOUT
+            KafkaSinkConfig(topic=topic, name="state").in_service("", [source]),
+            source,
+            _TIMEOUT,
+            Choice(None, NO_COMPILED_FORM),
         )
         self._queries = Queries(admin_properties(source), "read_uncommitted")
         self._reader = StateReader(topic, source)
@@ -99,28 +104,34 @@ class KafkaStateTopic(StateTopic):
         wait: Callable[[], None],
     ) -> None:
         """See `StateTopic.write`."""
-        self._until_known(self._sink.begin, wait)
         try:
-            self._send(records)
+            self._until_known(self._sink.begin, wait)
+            for first in range(0, len(records), _AT_ONCE):
+                self._until_known(self._sending(records[first : first + _AT_ONCE]), wait)
             self._until_known(partial(self._sink.commit, positions, token), wait)
         except Voided as error:
             self._until_known(self._sink.abort, wait)
             raise ConnectorError(str(error), retriable=True) from error
+        # Nobody asks the sink what is confirmed, until which it keeps all that was sent.
+        self._sink.forget()
 
-    def _send(self, records: Sequence[StateRecord]) -> None:
-        count = len(records)
-        messages = Messages(
-            np.zeros(0, np.int64),
+    def _sending(self, records: Sequence[StateRecord]) -> Callable[[float], None]:
+        """A call, with its deadline, that sends those of these records for which the client had no room before."""
+        rest = Messages(
+            np.arange(len(records)),
             [record.value for record in records],
             [record.key for record in records],
-            splits=np.zeros(count + 1, np.int64),
             partitions=np.array([record.partition for record in records], np.int64),
         )
-        refused = self._sink.send(messages, time.monotonic() + _SEND)
-        for error in refused.values():
-            if not error.retriable:
+
+        def send(deadline: float) -> None:
+            nonlocal rest
+            refused = self._sink.send(rest, deadline)
+            rest = rest.take(np.array(sorted(refused), np.int64))
+            for error in refused.values():
                 raise error
-            raise Voided(str(error))
+
+        return send
 
     def _until_known(self, call: Callable[[float], None], wait: Callable[[], None]) -> None:
         """Make this call, with its deadline, again until its outcome is known."""

@@ -22,6 +22,7 @@ from connectors.records import Ints, Lane, Messages
 from connectors.sink import Lost, Refused, TransactionalSink
 from connectors.source import Source, TransactionToken
 from pipelines.errors import ConnectorError, DefinitionError
+from pipelines.hotpath import Choice
 
 _SLICE = 0.1
 # The transaction accepts no more messages, or has dropped those that it had: no message is the cause.
@@ -58,15 +59,18 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
         self._transactions.sinks.append(self)
 
     @classmethod
-    def first(cls, config: KafkaSinkConfig, source: KafkaSourceConfig, timeout: float) -> Self:
+    def first(
+        cls, config: KafkaSinkConfig, source: KafkaSourceConfig, timeout: float, choice: Choice | None = None
+    ) -> Self:
         """The first sink of a service, in transactions of the source's group and `instance`; `sibling` makes others.
 
-        Brokers abort a transaction that is open for longer than `timeout` seconds.
+        Brokers abort a transaction that is open for longer than `timeout` seconds. `choice`: the hot path; `None`: that
+        of the service. For messages to partitions of their own it has to be plain Python.
         """
         # With a stable name a restarted member aborts at once the transaction that it left open. Without one the
         # brokers abort it after `timeout`. Former members are fenced by the generations of the group in any case.
         identity = f"streamer-{source.group}-{source.instance or uuid.uuid4().hex}"
-        return cls(config, Transactions(config, identity, timeout))
+        return cls(config, Transactions(config, identity, timeout, choice))
 
     @property
     def topic(self) -> str | None:

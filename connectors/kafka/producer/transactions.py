@@ -25,6 +25,7 @@ from connectors.records import Lane
 from connectors.sink import Voided
 from connectors.source import TransactionToken
 from pipelines.errors import ConnectorError
+from pipelines.hotpath import Choice
 
 _log = logging.getLogger(__name__)
 
@@ -82,9 +83,10 @@ class Transactions(ProducerClient):
     it: the sequence numbers of its messages then have a gap, for which they would refuse the next message.
     """
 
-    def __init__(self, config: KafkaSinkConfig, identity: str, timeout: float) -> None:
-        """`identity` is the `transactional.id`, `timeout` the seconds after which brokers abort a transaction."""
-        super().__init__(config)
+    def __init__(self, config: KafkaSinkConfig, identity: str, timeout: float, choice: Choice | None = None) -> None:
+        """`identity` is the `transactional.id`, `timeout` the seconds after which brokers abort a transaction;
+        `choice` as in `ProducerClient`."""
+        super().__init__(config, choice)
         self.lock = threading.RLock()
         """Held while the state of sent messages is read or dropped."""
         self.sinks: list[KafkaTransactionSink] = []

@@ -17,6 +17,7 @@ from connectors.headers import Headers
 from connectors.kafka.client.errors import error_of
 from connectors.records import Ints, Messages
 from pipelines.data.spans import Spans
+from pipelines.errors import ConnectorError
 
 if TYPE_CHECKING:
     from streamer_native._native import KafkaWriter
@@ -244,18 +245,14 @@ class CompiledWriting(Writing):
         self._producer = producer
         self._writer = writer
         self._by_mark: dict[int, Sent] = {}
-        self._plain = PlainWriting(producer)
-        self._sent_plainly: list[Sent] = []
 
     def foresee(self, topic: str, partitions: int, partitioner: str) -> None:
         self._writer.foresee(topic, partitions, partitioner)
 
     def send(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
         if messages.partitions is not None:
-            # The bridge writes to the partitions that keys choose.
-            sent.parts += 1
-            self._sent_plainly.append(sent)
-            return self._plain.send(sent, messages, topic, wait_for_room)
+            # The client's own calls are no way out: with the bridge it never calls back, and keeps each message.
+            raise ConnectorError("the compiled bridge writes to the partitions that keys choose; use plain Python")
         topics, codes = _coded(messages, topic)
         values = Spans.of(messages.values)
         keys = None if messages.keys is None else Spans.of(messages.keys)
@@ -289,10 +286,6 @@ class CompiledWriting(Writing):
             self._by_mark[mark].lose(index, KafkaError(code))
         for mark in marks:
             self._by_mark.pop(mark).parts -= 1
-        if self._sent_plainly and len(self._producer) == 0:
-            for sent in self._sent_plainly:
-                sent.parts -= 1
-            self._sent_plainly = []
         finished = []
         while outstanding and not outstanding[0].parts:
             finished.append(outstanding.popleft())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,11 +10,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, ResourceType
 from kafkatopics import ReadTopic, write
 
 from connectors.contract import Reader
+from connectors.kafka import statetopic
+from connectors.kafka.client import properties
 from connectors.kafka.statetopic import KafkaStateTopic
 from connectors.records import Lane
 from connectors.source import CheckpointNote, LaneBegan
@@ -126,6 +129,58 @@ def test_a_former_owner_writes_nothing(read_topic: MakeTopic) -> None:
             assert newer is not None
             state.write([StateRecord(0, KEY, b"theirs")], {theirs: 6}, newer, nothing)
             assert state.read(0, nothing) == {KEY: b"theirs"}
+
+
+def test_more_than_the_client_has_room_for_is_written_as_room_comes(
+    read_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No single call waits for room, which is for a tenth of them.
+    monkeypatch.setattr(statetopic, "_SLICE", 0.0)
+    monkeypatch.setattr(properties, "QUEUE_SIZE", 1000)
+    topic = read_topic(1)
+    topic.write([b"x"] * 10)
+    value = b"v" * 2000
+    records = [StateRecord(0, b"%d" % number, value) for number in range(5000)]
+    waits: list[float] = []
+    with opened(topic) as state, member(topic) as reader:
+        (lane,) = lanes_of(reader)
+        token = reader.source.transaction_token()
+        assert token is not None
+        state.write(records, {lane: 4}, token, lambda: waits.append(time.monotonic()))
+        assert state.read(0, nothing) == {record.key: value for record in records}
+    assert waits
+    assert topic.committed() == 4
+
+
+def test_what_was_written_is_not_kept_in_memory(read_topic: MakeTopic) -> None:
+    topic = read_topic(1)
+    topic.write([b"x"] * 10)
+    records = [StateRecord(0, KEY, b"v" * 1000)]
+    with opened(topic) as state, member(topic) as reader:
+        (lane,) = lanes_of(reader)
+        token = reader.source.transaction_token()
+        assert token is not None
+        # Counted outside of an assertion, which holds what it looks at.
+        before = sys.getrefcount(records[0].value)
+        state.write(records, {lane: 4}, token, nothing)
+        after = sys.getrefcount(records[0].value)
+        assert after == before
+
+
+def test_a_client_that_fails_between_two_transactions_is_replaced(read_topic: MakeTopic) -> None:
+    topic = read_topic(1)
+    topic.write([b"x"] * 10)
+    with opened(topic) as state, member(topic) as reader:
+        (lane,) = lanes_of(reader)
+        token = reader.source.transaction_token()
+        assert token is not None
+        state.write([StateRecord(0, KEY, b"one")], {lane: 4}, token, nothing)
+        state._sink._client.fail(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
+        with pytest.raises(ConnectorError) as caught:
+            state.write([StateRecord(0, KEY, b"two")], {lane: 5}, token, nothing)
+        assert caught.value.retriable
+        state.write([StateRecord(0, KEY, b"two")], {lane: 5}, token, nothing)
+        assert state.read(0, nothing) == {KEY: b"two"}
 
 
 def test_a_topic_that_is_created_again_while_it_is_used_is_not_read(read_topic: MakeTopic) -> None:
