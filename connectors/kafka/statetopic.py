@@ -38,6 +38,10 @@ _TELL: Final = 5.0
 """Seconds between two lines of the log while an outcome is not known."""
 _LOOK: Final = 0.1
 
+_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(100 << 20)}
+"""Of a topic that is created. The segment that is being written is never compacted, and is read whole with a partition:
+a tenth of the usual size is what the brokers' own topic of offsets has, too."""
+
 
 class KafkaStateTopic(StateTopic):
     """See `StateTopic`. Its transactions are of the source's group and `instance`."""
@@ -179,7 +183,7 @@ class KafkaStateTopic(StateTopic):
 
     def _create(self, partitions: int) -> None:
         admin = AdminClient(admin_properties(self._source))
-        topic = NewTopic(self.name, partitions, replication_factor=-1, config={"cleanup.policy": "compact"})
+        topic = NewTopic(self.name, partitions, replication_factor=-1, config=_CONFIG)
         try:
             admin.create_topics([topic], request_timeout=PATIENCE)[self.name].result()
         except KafkaException as error:
