@@ -104,7 +104,8 @@ def forget(path: Path, step: str | None = None, key: str | None = None) -> int:
 def _check_step(connection: Any, path: Path, step: str | None) -> None:
     names = [name for (name,) in connection.execute("SELECT identity FROM steps ORDER BY identity")]
     if step is not None and step not in names:
-        raise ConnectorError(f'state {path}: there is no step "{step}"{nearest(step, names)}; it has {_named(names)}')
+        others = nearest(step, names) or f"; it has {_named(names)}"
+        raise ConnectorError(f'state {path}: there is no step "{step}"{others}')
 
 
 def _of_key(states: Sequence[KeyState], key: str, path: Path) -> list[KeyState]:

@@ -38,7 +38,7 @@ def state(
         if as_json:
             say_json({"state": str(file), "forgotten": count})
         else:
-            say(f"{file}: the state of {count} keys is forgotten")
+            say(f"{file}: forgotten is the state of {count} {'key' if count == 1 else 'keys'}")
         return 0
     saved = contents(file)
     shown = keys(file, step, key)

@@ -59,7 +59,7 @@ def test_keys_and_positions_are_shown(cli: Any, service: Path) -> None:
 
 def test_a_window_goes_on_after_a_restart_and_a_forgotten_key_begins_anew(cli: Any, service: Path) -> None:
     forgotten = cli("state", "forget", service.parent / "windows.state", "--key", "pump-2")
-    assert (forgotten.code, "the state of 1 keys is forgotten" in forgotten.out) == (0, True), forgotten.err
+    assert (forgotten.code, "forgotten is the state of 1 key\n" in forgotten.out) == (0, True), forgotten.err
     feed(service, *(("pump-1", x) for x in (3, 4)), *(("pump-2", x) for x in (6, 7, 8, 9)))
     with streamer.load(service):
         wait_for(service, 9)
