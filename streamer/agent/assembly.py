@@ -46,6 +46,7 @@ from streamer.observe.memorylimit import MemoryLimit
 from streamer.observe.metrics import Measured
 from streamer.routing.madeby import MadeBy
 from streamer.routing.sinkroute import SinkRoute
+from streamer.state.agreement import check_answers
 from streamer.state.filestore import FileStore
 from streamer.state.store import StateStore
 from streamer.state.topicstore import TopicStore
@@ -229,16 +230,11 @@ class Assembly:
         """Tell the sources and their codecs of the open pipeline, before the sources open.
 
         `trouble` says why the service takes no records of the source of this name, `stuck` why it is to be restarted.
-        Raises `DefinitionError` where
-        clients wait for answers, and a step holds their records.
+        Raises `DefinitionError` where clients wait for answers, and a step holds or remembers their records.
         """
-        awaited = {label: sink for sink in self.service.sinks if sink.awaited for label in sink.takes_from or ()}
-        if awaited and self.executor.stateful:
-            sink = next(iter(awaited.values()))
-            raise DefinitionError(
-                f'{place_of(self.service.written, "sink")}sink "{sink.label}" answers each request, and a step of the '
-                "pipeline holds records to make one result of several; put that step into a service without such a sink"
-            )
+        awaited = {label for sink in self.service.sinks if sink.awaited for label in sink.takes_from or ()}
+        if self.executor.stateful:
+            check_answers(self.service)
         ports = self.executor.ports()
         for name, config, source in self.sources:
             needed = ports_for(self.service, config, ports)

@@ -75,7 +75,7 @@ from streamer.models.files import State
 from streamer.models.opening import Openings
 from streamer.routing.into import Into
 from streamer.routing.sinkroute import SinkRoute
-from streamer.state.agreement import check_state, check_topics
+from streamer.state.agreement import check_answers, check_state, check_topics
 from streamer.tracing.opening import check_packages
 
 _WITH_MODELS = (Detect, Onnx, TensorFlow, Keras, TensorRt, Tvm)
@@ -369,6 +369,8 @@ def _step(step: Step, context: OpenContext, service: Service, policy: StepPolicy
         raise error.__cause__ or error from None
     runner.close()
     check_policy(policy, stateful=isinstance(runner, StatefulRunner), ends_calls=runner.ends_calls)
+    if isinstance(runner, StatefulRunner):
+        check_answers(service)
     if isinstance(runner, StatefulRunner) and _is_transactional(service):
         raise DefinitionError(STATEFUL)
     if isinstance(runner, StatefulRunner) and runner.saves:

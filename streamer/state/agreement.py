@@ -13,6 +13,17 @@ from streamer.definition.service import Service
 from streamer.state.store import SavedStep, StateStore
 
 
+def check_answers(service: Service) -> None:
+    """Raise `DefinitionError` if a sink answers requests; only for a pipeline that depends on earlier records."""
+    for sink in service.sinks:
+        if sink.awaited and sink.takes_from:
+            raise DefinitionError(
+                f'{place_of(service.written, "sink")}sink "{sink.label}" answers each request, and a step of the '
+                "pipeline holds records to make one result of several, or remembers earlier ones; put that step into a "
+                "service without such a sink"
+            )
+
+
 def check_state(service: Service, steps: Mapping[str, Step]) -> None:
     """Raise `DefinitionError` if steps remember records that their source replays, and nothing says where."""
     if service.state is not None or not steps or all(source.perishable for source in service.sources):

@@ -91,3 +91,16 @@ def test_check_says_which_line_is_missing(cli: Any, tmp_path: Path) -> None:
     file.write_text(SERVICE.format(name=tmp_path.name) + "state: memory\n")
     assert cli("check", file).code == 0
     forget_memory_topic(tmp_path.name)
+
+
+def test_check_refuses_a_step_that_remembers_where_clients_wait_for_answers(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "asked.yaml").write_text(
+        "name: asked\n"
+        "source: {type: http, listen: '127.0.0.1:0', codec: json}\n"
+        'pipeline: [{"@type": DEDUP, by: device, for: 10s}]\n'
+        "state: memory\n"
+        "sink: {type: http, codec: json}\n"
+    )
+    ended = cli("check", tmp_path / "asked.yaml")
+    assert ended.code != 0
+    assert 'sink "http" answers each request' in (ended.out + ended.err).replace("\n", " ")
