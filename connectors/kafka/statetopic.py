@@ -58,6 +58,7 @@ class KafkaStateTopic(StateTopic):
             source,
             _TIMEOUT,
             Choice(None, NO_COMPILED_FORM),
+            None,
         )
         self._queries = Queries(admin_properties(source), "read_uncommitted")
         self._reader = StateReader(topic, source)

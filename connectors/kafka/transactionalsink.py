@@ -60,17 +60,23 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
 
     @classmethod
     def first(
-        cls, config: KafkaSinkConfig, source: KafkaSourceConfig, timeout: float, choice: Choice | None = None
+        cls,
+        config: KafkaSinkConfig,
+        source: KafkaSourceConfig,
+        timeout: float,
+        choice: Choice | None = None,
+        setting: str | None = "transaction.timeout",
     ) -> Self:
         """The first sink of a service, in transactions of the source's group and `instance`; `sibling` makes others.
 
         Brokers abort a transaction that is open for longer than `timeout` seconds. `choice`: the hot path; `None`: that
-        of the service. For messages to partitions of their own it has to be plain Python.
+        of the service. For messages to partitions of their own it has to be plain Python. `setting` is that of the
+        service which says the `timeout`; `None`: none does.
         """
         # With a stable name a restarted member aborts at once the transaction that it left open. Without one the
         # brokers abort it after `timeout`. Former members are fenced by the generations of the group in any case.
         identity = f"streamer-{source.group}-{source.instance or uuid.uuid4().hex}"
-        return cls(config, Transactions(config, identity, timeout, choice))
+        return cls(config, Transactions(config, identity, timeout, choice, setting))
 
     @property
     def topic(self) -> str | None:

@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
@@ -33,6 +33,10 @@ class CommitMetadata:
     """A digest of `start` and of all partitions at the group's beginning; empty if no position depends on it."""
     noted: CheckpointNote | None = None
     """The checkpoint that the position is of; `None`: of none."""
+
+    def of_checkpoint(self, noted: CheckpointNote | None) -> CommitMetadata:
+        """The same with this checkpoint; `None`: with that which it has."""
+        return self if noted is None or noted == self.noted else replace(self, noted=noted)
 
     def text(self) -> str:
         """The text to commit: a JSON object of less than 500 characters; empty if all fields are."""

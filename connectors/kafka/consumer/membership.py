@@ -147,17 +147,11 @@ class Membership:
 
     def token(self) -> TransactionToken:
         """See `Source.transaction_token`. Its `member` is a `Member`."""
-        noted = self._commits.noted()
-        places = {
-            progress.lane: (
-                *progress.place,
-                (replace(progress.metadata, noted=noted) if noted else progress.metadata).text(),
-            )
-            for progress in self._lanes
-        }
+        # Asked for at each poll: the metadata become text only with the positions that are committed.
+        places = {progress.lane: (*progress.place, progress.metadata) for progress in self._lanes}
         return TransactionToken(
             frozenset(places),
-            Member(self._consumer.consumer_group_metadata(), self.cluster, places),
+            Member(self._consumer.consumer_group_metadata(), self.cluster, places, self._commits.noted()),
             {
                 progress.lane: progress.passed
                 for progress in self._lanes

@@ -83,9 +83,17 @@ class Transactions(ProducerClient):
     it: the sequence numbers of its messages then have a gap, for which they would refuse the next message.
     """
 
-    def __init__(self, config: KafkaSinkConfig, identity: str, timeout: float, choice: Choice | None = None) -> None:
+    def __init__(
+        self,
+        config: KafkaSinkConfig,
+        identity: str,
+        timeout: float,
+        choice: Choice | None = None,
+        setting: str | None = None,
+    ) -> None:
         """`identity` is the `transactional.id`, `timeout` the seconds after which brokers abort a transaction;
-        `choice` as in `ProducerClient`."""
+        `choice` as in `ProducerClient`. `setting` is that of the service which says the `timeout`; `None`: none does.
+        """
         super().__init__(config, choice)
         self.lock = threading.RLock()
         """Held while the state of sent messages is read or dropped."""
@@ -101,6 +109,7 @@ class Transactions(ProducerClient):
         """Whether brokers refused messages since the client was made."""
         self._identity = identity
         self._timeout = timeout
+        self._setting = setting
         self._config = config
         self._limits: dict[str, TopicLimits] | None = None
         self._batch_size = 0
@@ -230,7 +239,7 @@ class Transactions(ProducerClient):
         offsets = []
         for lane, position in positions.items():
             topic, partition, metadata = member.places[lane]
-            offsets.append(TopicPartition(topic, partition, position, metadata))
+            offsets.append(TopicPartition(topic, partition, position, metadata.of_checkpoint(member.noted).text()))
         return offsets, member
 
     def _within(self, name: str, deadline: float, call: Callable[[float], object]) -> None:
@@ -308,9 +317,10 @@ class Transactions(ProducerClient):
         return explained(error, doing, self.scrub)
 
     def _stop(self, error: KafkaError) -> ConnectorError:
+        longest = int(self._timeout * 1000)
         advice = {
-            KafkaError.INVALID_TRANSACTION_TIMEOUT: f"lower transaction.timeout ({self._timeout:g} s), or raise the "
-            "brokers' transaction.max.timeout.ms",
+            KafkaError.INVALID_TRANSACTION_TIMEOUT: f"raise the brokers' transaction.max.timeout.ms to {longest} ms"
+            + (f", or lower {self._setting} ({self._timeout:g} s)" if self._setting else ""),
             KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "ask for access rules (ACLs) that let this user write "
             f"and describe the transactional id {self._identity}, or those that begin as it does",
             KafkaError.GROUP_AUTHORIZATION_FAILED: "ask for an access rule (ACL) that lets this user read the group "
@@ -397,10 +407,20 @@ class Transactions(ProducerClient):
             if len(self._fenced) == _MOST_FENCED and now - self._fenced[0] < _FENCED_SECONDS:
                 raise ConnectorError(
                     f"{failure}; that is the fourth time in ten minutes: either another process has the same instance "
-                    f"(give each its own), or transactions take longer than transaction.timeout ({self._timeout:g} s)"
+                    f"(give each its own), or {self._slowness}"
                 )
             self._fenced.append(now)
         _log.warning("%s; the client is replaced", failure)
+
+    @property
+    def _slowness(self) -> str:
+        """Why the brokers gave up waiting, in words."""
+        if self._setting is not None:
+            return f"transactions take longer than {self._setting} ({self._timeout:g} s)"
+        return (
+            f"transactions take longer than the {self._timeout:g} s that brokers wait for one; has this process, or "
+            "have the brokers, too little of the processor, or do they stand still again and again?"
+        )
 
     def _replace(self) -> None:
         self._running.check()

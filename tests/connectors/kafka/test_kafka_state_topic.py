@@ -183,6 +183,24 @@ def test_a_client_that_fails_between_two_transactions_is_replaced(read_topic: Ma
         assert state.read(0, nothing) == {KEY: b"two"}
 
 
+def test_a_process_that_is_fenced_again_and_again_stops_and_names_no_setting_that_there_is_not(
+    read_topic: MakeTopic,
+) -> None:
+    topic = read_topic(1)
+    topic.write([b"x"] * 10)
+    with opened(topic, instance="one") as state, member(topic) as reader:
+        (lane,) = lanes_of(reader)
+        token = reader.source.transaction_token()
+        assert token is not None
+        for turn in range(4):
+            with opened(topic, instance="one"), pytest.raises(ConnectorError) as caught:
+                state.write([StateRecord(0, KEY, b"one")], {lane: 4}, token, nothing)
+            assert caught.value.retriable == (turn < 3)
+    assert "another process has the same instance" in str(caught.value)
+    assert "than the 10 s that brokers wait for one" in str(caught.value)
+    assert "transaction.timeout" not in str(caught.value)
+
+
 def test_a_topic_that_is_created_again_while_it_is_used_is_not_read(read_topic: MakeTopic) -> None:
     topic = read_topic(1)
     with opened(topic) as state:

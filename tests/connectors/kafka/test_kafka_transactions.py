@@ -200,6 +200,7 @@ def test_a_client_that_is_fenced_again_and_again_stops_the_service(place: Place)
         with pytest.raises(ConnectorError, match="another process has the same instance") as raised:
             trip.sink.abort(soon())
     assert not raised.value.retriable
+    assert "longer than transaction.timeout" in str(raised.value)
     assert place.read(0) == []
 
 
@@ -502,6 +503,7 @@ def test_a_timeout_beyond_that_of_the_brokers_says_what_to_change(place: Place) 
     with pytest.raises(ConnectorError, match=r"transaction\.max\.timeout\.ms") as raised:
         sink.open()
     assert not raised.value.retriable
+    assert "lower transaction.timeout (86400 s)" in str(raised.value)
 
 
 def test_a_source_in_another_cluster_is_refused(place: Place, own_place: Place) -> None:
