@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -68,7 +68,7 @@ from streamer.definition.hotpaths import in_words
 from streamer.definition.openedpipeline import opened_pipeline, policy_error
 from streamer.definition.refusals import refused
 from streamer.definition.service import Service
-from streamer.definition.settings import Tracing
+from streamer.definition.settings import StateSettings, StateTopicSettings, Tracing
 from streamer.definition.stepsettings import policies
 from streamer.delivery.guarantee import STATEFUL, guarantee
 from streamer.models.files import State
@@ -127,6 +127,7 @@ def examined(service: Service) -> Examined:
     If the service may not run code, parts that would run code are reported as wrong, and not tried.
     """
     steps: dict[str, StepKeys] = {}
+    saving: list[str] = []
     # First, so that files outside of the service's folder are refused before they are read.
     refusals = refused(service)
     parts = list(walk(service.sequence()))
@@ -145,7 +146,7 @@ def examined(service: Service) -> Examined:
     findings += [
         tried(
             f"step {part.name}",
-            partial(_part, part, parts, replace(context, base=part.base, step=part.name), service, steps),
+            partial(_part, part, parts, replace(context, base=part.base, step=part.name), service, steps, saving),
         )
         for part in parts
         # Other parts are checked with the step that they are in.
@@ -171,6 +172,8 @@ def examined(service: Service) -> Examined:
     findings.append(finding("hot path", lambda: _hot_paths(service)))
     findings.append(_batch(service))
     findings.append(Finding("delivery", True, _delivery(service)))
+    if service.state is not None and all(finding.ok for finding in findings):
+        findings.append(Finding("state", True, _state(service, saving)))
     if service.control is not None:
         guarded = "" if service.control.token is None else ", metrics only with the token"
         text = f"metrics and health on http://{service.control.listen}{guarded}"
@@ -290,7 +293,15 @@ def _sink(config: SinkConfig, service: Service) -> str:
     return f"{described(config)}{encoded}{outbox}{_notes(config)}{note}"
 
 
-def _part(part: Part, parts: Iterable[Part], context: OpenContext, service: Service, keys: dict[str, StepKeys]) -> str:
+def _part(
+    part: Part,
+    parts: Iterable[Part],
+    context: OpenContext,
+    service: Service,
+    keys: dict[str, StepKeys],
+    saving: list[str],
+) -> str:
+    """The text about a part. Adds to `keys` those that it needs and gives, and to `saving` a step that saves state."""
     if isinstance(part.what, GraphStep):
         # Opening it imports its functions.
         part.what.open(part.name, part.inputs, context)
@@ -299,7 +310,7 @@ def _part(part: Part, parts: Iterable[Part], context: OpenContext, service: Serv
         return part.what.type_name
     policy = context.policies.get(part.name, NO_POLICY)
     try:
-        text, does = _step(part.what, context, service, policy)
+        text, does = _step(part.what, context, service, policy, saving)
     except PolicyError as error:
         raise policy_error(service, part, error) from error
     if does is not None:
@@ -339,7 +350,9 @@ def _strange_cameras(step: Step, service: Service) -> str:
     )
 
 
-def _step(step: Step, context: OpenContext, service: Service, policy: StepPolicy) -> tuple[str, StepKeys | None]:
+def _step(
+    step: Step, context: OpenContext, service: Service, policy: StepPolicy, saving: list[str]
+) -> tuple[str, StepKeys | None]:
     """The text about a step, and the keys that it needs and gives, if they are known."""
     factory = default_registry().runner_for(step, context.runners.get(step.type_name))
     if context.allow_code and policy.retry is not None:
@@ -376,6 +389,7 @@ def _step(step: Step, context: OpenContext, service: Service, policy: StepPolicy
     if isinstance(runner, StatefulRunner) and runner.saves:
         check_state(service, {context.step: step})
         check_topics(service, {context.step: step})
+        saving.append(context.step)
     if runner.sequential:
         check_parallel(service.limits.parallel, [context.step])
     does = StepKeys.of(runner)
@@ -544,6 +558,17 @@ def _batching(service: Service) -> Finding:
 def _delivery(service: Service) -> str:
     every = f"committed every {service.transactions.interval * 1000:g} ms, " if _is_transactional(service) else ""
     return f"{service.delivery}, {every}{service.limits.in_flight:,} bytes in flight at most"
+
+
+def _state(service: Service, saving: Sequence[str]) -> str:
+    """What is kept where, of the steps of these names."""
+    settings = service.state
+    if isinstance(settings, StateSettings | StateTopicSettings):
+        if not saving:
+            return "note: no step of the pipeline has state that is saved, so nothing is; remove it"
+        place = settings.path if isinstance(settings, StateSettings) else f"topic {settings.topic}"
+        return f"{place}, saved every {settings.interval * 1000:g} ms: {', '.join(saving)}"
+    return "in memory: it begins anew with each start"
 
 
 def _is_transactional(service: Service) -> bool:
