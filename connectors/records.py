@@ -360,8 +360,7 @@ class Messages:
             the key; other sinks ignore them.
         positions: `int64 (M,)`: the position of the record that each message answers, the first of several, for sinks
             whose clients wait for an answer (`SinkConfig.awaited`); else `None`.
-        partitions: `int64 (M,)`: the partition of each message, for sinks of Kafka in plain Python; `None` where its
-            key chooses.
+        partitions: `int64 (M,)`: the partition of each message, for sinks of Kafka; `None` where its key chooses.
     """
 
     rows: Ints

@@ -252,15 +252,16 @@ class KafkaWriter:
         headers: KafkaHeaders | None = None,
         timestamps: Ints | None = None,
         codes: Ints | None = None,
+        partitions: Ints | None = None,
         rows: list[int] | None = None,
     ) -> tuple[list[int], list[tuple[int, int]], list[int]]:
         """Hand over the messages of these rows, in this order (all, in an order that keeps that of each key): the
         rows that the queue had no room for, in the order to go on with, the indices and error codes of those before
         that were refused, and the marks of all the others.
 
-        Message i goes to `topics[codes[i]]` (else to the first topic), at `timestamps[i]` milliseconds (0 or less:
-        now). Raises `ValueError` for columns that do not fit together or reach beyond their buffers, and `RuntimeError`
-        once the producer is closed.
+        Message i goes to `topics[codes[i]]` (else to the first topic), there to `partitions[i]` (else to the one that
+        its key chooses), at `timestamps[i]` milliseconds (0 or less: now). Raises `ValueError` for columns that do not
+        fit together or reach beyond their buffers, and `RuntimeError` once the producer is closed.
         """
 
     @property

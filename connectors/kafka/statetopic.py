@@ -23,7 +23,6 @@ from connectors.sink import Voided
 from connectors.source import TransactionToken
 from connectors.statetopic import StateRecord, StateTopic
 from pipelines.errors import ConnectorError, DefinitionError
-from pipelines.hotpath import NO_COMPILED_FORM, Choice
 
 _log = logging.getLogger(__name__)
 
@@ -57,8 +56,7 @@ class KafkaStateTopic(StateTopic):
             KafkaSinkConfig(topic=topic, name="state").in_service("", [source]),
             source,
             _TIMEOUT,
-            Choice(None, NO_COMPILED_FORM),
-            None,
+            setting=None,
         )
         self._queries = Queries(admin_properties(source), "read_uncommitted")
         self._reader = StateReader(topic, source)

@@ -22,7 +22,6 @@ from connectors.records import Ints, Lane, Messages
 from connectors.sink import Lost, Refused, TransactionalSink
 from connectors.source import Source, TransactionToken
 from pipelines.errors import ConnectorError, DefinitionError
-from pipelines.hotpath import Choice
 
 _SLICE = 0.1
 # The transaction accepts no more messages, or has dropped those that it had: no message is the cause.
@@ -64,19 +63,17 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
         config: KafkaSinkConfig,
         source: KafkaSourceConfig,
         timeout: float,
-        choice: Choice | None = None,
         setting: str | None = "transaction.timeout",
     ) -> Self:
         """The first sink of a service, in transactions of the source's group and `instance`; `sibling` makes others.
 
-        Brokers abort a transaction that is open for longer than `timeout` seconds. `choice`: the hot path; `None`: that
-        of the service. For messages to partitions of their own it has to be plain Python. `setting` is that of the
-        service which says the `timeout`; `None`: none does.
+        Brokers abort a transaction that is open for longer than `timeout` seconds. `setting` is that of the service
+        which says the `timeout`; `None`: none does.
         """
         # With a stable name a restarted member aborts at once the transaction that it left open. Without one the
         # brokers abort it after `timeout`. Former members are fenced by the generations of the group in any case.
         identity = f"streamer-{source.group}-{source.instance or uuid.uuid4().hex}"
-        return cls(config, Transactions(config, identity, timeout, choice, setting))
+        return cls(config, Transactions(config, identity, timeout, setting))
 
     @property
     def topic(self) -> str | None:

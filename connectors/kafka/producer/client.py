@@ -19,7 +19,7 @@ from connectors.kafka.config import KafkaSinkConfig
 from connectors.kafka.producer.presence import Presence
 from connectors.kafka.producer.writing import CompiledWriting, PlainWriting, Writing
 from pipelines.errors import ConnectorError
-from pipelines.hotpath import Choice, HotPathReport, choose
+from pipelines.hotpath import HotPathReport, choose
 
 _SLICE = 0.1
 
@@ -43,8 +43,7 @@ class ProducerClient:
     and checks whether absent brokers and topics are back.
     """
 
-    def __init__(self, config: KafkaSinkConfig, choice: Choice | None = None) -> None:
-        """`choice`: its hot path; `None`: that of the service."""
+    def __init__(self, config: KafkaSinkConfig) -> None:
         self.label = f"sink {config.label}"
         """The sink that it was made for, as in `sink results`."""
         self.scrub = scrubber(config)
@@ -59,7 +58,7 @@ class ProducerClient:
         self.changed = threading.Condition()
         """Notified ten times a second, and after callbacks."""
         self._config = config
-        self._choice = choose() if choice is None else choice
+        self._choice = choose()
         self._hot_path: HotPathReport | None = None
         self._foreseen: tuple[str, int, str] | None = None
         self._sinks: list[Calls] = []
@@ -95,8 +94,8 @@ class ProducerClient:
             self._close()
 
     def foresee(self, topic: str, partitions: int) -> None:
-        """As `Writing.foresee`, for the topic of the first call: that of results, where sinks share the producer."""
-        if self._foreseen is None:
+        """As `Writing.foresee`, for the topic of the sink that it was made for: the first, where sinks share it."""
+        if self._foreseen is None and topic == self._config.topic:
             self._foreseen = (topic, partitions, self._config.partitioner)
             self.writing.foresee(*self._foreseen)
 

@@ -25,7 +25,6 @@ from connectors.records import Lane
 from connectors.sink import Voided
 from connectors.source import TransactionToken
 from pipelines.errors import ConnectorError
-from pipelines.hotpath import Choice
 
 _log = logging.getLogger(__name__)
 
@@ -84,17 +83,11 @@ class Transactions(ProducerClient):
     """
 
     def __init__(
-        self,
-        config: KafkaSinkConfig,
-        identity: str,
-        timeout: float,
-        choice: Choice | None = None,
-        setting: str | None = None,
+        self, config: KafkaSinkConfig, identity: str, timeout: float, setting: str | None = "transaction.timeout"
     ) -> None:
         """`identity` is the `transactional.id`, `timeout` the seconds after which brokers abort a transaction;
-        `choice` as in `ProducerClient`. `setting` is that of the service which says the `timeout`; `None`: none does.
-        """
-        super().__init__(config, choice)
+        `setting` is that of the service which says the `timeout`; `None`: none does."""
+        super().__init__(config)
         self.lock = threading.RLock()
         """Held while the state of sent messages is read or dropped."""
         self.sinks: list[KafkaTransactionSink] = []

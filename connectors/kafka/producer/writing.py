@@ -17,7 +17,6 @@ from connectors.headers import Headers
 from connectors.kafka.client.errors import error_of
 from connectors.records import Ints, Messages
 from pipelines.data.spans import Spans
-from pipelines.errors import ConnectorError
 
 if TYPE_CHECKING:
     from streamer_native._native import KafkaWriter
@@ -98,6 +97,7 @@ class Sent:
             None if block.timestamps is None else block.timestamps[index : index + 1],
             None if block.topics is None else block.topics[index : index + 1],
             np.array([0, len(rows)], np.int64),
+            partitions=None if block.partitions is None else block.partitions[index : index + 1],
         )
 
 
@@ -236,8 +236,8 @@ class PlainWriting(Writing):
 
 
 class CompiledWriting(Writing):
-    """Sends by the compiled bridge. Messages with headers, timestamps or several topics cost a little more than
-    others."""
+    """Sends by the compiled bridge. Messages with headers, timestamps, partitions of their own or several topics cost a
+    little more than others."""
 
     confirms_blocks = True
 
@@ -250,9 +250,6 @@ class CompiledWriting(Writing):
         self._writer.foresee(topic, partitions, partitioner)
 
     def send(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
-        if messages.partitions is not None:
-            # The client's own calls are no way out: with the bridge it never calls back, and keeps each message.
-            raise ConnectorError("the compiled bridge writes to the partitions that keys choose; use plain Python")
         topics, codes = _coded(messages, topic)
         values = Spans.of(messages.values)
         keys = None if messages.keys is None else Spans.of(messages.keys)
@@ -263,7 +260,7 @@ class CompiledWriting(Writing):
         rows = None
         while True:
             rows, codes_of_refused, marks = self._writer.write(
-                topics, values, keys, headers, messages.timestamps, codes, rows
+                topics, values, keys, headers, messages.timestamps, codes, messages.partitions, rows
             )
             for index, code in codes_of_refused:
                 refused[index] = KafkaError(code)

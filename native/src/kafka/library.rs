@@ -72,6 +72,7 @@ pub struct ArgumentBytes {
 }
 
 pub const ARGUMENT_TOPIC: c_int = 2;
+pub const ARGUMENT_PARTITION: c_int = 3;
 pub const ARGUMENT_VALUE: c_int = 4;
 pub const ARGUMENT_KEY: c_int = 5;
 pub const ARGUMENT_FLAGS: c_int = 7;

@@ -6,6 +6,8 @@ use pyo3::prelude::*;
 use crate::columnar::core::spans::Spans;
 use crate::columns::{Array, HeaderColumns, HeaderCut, Strings};
 
+use super::library::ANY_PARTITION;
+
 /// Columns of Python's, checked, and kept alive.
 pub struct Outgoing {
     values: Strings,
@@ -13,15 +15,17 @@ pub struct Outgoing {
     headers: Option<HeaderColumns>,
     timestamps: Option<Array<i64>>,
     codes: Option<Array<i64>>,
+    partitions: Option<Array<i64>>,
 }
 
 impl Outgoing {
-    /// Of a `Spans`, and as many keys (a `Spans`), headers (a `Headers`), timestamps and places in `topics`, each or none.
+    /// Of a `Spans`, and as many keys (a `Spans`), headers (a `Headers`), timestamps, places in `topics` and numbers of
+    /// partitions, each or none.
     pub fn of(
         values: &Bound<'_, PyAny>,
         keys: Option<&Bound<'_, PyAny>>,
         headers: Option<&Bound<'_, PyAny>>,
-        numbers: [Option<&Bound<'_, PyAny>>; 2],
+        numbers: [Option<&Bound<'_, PyAny>>; 3],
         topics: usize,
     ) -> PyResult<Outgoing> {
         let values = Strings::of(values, "values")?;
@@ -32,7 +36,7 @@ impl Outgoing {
                     .map(|object| Array::<i64>::of(object, name)?.of_length(count, name))
                     .transpose()
             };
-        let [timestamps, codes] = numbers;
+        let [timestamps, codes, partitions] = numbers;
         let outgoing = Outgoing {
             keys: keys.map(|keys| Strings::of(keys, "keys")).transpose()?,
             headers: headers
@@ -40,6 +44,7 @@ impl Outgoing {
                 .transpose()?,
             timestamps: column(timestamps, "timestamps")?,
             codes: column(codes, "codes")?,
+            partitions: column(partitions, "partitions")?,
             values,
         };
         if outgoing
@@ -56,6 +61,13 @@ impl Outgoing {
         if topics == 0 || codes.iter().any(|code| !known.contains(code)) {
             return Err(PyValueError::new_err("codes must be places in topics"));
         }
+        let partitions = outgoing.partitions.as_ref().map_or(&[][..], Array::slice);
+        if partitions
+            .iter()
+            .any(|number| !(0..=i64::from(i32::MAX)).contains(number))
+        {
+            return Err(PyValueError::new_err("partitions must be numbers of some"));
+        }
         Ok(outgoing)
     }
 
@@ -70,6 +82,7 @@ impl Outgoing {
             headers: self.headers.as_ref().map(HeaderColumns::cut),
             timestamps: self.timestamps.as_ref().map(Array::slice),
             codes: self.codes.as_ref().map(Array::slice),
+            partitions: self.partitions.as_ref().map(Array::slice),
         }
     }
 }
@@ -81,6 +94,7 @@ pub struct Rows<'a> {
     headers: Option<HeaderCut<'a>>,
     timestamps: Option<&'a [i64]>,
     codes: Option<&'a [i64]>,
+    partitions: Option<&'a [i64]>,
 }
 
 impl<'a> Rows<'a> {
@@ -88,9 +102,12 @@ impl<'a> Rows<'a> {
         self.values.len()
     }
 
-    /// Whether messages have a key and a value only, and go to the first topic.
+    /// Whether messages have a key and a value only, and go to the first topic, wherever their keys choose.
     pub fn is_plain(&self) -> bool {
-        self.headers.is_none() && self.timestamps.is_none() && self.codes.is_none()
+        self.headers.is_none()
+            && self.timestamps.is_none()
+            && self.codes.is_none()
+            && !self.names_partitions()
     }
 
     pub fn value(&self, row: usize) -> Option<&'a [u8]> {
@@ -116,6 +133,17 @@ impl<'a> Rows<'a> {
     /// In milliseconds, 0 for now; none if no message has one.
     pub fn timestamp(&self, row: usize) -> Option<i64> {
         self.timestamps.map(|stamps| stamps[row].max(0))
+    }
+
+    /// Whether messages name the partitions that they go to.
+    pub fn names_partitions(&self) -> bool {
+        self.partitions.is_some()
+    }
+
+    /// The partition that it names.
+    pub fn partition(&self, row: usize) -> Option<i32> {
+        self.partitions
+            .map(|numbers| i32::try_from(numbers[row]).unwrap_or(ANY_PARTITION))
     }
 
     /// Its place among the topics.
@@ -166,6 +194,7 @@ impl Sample {
             headers: None,
             timestamps: None,
             codes: None,
+            partitions: None,
         }
     }
 }

@@ -5,9 +5,9 @@ use std::ptr::null_mut;
 
 use super::headers::OwnList;
 use super::library::{
-    ANY_PARTITION, ARGUMENT_FLAGS, ARGUMENT_HEADERS, ARGUMENT_KEY, ARGUMENT_TIMESTAMP,
-    ARGUMENT_TOPIC, ARGUMENT_VALUE, Argument, ArgumentBytes, ArgumentValue, Code, FATAL,
-    INVALID_ARGUMENT, Library, Message, OK, QUEUE_FULL, Rk, Topic,
+    ANY_PARTITION, ARGUMENT_FLAGS, ARGUMENT_HEADERS, ARGUMENT_KEY, ARGUMENT_PARTITION,
+    ARGUMENT_TIMESTAMP, ARGUMENT_TOPIC, ARGUMENT_VALUE, Argument, ArgumentBytes, ArgumentValue,
+    Code, FATAL, INVALID_ARGUMENT, Library, Message, OK, QUEUE_FULL, Rk, Topic,
 };
 use super::outgoing::Rows;
 
@@ -108,6 +108,9 @@ unsafe fn one(
     arguments.add(ARGUMENT_FLAGS, ArgumentValue { int: NO_COPY });
     arguments.add_bytes(ARGUMENT_VALUE, message.payload.cast(), message.len);
     arguments.add_bytes(ARGUMENT_KEY, message.key.cast(), message.key_len);
+    if let Some(number) = rows.partition(row) {
+        arguments.add(ARGUMENT_PARTITION, ArgumentValue { int: number });
+    }
     if let Some(stamp) = rows.timestamp(row) {
         arguments.add(ARGUMENT_TIMESTAMP, ArgumentValue { i64: stamp });
     }
@@ -147,7 +150,7 @@ unsafe fn one(
 
 /// The arguments of one `rd_kafka_produceva`.
 struct Arguments {
-    all: [Argument; 6],
+    all: [Argument; 7],
     count: usize,
 }
 
@@ -157,7 +160,7 @@ impl Arguments {
             all: [Argument {
                 kind: 0,
                 value: ArgumentValue { i64: 0 },
-            }; 6],
+            }; 7],
             count: 0,
         }
     }

@@ -51,9 +51,10 @@ impl KafkaWriter {
     /// of each key); the rows that the queue had no room for, in the order to go on with, those refused before,
     /// and the marks by which `finished` will tell of the others.
     ///
-    /// Message i goes to `topics[codes[i]]`, or to the first topic. `values` and `keys` are `Spans`, `headers` is a
-    /// `Headers`, timestamps are in milliseconds, at most 0 for now.
-    #[pyo3(signature = (topics, values, keys=None, headers=None, timestamps=None, codes=None, rows=None))]
+    /// Message i goes to `topics[codes[i]]`, or to the first topic, and there to `partitions[i]`, or to the one that its
+    /// key chooses. `values` and `keys` are `Spans`, `headers` is a `Headers`, timestamps are in milliseconds, at most 0
+    /// for now.
+    #[pyo3(signature = (topics, values, keys=None, headers=None, timestamps=None, codes=None, partitions=None, rows=None))]
     #[allow(clippy::too_many_arguments)]
     fn write(
         &self,
@@ -64,9 +65,10 @@ impl KafkaWriter {
         headers: Option<&Bound<'_, PyAny>>,
         timestamps: Option<&Bound<'_, PyAny>>,
         codes: Option<&Bound<'_, PyAny>>,
+        partitions: Option<&Bound<'_, PyAny>>,
         rows: Option<Vec<u32>>,
     ) -> PyResult<Written> {
-        let numbers = [timestamps, codes];
+        let numbers = [timestamps, codes, partitions];
         let block = Outgoing::of(values, keys, headers, numbers, topics.len())?;
         let count = u32::try_from(block.len()).map_err(|_| PyValueError::new_err(TOO_MANY))?;
         if rows.iter().flatten().any(|row| *row >= count) {
@@ -106,7 +108,7 @@ impl KafkaWriter {
         let spread = lock(&self.spread);
         spread
             .as_ref()
-            .filter(|spread| *topics == [spread.topic.as_str()])
+            .filter(|spread| *topics == [spread.topic.as_str()] && !rows.names_partitions())
             .and_then(|spread| spread.order(rows))
             .unwrap_or_else(|| (0..count).collect())
     }

@@ -79,6 +79,27 @@ def goes_anywhere(key: bytes | None, partitioner: str) -> bool:
     return partitioner == "random" or key is None or (key == b"" and partitioner == "consistent_random")
 
 
+def test_messages_go_to_the_partitions_that_they_name_whatever_their_keys(
+    kafka: Broker, topics: Topics, hot_path: HotPath
+) -> None:
+    topic = topics(PARTITIONS)
+    sink = choosing(hot_path)(KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topic).build)()
+    sink.open()
+    block = block_of([Message(b"%d" % n, key(n)) for n in range(COUNT)])
+    block.partitions = np.arange(COUNT, dtype=np.int64) * 5 // 3 % PARTITIONS
+    assert sink.send(block, time.monotonic() + PATIENCE) == {}
+    unknown = block_of([Message(b"nowhere", b"k"), Message(b"%d" % COUNT, b"k")])
+    unknown.partitions = np.array([PARTITIONS, 0], np.int64)
+    assert list(sink.send(unknown, time.monotonic() + PATIENCE)) == [0]
+    assert sink.barrier(time.monotonic() + PATIENCE) == {}
+    sink.close()
+    found = placed(kafka.bootstrap, topic, COUNT + 1)
+    for partition, rows in found.items():
+        numbers = [n for _, n in rows if n < COUNT]
+        assert numbers == [n for n in range(COUNT) if block.partitions[n] == partition]
+    assert found[0][-1] == (b"k", COUNT)
+
+
 @pytest.mark.parametrize("headers", [False, True], ids=["plain", "headers"])
 @pytest.mark.parametrize("partitioner", PARTITIONERS)
 def test_each_partition_gets_its_keys_in_their_order_whatever_the_lane(

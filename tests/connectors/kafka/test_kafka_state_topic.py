@@ -23,6 +23,8 @@ from connectors.source import CheckpointNote, LaneBegan
 from connectors.statetopic import StateRecord
 from pipelines.errors import ConnectorError, DefinitionError
 
+pytestmark = pytest.mark.usefixtures("hot_path")
+
 MakeTopic = Callable[..., ReadTopic]
 KEY = b'["item"]'
 NOTE = CheckpointNote("T1", "here", 3)
