@@ -14,7 +14,7 @@ class StateRecord(NamedTuple):
     """One record of the topic."""
 
     partition: int
-    """Its partition, of which the source has one of the same number."""
+    """Its partition: the `StateTopic.number` of one of the source."""
     key: bytes
     value: bytes | None
     """`None`: the key is gone."""
@@ -23,7 +23,7 @@ class StateRecord(NamedTuple):
 class StateTopic(ABC):
     """The topic, as one process uses it. One thread calls its methods; errors are `ConnectorError`s.
 
-    `open` creates the topic if it does not exist, with as many partitions as the source's has, and raises
+    Each partition of the source has one of its own in it. `open` creates the topic if it does not exist, and raises
     `DefinitionError` for one with another number of partitions, or whose records are not kept by key.
     """
 
@@ -42,7 +42,10 @@ class StateTopic(ABC):
 
     @abstractmethod
     def number(self, partition: str) -> int:
-        """The number of a partition of the source, by the name that its lanes have."""
+        """The partition with the state of one of the source, by the name that its lanes have.
+
+        Raises `DefinitionError` for one that the source did not have when the topic was opened.
+        """
 
     @abstractmethod
     def read(self, partition: int, tell: Callable[[], None]) -> dict[bytes, bytes]:
@@ -50,7 +53,7 @@ class StateTopic(ABC):
 
         To be called when the source has the position of the partition: no transaction that moves it is open then.
         `tell` is called again and again meanwhile; what it raises ends the reading. Raises `DefinitionError` if the
-        topic was deleted and created again, or has no such partition.
+        topic was deleted and created again.
         """
 
     @abstractmethod

@@ -313,11 +313,12 @@ class KafkaSourceConfig(KafkaClientConfig, TypedKeys):
     @property
     def outside_state_topics(self) -> str | None:
         """Why the state of steps cannot be kept in a topic beside its own."""
-        if len(self.topics) == 1 and not self.topics[0].startswith("^"):
+        pattern = next((topic for topic in self.topics if topic.startswith("^")), None)
+        if pattern is None:
             return None
         return (
-            "a topic keeps the state of one other; name one in topics, and make each other one a service of its own, "
-            "or write {path: FILE}, for one process"
+            f"the topic with the state has a partition for each of the source's, and topics that match {pattern} may "
+            "come at any time; name the topics one by one, or write {path: FILE}, for one process"
         )
 
     def build_state(self, topic: str) -> StateTopic:

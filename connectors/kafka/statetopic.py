@@ -46,7 +46,7 @@ class KafkaStateTopic(StateTopic):
     """See `StateTopic`. Its transactions are of the source's group and `instance`."""
 
     def __init__(self, topic: str, source: KafkaSourceConfig) -> None:
-        """`source` has one topic, and the brokers and login of both."""
+        """`source` names its topics, and has the brokers and login of all."""
         self.name = topic
         self.id = ""
         self._source = source
@@ -60,12 +60,14 @@ class KafkaStateTopic(StateTopic):
         )
         self._queries = Queries(admin_properties(source), "read_uncommitted")
         self._reader = StateReader(topic, source)
-        self._partitions = 0
+        self._counts: dict[str, int] = {}
+        """How many partitions each topic of the source has. The state's are numbered through them, by name: the order
+        in which a service names its topics means nothing."""
 
     def open(self) -> None:
         """See `StateTopic.open`."""
         try:
-            self._partitions = self._agreed_partitions()
+            self._counts = self._agreed_counts()
             self._check_policy()
             self.id = self._queries.ids_now([self.name]).get(self.name, self.name)
         except KafkaException as error:
@@ -80,12 +82,13 @@ class KafkaStateTopic(StateTopic):
 
     def number(self, partition: str) -> int:
         """See `StateTopic.number`."""
-        return int(partition.rpartition("-")[2])
+        topic, _, number = partition.rpartition("-")
+        if int(number) >= self._counts.get(topic, 0):
+            raise self._other_count(sum(self._counts.values()), {**self._counts, topic: int(number) + 1})
+        return sum(count for name, count in self._counts.items() if name < topic) + int(number)
 
     def read(self, partition: int, tell: Callable[[], None]) -> dict[bytes, bytes]:
         """See `StateTopic.read`."""
-        if partition >= self._partitions:
-            raise self._other_count(self._partitions, partition + 1)
         now = self._queries.ids_now([self.name]).get(self.name, self.id)
         if now != self.id:
             raise DefinitionError(
@@ -151,33 +154,35 @@ class KafkaStateTopic(StateTopic):
                     _log.warning("%s: a transaction waits: %s", self._label, error)
                 wait()
 
-    def _agreed_partitions(self) -> int:
-        """How many partitions the topic and the source's have. Creates the topic if it does not exist."""
-        (read,) = self._source.topics
+    def _agreed_counts(self) -> dict[str, int]:
+        """How many partitions each topic of the source has; ours are as many. Creates the topic if it does not
+        exist."""
         deadline = time.monotonic() + PATIENCE
         created = False
         while True:
             known = self._queries.topics()
-            if read not in known:
-                raise ConnectorError(f'{self._label}: the topic "{read}" of its source does not exist; create it')
+            if missing := [topic for topic in self._source.topics if topic not in known]:
+                raise ConnectorError(f'{self._label}: the topic "{missing[0]}" of its source does not exist; create it')
+            counts = {topic: len(known[topic]) for topic in self._source.topics}
             if self.name in known:
                 break
             if not created:
-                self._create(len(known[read]))
+                self._create(sum(counts.values()))
                 created = True
             if time.monotonic() > deadline:
                 raise ConnectorError(f"{self._label}: it was created, and brokers do not show it; start again")
             time.sleep(_LOOK)
-        if len(known[self.name]) != len(known[read]):
-            raise self._other_count(len(known[self.name]), len(known[read]))
-        return len(known[read])
+        if len(known[self.name]) != sum(counts.values()):
+            raise self._other_count(len(known[self.name]), counts)
+        return counts
 
-    def _other_count(self, ours: int, theirs: int) -> DefinitionError:
-        (read,) = self._source.topics
+    def _other_count(self, ours: int, theirs: Mapping[str, int]) -> DefinitionError:
+        counts = ", ".join(f"{topic}: {count}" for topic, count in theirs.items())
         return DefinitionError(
-            f'{self._label} has {ours} partitions, and "{read}", whose state it keeps, has {theirs}: each has the '
-            "state of the one of the same number. Name another topic, which is created with the right number, and "
-            "start the service once with --from (earliest, latest or a time), from where its state begins anew"
+            f"{self._label} has {ours} partitions, and what its source reads has {sum(theirs.values())} ({counts}), "
+            "each of which needs one of its own: topics or partitions were added since, or left out. Name another "
+            "topic, which is created with the right number, and start the service once with --from (earliest, latest "
+            "or a time), from where its state begins anew"
         )
 
     def _create(self, partitions: int) -> None:

@@ -192,7 +192,7 @@ class StateTopicSettings(Settings):
     """The topic in which the state of steps is saved, in one transaction with the positions of their records."""
 
     topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
-    """A compacted topic on the brokers of the source, with as many partitions as the source's topic; it is created if it does not exist. Each service needs its own."""  # noqa: E501
+    """A compacted topic on the brokers of the source, with a partition for each one of the source's topics; it is created if it does not exist. Each service needs its own."""  # noqa: E501
     interval: Annotated[Duration, Field(gt=0)] = 1.0
     """How often it is saved. After a crash the records since then are run again."""
 

@@ -27,7 +27,8 @@ class TopicStore:
     """The state of one service in a topic. Implements `StateStore`.
 
     The key of a record is the JSON text of `["item", STEP, KEY, PART]`, `["step", STEP]` or `["position"]`. The value
-    is the content of the item, or JSON: `{"type": ..., "fields": ...}`, `{"service": ..., "position": ...}`.
+    is the content of the item, or JSON: `{"type": ..., "fields": ...}`,
+    `{"service": ..., "partition": ..., "position": ...}`.
     """
 
     begins_anew = False
@@ -93,7 +94,8 @@ class TopicStore:
     def load(self, scope: Scope) -> Loaded:
         """See `StateStore.load`.
 
-        Raises `DefinitionError` if the topic has the state of another service, or of steps with other fields.
+        Raises `DefinitionError` if the topic has the state of another service, of other topics, or of steps with other
+        fields.
         """
         saved = self._topic.read(self._topic.number(scope.partition), self._check_time)
         position: int | None = None
@@ -110,7 +112,7 @@ class TopicStore:
                     steps[rest[0]] = SavedStep(said["type"], said["fields"])
                 elif kind == "position":
                     said = json.loads(value)
-                    self._check_service(said["service"])
+                    self._check_whose(said["service"], said["partition"], scope)
                     position = int(said["position"])
         except (ValueError, TypeError, KeyError, IndexError) as error:
             if isinstance(error, DefinitionError):
@@ -163,7 +165,11 @@ class TopicStore:
                 for identity, step in self._defined.items()
             ]
         records += [
-            StateRecord(numbers[scope], _POSITION, _text({"service": self._service, "position": position}))
+            StateRecord(
+                numbers[scope],
+                _POSITION,
+                _text({"service": self._service, "partition": scope.partition, "position": position}),
+            )
             for scope, position in reached.items()
         ]
         self._topic.write(records, {lanes[scope]: position for scope, position in reached.items()}, token, self._wait)
@@ -172,11 +178,17 @@ class TopicStore:
         self.checkpoint += 1
         return self.checkpoint
 
-    def _check_service(self, service: str) -> None:
+    def _check_whose(self, service: str, partition: str, scope: Scope) -> None:
         if service != self._service:
             raise DefinitionError(
                 f'state: {self.place} has the state of service "{service}", and this is "{self._service}"; give each '
                 "service a topic of its own"
+            )
+        if partition != scope.partition:
+            raise DefinitionError(
+                f"state: {self.place} has the state of {partition} where that of {scope.partition} belongs: the source "
+                "reads other topics than before. Name another topic, which is created, and start the service once with "
+                "--from (earliest, latest or a time), from where its state begins anew"
             )
 
     def _wait(self) -> None:

@@ -56,8 +56,8 @@ class ReadTopic:
         write(self.bootstrap, self.name, values, partition, **more)
 
     def config(self, **fields: Any) -> KafkaSourceConfig:
-        """A member of the group, not built yet."""
-        return config(self.bootstrap, self.name, self.name, **fields)
+        """A member of the group, not built yet. It reads this topic, unless `topics` are given."""
+        return config(self.bootstrap, fields.pop("topics", self.name), self.name, **fields)
 
     def source(self, **fields: Any) -> KafkaSource:
         """A member of the group."""

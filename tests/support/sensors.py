@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-import time
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
+from groupmembers import GroupMembers
 from kafkatopics import read
 
 from pipelines import Data
@@ -18,17 +17,16 @@ SIZE = 7
 PARTITIONS = 4
 
 
-class Sensors:
+class Sensors(GroupMembers):
     """Writes numbered samples of devices, and checks the windows that the members of a group make of them."""
 
     def __init__(self, kafka: Any, topics: Any, folder: Path, running: Any, state: str, source: str = "") -> None:
         """`running` starts a member; `state` is that of the service, and `source` more lines of its source."""
-        self._running = running
-        self.bootstrap = kafka.bootstrap
         self.source, self.sink = topics(PARTITIONS, "samples"), topics(2, "windows")
         self.folder = folder
         self.written: dict[str, int] = defaultdict(int)
-        self.file = folder / "service.yaml"
+        file = folder / "service.yaml"
+        super().__init__(kafka.bootstrap, self.source, {self.source: PARTITIONS}, file, running)
         self.file.write_text(
             f"""
 name: windows
@@ -66,35 +64,6 @@ state: {state}
         if transactional is not None:
             transactional.commit_transaction(60)
 
-    def start(self, *options: str, program: str = "") -> Any:
-        """A member, by this program instead of `streamer`."""
-        return self._running(self.file, *options, program=program)
-
-    def refused(self, why: str, *options: str) -> str:
-        """What a service says that is not started for this reason."""
-        member = self.start(*options)
-        assert member.process.wait(90) == 2, member.text()
-        assert why in member.text()
-        return str(member.text())
-
-    def committed(self) -> int:
-        """The sum of the group's positions."""
-        return sum(max(place.offset, 0) for place in self._asked(lambda consumer, places: consumer.committed(places)))
-
-    def ends(self) -> int:
-        """The sum of the ends of the source's partitions."""
-        return sum(self._asked(lambda consumer, places: [consumer.get_watermark_offsets(place)[1] for place in places]))
-
-    def wait_for_group(self, *members: Any, until: float = 1.0) -> None:
-        """Until the group has read this part of all records."""
-        deadline = time.monotonic() + 120
-        while self.committed() < until * self.ends():
-            for member in members:
-                assert member.process.poll() is None, member.text()
-            texts = [member.text() for member in members]
-            assert time.monotonic() < deadline, f"{self.committed()} of {self.ends()}: {texts}"
-            time.sleep(0.1)
-
     def check(self) -> int:
         """Every full window is there, of the samples that follow each other, and repeated ones are the same.
 
@@ -111,10 +80,3 @@ state: {state}
             expected = {tuple(map(float, range(at, at + SIZE))) for at in range(0, count - SIZE + 1, SIZE)}
             assert windows[device] == expected, device
         return len(messages) - sum(map(len, windows.values()))
-
-    def _asked(self, ask: Callable[[Consumer, list[TopicPartition]], list[Any]]) -> list[Any]:
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.source})
-        try:
-            return ask(consumer, [TopicPartition(self.source, number) for number in range(PARTITIONS)])
-        finally:
-            consumer.close()

@@ -221,7 +221,33 @@ def test_partitions_that_are_added_to_the_source_stop_the_service(read_topic: Ma
         admin = AdminClient({"bootstrap.servers": topic.bootstrap})
         admin.create_partitions([NewPartitions(topic.name, 2)])[topic.name].result(60)
         with pytest.raises(DefinitionError, match="has 1 partitions, and"):
-            state.read(1, nothing)
+            state.number(f"{topic.name}-1")
     write(topic.bootstrap, topic.name, [b"x"], 1)
-    with pytest.raises(DefinitionError, match="has 1 partitions, and"), opened(topic):
+    with pytest.raises(DefinitionError, match=r"has 1 partitions, and .* has 2 \("), opened(topic):
         pass
+
+
+def test_each_partition_of_several_topics_has_one_of_its_own_in_whatever_order_they_are_named(
+    read_topic: MakeTopic,
+) -> None:
+    first, second = read_topic(3), read_topic(2)
+    topics = [first.name, second.name]
+    parts = [f"{first.name}-{number}" for number in range(3)] + [f"{second.name}-{number}" for number in range(2)]
+    with opened(first, topics=topics) as state:
+        numbers = [state.number(part) for part in parts]
+        assert sorted(numbers) == list(range(5))
+    with opened(first, topics=topics[::-1]) as state:
+        assert [state.number(part) for part in parts] == numbers
+        # One that is added is not taken for the first of the other topic.
+        with pytest.raises(DefinitionError, match=f"has 6 .*{first.name}: 4"):
+            state.number(f"{first.name}-3")
+        with pytest.raises(DefinitionError, match="has 6"):
+            state.number("other-0")
+    third = read_topic(1)
+    with (
+        pytest.raises(DefinitionError, match="has 5 partitions, and what its source reads has 6"),
+        opened(first, topics=[*topics, third.name]),
+    ):
+        pass
+    with pytest.raises(ConnectorError, match='the topic "nothing" of its source does not exist'):
+        KafkaStateTopic(f"{first.name}.state", first.config(topics=[*topics, "nothing"])).open()

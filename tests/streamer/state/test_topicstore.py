@@ -185,6 +185,14 @@ def test_the_state_of_another_service_is_refused(topic: KeptTopic) -> None:
         store_on(topic, service="fans").load(SCOPE)
 
 
+def test_the_state_of_another_topic_is_refused(topic: KeptTopic) -> None:
+    store = store_on(topic)
+    store.load(SCOPE)
+    saved(store, 4)
+    with pytest.raises(DefinitionError, match=r"has the state of pumps-1 where that of fans-1 belongs.* Name another"):
+        store_on(topic).load(Scope("kafka", "fans-1"))
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -192,7 +200,8 @@ def test_the_state_of_another_service_is_refused(topic: KeptTopic) -> None:
         (b"7", b"x"),
         (b'["item","WINDOW"]', b"x"),
         (b'["position"]', b"{}"),
-        (b'["position"]', b'{"service": "pumps", "position": "far"}'),
+        (b'["position"]', b'{"service": "pumps", "partition": "pumps-1", "position": "far"}'),
+        (b'["position"]', b'{"service": "pumps", "position": 4}'),
         (b'["step","WINDOW"]', b"[]"),
         (b"\xff", b""),
     ],

@@ -1,0 +1,58 @@
+"""A service file whose processes are members of one consumer group, and how far the group has read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+
+class GroupMembers:
+    """Starts members, and waits until they have read the topics."""
+
+    def __init__(self, bootstrap: str, group: str, partitions: Mapping[str, int], file: Path, running: Any) -> None:
+        """`partitions`: how many each topic of the service has. `running` starts a member."""
+        self.bootstrap = bootstrap
+        self.file = file
+        self._group = group
+        self._places = [TopicPartition(topic, number) for topic, count in partitions.items() for number in range(count)]
+        self._running = running
+
+    def start(self, *options: str, program: str = "") -> Any:
+        """A member, by this program instead of `streamer`."""
+        return self._running(self.file, *options, program=program)
+
+    def refused(self, why: str, *options: str) -> str:
+        """What a service says that is not started for this reason."""
+        member = self.start(*options)
+        assert member.process.wait(90) == 2, member.text()
+        assert why in member.text()
+        return str(member.text())
+
+    def committed(self) -> int:
+        """The sum of the group's positions."""
+        return sum(max(place.offset, 0) for place in self._asked(lambda consumer, places: consumer.committed(places)))
+
+    def ends(self) -> int:
+        """The sum of the ends of the source's partitions."""
+        return sum(self._asked(lambda consumer, places: [consumer.get_watermark_offsets(place)[1] for place in places]))
+
+    def wait_for_group(self, *members: Any, until: float = 1.0) -> None:
+        """Until the group has read this part of all records."""
+        deadline = time.monotonic() + 120
+        while self.committed() < until * self.ends():
+            for member in members:
+                assert member.process.poll() is None, member.text()
+            texts = [member.text() for member in members]
+            assert time.monotonic() < deadline, f"{self.committed()} of {self.ends()}: {texts}"
+            time.sleep(0.1)
+
+    def _asked(self, ask: Callable[[Consumer, list[TopicPartition]], list[Any]]) -> list[Any]:
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self._group})
+        try:
+            return ask(consumer, self._places)
+        finally:
+            consumer.close()
