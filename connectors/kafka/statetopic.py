@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from connectors.kafka.client.errors import error_of, explained
 from connectors.kafka.client.properties import admin_properties, scrubber
@@ -196,10 +196,17 @@ class KafkaStateTopic(StateTopic):
                 raise
 
     def _check_policy(self) -> None:
-        admin = AdminClient(admin_properties(self._source))
         resource = ConfigResource(ResourceType.TOPIC, self.name)
-        entries = patiently(lambda limit: admin.describe_configs([resource], request_timeout=limit)[resource].result())
-        policy = entries["cleanup.policy"].value
+
+        def ask(limit: float) -> dict[str, ConfigEntry]:
+            # A client that once saw no controller, as while brokers roll, waits for one and does not ask again.
+            admin = AdminClient(admin_properties(self._source))
+            entries: dict[str, ConfigEntry] = admin.describe_configs([resource], request_timeout=limit)[
+                resource
+            ].result()
+            return entries
+
+        policy = patiently(ask)["cleanup.policy"].value
         if policy != "compact":
             raise DefinitionError(
                 f"{self._label} has the cleanup.policy {policy}, which deletes state that has not changed for long; "

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sensors import Sensors
+from sensors import PARTITIONS, Sensors
 
 from streamer.state.contents import forget
 
@@ -132,3 +132,23 @@ def test_what_is_never_delivered_behind_the_last_record_is_no_gap_in_the_state(s
     sensors.wait_for_group(member)
     assert member.stop() == 0, member.text()
     sensors.check()
+
+
+@pytest.mark.timeout(200)
+def test_partitions_that_are_added_begin_with_windows_of_their_own(sensors: SensorsWithFile) -> None:
+    sensors.write(1000, 1)
+    member = sensors.start()
+    sensors.wait(member)
+    sensors.widen(PARTITIONS + 1)
+    # Until the producer's client knows the new partition, it writes to the others.
+    sensors.write(1000, 2, devices="e")
+    sensors.wait(member)
+    assert member.stop() == 0, member.text()
+    sensors.widen(PARTITIONS + 2)
+    sensors.write(1000, 3, devices="f")
+    member = sensors.start()
+    sensors.wait(member)
+    assert member.stop() == 0, member.text()
+    sensors.check()
+    with closing(sqlite3.connect(sensors.folder / STATE)) as connection:
+        assert connection.execute("SELECT count(*) FROM scopes").fetchone() == (PARTITIONS + 2,)

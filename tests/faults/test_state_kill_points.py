@@ -66,3 +66,33 @@ def test_each_sample_is_in_one_window_at_whatever_point_of_a_checkpoint_the_proc
     assert repeats["inside"] > 0
     assert repeats["saved"] == 0, "what was saved was run again"
     assert store == "file" or repeats["committed"] == 0, "what was committed was run again"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("store", ["file", "topic"])
+def test_each_sample_is_in_one_window_though_the_process_is_killed_at_any_time(
+    kafka: Any, topics: Any, topic_name: Any, tmp_path: Path, running: Any, store: str
+) -> None:
+    place = "path: windows.state" if store == "file" else f"topic: {topic_name('state')}"
+    sensors = Sensors(kafka, topics, tmp_path, running, f"{{{place}, interval: 50ms}}", "instance: one")
+    producer = sensors.transactional()
+    chance = random.Random(20)
+    for number in range(20):
+        member = sensors.start()
+        before, deadline = sensors.committed(), time.monotonic() + 120
+        sensors.write(100, chance.getrandbits(32), producer)
+        while sensors.committed() == before:
+            assert member.process.poll() is None, member.text()
+            assert time.monotonic() < deadline, member.text()
+        deadline = time.monotonic() + chance.uniform(0.0, 2.0)
+        while time.monotonic() < deadline:
+            assert member.process.poll() is None, member.text()
+            sensors.write(100, chance.getrandbits(32), producer)
+            time.sleep(0.05)
+        member.kill()
+        print(f"{store}: kill {number + 1}, {sensors.committed()} of {sensors.ends()} committed", flush=True)
+    member = sensors.start()
+    sensors.wait_for_group(member)
+    assert member.stop() == 0, member.text()
+    print(f"{store}: windows that were repeated: {sensors.check()}")

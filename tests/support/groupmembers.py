@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+import stamina
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 
 class GroupMembers:
     """Starts members, and waits until they have read the topics."""
 
-    def __init__(self, bootstrap: str, group: str, partitions: Mapping[str, int], file: Path, running: Any) -> None:
-        """`partitions`: how many each topic of the service has. `running` starts a member."""
+    def __init__(self, bootstrap: str, group: str, topics: Iterable[str], file: Path, running: Any) -> None:
+        """`topics` are those of the source. `running` starts a member."""
         self.bootstrap = bootstrap
         self.file = file
         self._group = group
-        self._places = [TopicPartition(topic, number) for topic, count in partitions.items() for number in range(count)]
+        self._topics = list(topics)
         self._running = running
 
     def start(self, *options: str, program: str = "") -> Any:
@@ -36,9 +37,11 @@ class GroupMembers:
         """The sum of the group's positions."""
         return sum(max(place.offset, 0) for place in self._asked(lambda consumer, places: consumer.committed(places)))
 
-    def ends(self) -> int:
-        """The sum of the ends of the source's partitions."""
-        return sum(self._asked(lambda consumer, places: [consumer.get_watermark_offsets(place)[1] for place in places]))
+    def ends(self, *topics: str) -> int:
+        """The sum of the ends of the partitions of these topics, or of the source's."""
+        return sum(
+            self._asked(lambda consumer, places: [consumer.get_watermark_offsets(place)[1] for place in places], topics)
+        )
 
     def wait_for_group(self, *members: Any, until: float = 1.0) -> None:
         """Until the group has read this part of all records."""
@@ -50,9 +53,23 @@ class GroupMembers:
             assert time.monotonic() < deadline, f"{self.committed()} of {self.ends()}: {texts}"
             time.sleep(0.1)
 
-    def _asked(self, ask: Callable[[Consumer, list[TopicPartition]], list[Any]]) -> list[Any]:
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self._group})
-        try:
-            return ask(consumer, self._places)
-        finally:
-            consumer.close()
+    def _asked(
+        self, ask: Callable[[Consumer, list[TopicPartition]], list[Any]], topics: Sequence[str] = ()
+    ) -> list[Any]:
+        # Brokers that are killed under the client make its calls fail in many ways.
+        for attempt in stamina.retry_context(KafkaException, attempts=None, timeout=60, wait_max=2):
+            with attempt:
+                consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self._group})
+                try:
+                    known = consumer.list_topics(timeout=60).topics
+                    answer = ask(
+                        consumer,
+                        [
+                            TopicPartition(topic, number)
+                            for topic in topics or self._topics
+                            for number in sorted(known[topic].partitions)
+                        ],
+                    )
+                finally:
+                    consumer.close()
+        return answer

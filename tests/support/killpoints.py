@@ -1,6 +1,7 @@
 """`python killpoints.py run FILE`: the command `streamer`, as a process that kills itself at a point of a checkpoint.
 
-It is killed once `order` has named the point. Points of a checkpoint whose state is in a file:
+It is killed once `order` has named the point; or it stands still there, with `SIGSTOP` as the signal.
+Points of a checkpoint whose state is in a file:
 
 - `confirmed`: all results are confirmed, and nothing is saved;
 - `inside`: all is written in the transaction of the file, which has not ended;
@@ -50,10 +51,13 @@ _MOST: Final = 0.01
 _times: Final[Counter[str]] = Counter()
 
 
-def order(folder: Path, point: str, times: int) -> None:
-    """Have the process that runs in this folder killed when it comes to `point`, the `times`th time from now on."""
+def order(folder: Path, point: str, times: int, sent: signal.Signals = signal.SIGKILL) -> None:
+    """Have the process that runs in this folder killed when it comes to `point`, the `times`th time from now on.
+
+    `sent` is the signal that it sends itself; `SIGSTOP` not at `asked`, nor at `committed` of a file.
+    """
     written = folder / f"{_ORDER}.new"
-    written.write_text(f"{point} {times}")
+    written.write_text(f"{point} {times} {int(sent)}")
     written.replace(folder / _ORDER)
 
 
@@ -65,21 +69,25 @@ def withdraw(folder: Path) -> None:
 def _is_due(point: str) -> bool:
     """Whether the process is to be killed now that it has come to this point."""
     try:
-        ordered, times = Path(_ORDER).read_text().split()
+        ordered, times, _ = Path(_ORDER).read_text().split()
     except FileNotFoundError:
         return False
     _times[point] += ordered == point
-    return ordered == point and _times[point] >= int(times)
+    return ordered == point and _times[point] == int(times)
+
+
+def _halt() -> None:
+    os.kill(os.getpid(), int(Path(_ORDER).read_text().split()[-1]))
 
 
 def _die() -> NoReturn:
-    os.kill(os.getpid(), signal.SIGKILL)
+    _halt()
     raise AssertionError("a process that has killed itself goes on")
 
 
 def _reached(point: str) -> None:
     if _is_due(point):
-        _die()
+        _halt()
 
 
 def _on_its_way() -> None:
@@ -149,7 +157,8 @@ def _watch_transactions(sink: Any) -> None:
                 if point == "asked":
                     threading.Thread(target=commit, args=(self, positions, token, deadline)).start()
                     _on_its_way()
-                _die()
+                    _die()
+                _halt()
         commit(self, positions, token, deadline)
         _reached("committed")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
 from groupmembers import GroupMembers
 from kafkatopics import read
 
@@ -26,7 +27,7 @@ class Sensors(GroupMembers):
         self.folder = folder
         self.written: dict[str, int] = defaultdict(int)
         file = folder / "service.yaml"
-        super().__init__(kafka.bootstrap, self.source, {self.source: PARTITIONS}, file, running)
+        super().__init__(kafka.bootstrap, self.source, [self.source], file, running)
         self.file.write_text(
             f"""
 name: windows
@@ -35,7 +36,7 @@ source:
   bootstrap: {self.bootstrap}
   topics: [{self.source}]
   group: {self.source}
-  client: {{session.timeout.ms: 6000, heartbeat.interval.ms: 500}}
+  client: {{session.timeout.ms: 6000, heartbeat.interval.ms: 500, topic.metadata.refresh.interval.ms: 2000}}
   {source}
 pipeline:
   - {{"@type": WINDOW, by: device, size: {SIZE}, values: x, outputName: samples}}
@@ -51,13 +52,19 @@ state: {state}
         producer.init_transactions(60)
         return producer
 
-    def write(self, count: int, seed: int, transactional: Producer | None = None) -> None:
+    def widen(self, partitions: int) -> None:
+        """Give the source so many partitions."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.create_partitions([NewPartitions(self.source, partitions)])[self.source].result(60)
+
+    def write(self, count: int, seed: int, transactional: Producer | None = None, devices: str = "d") -> None:
+        """Write so many samples, of forty devices whose names begin like this."""
         producer = transactional or Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
         if transactional is not None:
             transactional.begin_transaction()
         chance = random.Random(seed)
         for _ in range(count):
-            device = f"d{chance.randrange(40)}"
+            device = f"{devices}{chance.randrange(40)}"
             producer.produce(self.source, Data({"device": device, "x": self.written[device]}).to_bytes(), device)
             self.written[device] += 1
         assert producer.flush(60) == 0
