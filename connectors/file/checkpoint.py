@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from connectors.file.identity import FileId, Inode, OpenFile, inode_of
+from connectors.source import CheckpointNote
 from pipelines.errors import ConnectorError
 
 INTERVAL = 0.5
@@ -47,13 +48,14 @@ class Checkpoint:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._places: dict[str, Place] = {}
+        self._notes: dict[str, CheckpointNote] = {}
         self._by_inode: dict[Inode, Place] = {}
         self._dirty = False
         self._written = 0.0
 
     def load(self) -> None:
         """Read the file if there is one. `ConnectorError` if it is not a checkpoint."""
-        self._places, self._by_inode = {}, {}
+        self._places, self._notes, self._by_inode = {}, {}, {}
         if self._path is None or not self._path.exists():
             return
         try:
@@ -61,12 +63,24 @@ class Checkpoint:
             if document["version"] != 1:
                 raise ValueError(f"version {document['version']}")
             self._places = {name: _place(fields) for name, fields in document["files"].items()}
+            self._notes = {name: _note(fields) for name, fields in document.get("states", {}).items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConnectorError(
                 f"{self._path} is not a checkpoint of a file source ({error}); delete it to begin at the first record"
             ) from error
         for place in sorted(self._places.values(), key=lambda place: place.offset):
             self._note_inode(place)
+
+    def noted(self, name: str) -> CheckpointNote | None:
+        """The saved state that the place of this file is of."""
+        return self._notes.get(name)
+
+    def note(self, name: str, noted: CheckpointNote | None) -> None:
+        """The place that `put` is about to get is of this saved state; `None`: of none."""
+        if noted is not None:
+            self._notes[name] = noted
+        else:
+            self._notes.pop(name, None)
 
     def place(self, name: str) -> Place:
         """The place at which reading of this file begins."""
@@ -100,7 +114,12 @@ class Checkpoint:
         """
         if self._path is None or not self._dirty or not (now or time.monotonic() - self._written >= INTERVAL):
             return
-        document = {"version": 1, "files": {name: asdict(place) for name, place in self._places.items()}}
+        document: dict[str, Any] = {
+            "version": 1,
+            "files": {name: asdict(place) for name, place in self._places.items()},
+        }
+        if self._notes:
+            document["states"] = {name: asdict(noted) for name, noted in self._notes.items()}
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(self._path, json.dumps(document).encode())
@@ -113,6 +132,10 @@ class Checkpoint:
 def _place(fields: dict[str, Any]) -> Place:
     file = fields.get("file")
     return Place(**{**fields, "file": None if file is None else FileId(**file)})
+
+
+def _note(fields: dict[str, Any]) -> CheckpointNote:
+    return CheckpointNote(str(fields["store"]), str(fields["host"]), int(fields["checkpoint"]))
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -130,6 +130,7 @@ class FileSource(Source):
         """As `Source.acknowledge`: the checkpoint file is written now if `wait`, else about twice a second."""
         for lane, position in positions.items():
             if self._lanes.get(lane.partition) == lane:
+                self._checkpoint.note(lane.partition, self.noted)
                 reading = self._readings[lane.partition]
                 reading.acknowledge(position)
                 self._note(lane.partition)
@@ -265,7 +266,8 @@ class FileSource(Source):
         lane = Lane(self.name, topic, next(self._epochs))
         self._lanes[topic] = lane
         position = self._readings[topic].acknowledged.records
-        self._events.append(LaneBegan(lane, topic, self._numbers[topic], position))
+        noted = self._checkpoint.noted(topic)
+        self._events.append(LaneBegan(lane, topic, self._numbers[topic], position, noted))
         return lane
 
     def _gather(

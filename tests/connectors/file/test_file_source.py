@@ -8,6 +8,7 @@ import json
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,7 +19,7 @@ from connectors.contract import Reader
 from connectors.file import FRAMINGS, FileSinkConfig, FileSource, FileSourceConfig
 from connectors.file.framing import Unfinished
 from connectors.file.recordbuffer import CHUNK
-from connectors.source import LaneBegan, SourceEnded
+from connectors.source import CheckpointNote, LaneBegan, SourceEnded
 from pipelines import Data
 from pipelines.errors import ConnectorError
 from protos.data_pb2 import DataMap
@@ -251,6 +252,33 @@ def test_a_checkpoint_lets_the_next_run_seek_rather_than_read(tmp_path: Path) ->
     with Reader(FileSource(path, checkpoint=checkpoint)) as reader:
         assert [(one.position, one.message.value) for one in reader.take(1)] == [(2, b"cccc")]
         assert [event.position for event in reader.events(LaneBegan)] == [2]
+
+
+def test_the_saved_state_that_positions_are_of_is_kept_with_them(tmp_path: Path) -> None:
+    folder, checkpoint = tmp_path / "data", tmp_path / "checkpoint"
+    folder.mkdir()
+    (folder / "a").write_bytes(b"1\n2\n3\n")
+    note = CheckpointNote("S1", "here", 3)
+
+    def notes(noted: CheckpointNote | None, *, acknowledge: bool) -> dict[str, CheckpointNote | None]:
+        with Reader(FileSource(folder, "jsonl", checkpoint=checkpoint)) as reader:
+            reader.source.noted = noted
+            received = reader.take(1)
+            if acknowledge:
+                reader.acknowledge(received)
+            reader.poll()
+            return {event.topic: event.noted for event in reader.events(LaneBegan)}
+
+    assert notes(note, acknowledge=True) == {"a": None}
+    # A file of which nothing was acknowledged is of no state, whatever the others are of.
+    (folder / "b").write_bytes(b"1\n")
+    assert notes(replace(note, store="S2"), acknowledge=False) == {"a": note, "b": None}
+    assert notes(replace(note, store="S2"), acknowledge=True) == {"a": note, "b": None}
+    assert notes(None, acknowledge=True) == {"a": replace(note, store="S2"), "b": None}
+    assert json.loads(checkpoint.read_text()).keys() == {"version", "files"}
+    checkpoint.write_text(json.dumps({"version": 1, "files": {}, "states": {"a": {"store": "S1"}}}))
+    with pytest.raises(ConnectorError, match="is not a checkpoint of a file source"):
+        FileSource(folder, "jsonl", checkpoint=checkpoint).open()
 
 
 def test_acknowledging_between_blank_lines_goes_on_at_the_next_record(tmp_path: Path) -> None:
