@@ -17,6 +17,7 @@ from connectors.source import Replays
 from pipelines.data.result import Result
 from pipelines.errors import ConnectorError, StreamerError
 from pipelines.executors.accounting import NO_ROWS
+from pipelines.executors.keep import kept
 from pipelines.observe.metrics import Metrics, summed
 from streamer.agent.assembly import Assembly
 from streamer.agent.batchqueue import BatchQueue, ByteBudget, RunInbox
@@ -38,7 +39,6 @@ from streamer.delivery.failures import ServiceStopped
 from streamer.delivery.guarantee import guarantee
 from streamer.delivery.letterlog import Logged
 from streamer.observe.metrics import ServiceMeters
-from streamer.routing.keep import kept
 from streamer.tracing.heldback import HeldBack
 
 if TYPE_CHECKING:

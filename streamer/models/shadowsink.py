@@ -9,8 +9,8 @@ from typing import Any, Final
 from connectors.records import Messages
 from pipelines.data.batch import Batch
 from pipelines.errors import ConnectorError
+from pipelines.executors.keep import Keep, kept
 from pipelines.observe.meters import Reading
-from streamer.routing.keep import Keep, kept
 from streamer.routing.messageblocks import without
 from streamer.routing.sinkroute import SinkRoute, select_all
 

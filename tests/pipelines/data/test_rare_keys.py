@@ -24,10 +24,10 @@ from pipelines.data.data import Data
 from pipelines.data.sparsecolumn import RARE, SparseColumn
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import RowsFailed
+from pipelines.executors.keep import kept
 from pipelines.values import Image
 from pipelines.wire.columns import decode_columns, encode_columns
 from pipelines.wire.protobuf import decode, encode
-from streamer.routing.keep import kept
 
 pytestmark = pytest.mark.usefixtures("hot_path")
 

@@ -7,7 +7,7 @@ import pytest
 
 from pipelines import Batch
 from pipelines.data.columns import MISSING, Column
-from streamer.routing.keep import kept
+from pipelines.executors.keep import kept
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn
 from pipelines.data.record import RecordContext, RecordPlaces
 from pipelines.data.wirecolumn import WireColumn
+from pipelines.executors.keep import kept
 from pipelines.wire.plainjson import JsonDecoder, JsonForm, write_json
-from streamer.routing.keep import kept
 from streamer.routing.provenance import record_column, record_headers, record_keys, record_timestamps
 
 pytestmark = pytest.mark.usefixtures("rarity")

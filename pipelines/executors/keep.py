@@ -7,9 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from connectors.records import Ints
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Column
+from pipelines.data.columns import Column, Rows
 from pipelines.data.sparsecolumn import SparseColumn, divide
 
 Keep = Literal["all"] | Sequence[str]
@@ -47,12 +46,12 @@ def _lacks(column: Column | None) -> bool:
     return present is not None and not present.all()
 
 
-def _places(result: Batch, given: Batch) -> Ints | None:
+def _places(result: Batch, given: Batch) -> Rows | None:
     """The index in `given` of each row's record, -1 if it is not there; `None`: the same rows in the same order."""
     if result.splits is None and result.same_rows(given):
         return None
-    parents = _last(result)
-    numbers = _last(given)
+    parents = last_parents(result)
+    numbers = last_parents(given)
     if len(numbers) == 0:
         return np.full(len(parents), -1, np.int64)
     # Rows of one batch lie close together: a table of their places is quicker than a search for each.
@@ -65,11 +64,11 @@ def _places(result: Batch, given: Batch) -> Ints | None:
     if strange.any():
         # Rows that are not in `given` get the last place of the table, which is -1.
         parents = np.where(strange, high + 1, parents)
-    places: Ints = table[parents - low]
+    places: Rows = table[parents - low]
     return places
 
 
-def _places_of_many(parents: Ints, numbers: Ints) -> Ints:
+def _places_of_many(parents: Rows, numbers: Rows) -> Rows:
     """`_places` where records have several rows: in their order, if a record has as many results as it has rows."""
     known, starts, sizes = np.unique(numbers, return_index=True, return_counts=True)
     records, inverse, counts = np.unique(parents, return_inverse=True, return_counts=True)
@@ -83,7 +82,7 @@ def _places_of_many(parents: Ints, numbers: Ints) -> Ints:
     return np.where((same | alone)[inverse], places, -1)
 
 
-def _last(batch: Batch) -> Ints:
+def last_parents(batch: Batch) -> Rows:
     """The number of each row's last record, -1 for a row without records."""
     if batch.splits is None:
         return batch.rows
@@ -92,7 +91,7 @@ def _last(batch: Batch) -> Ints:
     return np.where(np.diff(batch.splits) == 0, -1, ends)
 
 
-def _at(column: Column, index: Ints | None) -> Column:
+def _at(column: Column, index: Rows | None) -> Column:
     """The values of the rows at `index`, absent where it is -1; `None`: all, in order."""
     if index is None:
         return column
