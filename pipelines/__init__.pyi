@@ -1,4 +1,4 @@
-from . import metrics, tensors
+from . import arrow, metrics, tensors
 from .data.batch import Batch
 from .data.columns import MISSING, Column, DenseColumn, ObjectColumn, RaggedColumn
 from .data.data import Data
@@ -274,6 +274,7 @@ __all__ = [
     "all_of",
     "alone",
     "any_of",
+    "arrow",
     "batched",
     "default_registry",
     "image_to_ndarray",

@@ -12,6 +12,7 @@ import pytest
 
 MODULES = (
     "pipelines",
+    "pipelines.arrow",
     "pipelines.errors",
     "pipelines.metrics",
     "pipelines.tensors",

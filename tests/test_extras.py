@@ -88,6 +88,7 @@ SCENARIOS: list[tuple[str, set[str], str]] = [
     ("camera", {"av"}, IMAGE + "image.get_as('frame')"),
     ("torch", {"torch"}, ARRAY + "'torch')"),
     ("arrow", {"pyarrow"}, ARRAY + "'arrow')"),
+    ("arrow", {"pyarrow"}, "import pipelines; pipelines.arrow.mapper('a')"),
     ("onnx", {"onnxruntime"}, COMMAND.format("new a --model a.onnx --codec json")),
     ("build", {"packaging"}, "from streamer.build.closure import closure; closure({})"),
     ("demo", {"confluent_kafka", "onnxruntime"}, COMMAND.format("demo")),

@@ -164,6 +164,11 @@ class Runner(ABC):
         return {}
 
     @property
+    def sample_types(self) -> Mapping[str, ValueType]:
+        """The types of values that it writes into a record of one sample: of several, some runners give lists."""
+        return self.types
+
+    @property
     def in_words(self) -> str:
         """What it has opened, in a few words, for `streamer check`; empty if there is nothing to say."""
         return ""

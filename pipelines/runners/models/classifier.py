@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -66,6 +66,15 @@ class ClassifierOutputRunner(Runner):
             ALL_PROBABILITIES: step.all_probabilities,
         }
         return frozenset(key for key, wanted in written.items() if wanted)
+
+    @property
+    def sample_types(self) -> Mapping[str, ValueType]:
+        step, given = self._step, self.gives or ()
+        if self._single is not None:
+            # They are lists, of a record of one sample too.
+            return {}
+        types = {step.prob_name: ValueType.DOUBLE, step.index_name: ValueType.INT64, step.label_name: ValueType.STRING}
+        return {key: kind for key, kind in types.items() if key in given}
 
     def limit(self, records: int) -> bool:
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,6 +45,10 @@ class RegressionOutputRunner(Runner):
     @property
     def gives(self) -> frozenset[str] | None:
         return frozenset(self._names)
+
+    @property
+    def sample_types(self) -> Mapping[str, ValueType]:
+        return dict.fromkeys(self._names, ValueType.DOUBLE)
 
     def limit(self, records: int) -> bool:
         return True

@@ -17,21 +17,21 @@ def from_arrow_array(value: Any) -> Array:
     Lists of one fixed size and fixed-shape tensors become further axes. `DataError` for nulls,
     `WrongTypeError` for elements that are not numbers.
     """
-    pyarrow = sys.modules["pyarrow"]
-    if isinstance(value, pyarrow.ChunkedArray):
+    arrow = sys.modules["pyarrow"]
+    if isinstance(value, arrow.ChunkedArray):
         value = value.combine_chunks()
     if value.null_count:
         raise DataError(f"the Arrow array has {value.null_count} nulls, and arrays have none; fill or drop them first")
-    if isinstance(value, pyarrow.FixedShapeTensorArray):
+    if isinstance(value, arrow.FixedShapeTensorArray):
         tensors: Array = value.to_numpy_ndarray()
         return tensors
     lengths = [len(value)]
-    while pyarrow.types.is_fixed_size_list(value.type):
+    while arrow.types.is_fixed_size_list(value.type):
         lengths.append(value.type.list_size)
         value = value.flatten()
     try:
-        flat: Array = value.to_numpy(zero_copy_only=not pyarrow.types.is_boolean(value.type))
-    except pyarrow.ArrowInvalid:
+        flat: Array = value.to_numpy(zero_copy_only=not arrow.types.is_boolean(value.type))
+    except arrow.ArrowInvalid:
         raise WrongTypeError(f"an Arrow array of {value.type} is not an array of numbers") from None
     array_type(flat.dtype)
     # Arrow arrays do not change, and writing to a copy would not change them.
@@ -51,23 +51,23 @@ def arrow_array(array: Array) -> Any:
 
     Its memory is the array's; copied are booleans, and arrays in another than C order or the machine's byte order.
     """
-    pyarrow = _pyarrow()
+    arrow = pyarrow()
     plain = in_order(_checked(array), sys.byteorder)
     if plain.ndim == 0:
         raise DataError("an Arrow array has at least one dimension; reshape the scalar to [1]")
     if plain.ndim == 1:
-        return pyarrow.array(plain)
+        return arrow.array(plain)
     if not plain.size or plain.dtype == np.bool_:
         raise DataError(f"Arrow has no array of tensors of {plain.dtype}{list(plain.shape)}; ask for arrow-tensor")
-    return pyarrow.FixedShapeTensorArray.from_numpy_ndarray(plain)
+    return arrow.FixedShapeTensorArray.from_numpy_ndarray(plain)
 
 
 def arrow_tensor(array: Array) -> Any:
     """An Arrow tensor over the array's memory, with any strides."""
-    pyarrow = _pyarrow()
+    arrow = pyarrow()
     if array.dtype == np.bool_:
         raise WrongTypeError("an Arrow tensor has no booleans; ask for uint8")
-    return pyarrow.Tensor.from_numpy(_checked(array).astype(array.dtype.newbyteorder("="), copy=False))
+    return arrow.Tensor.from_numpy(_checked(array).astype(array.dtype.newbyteorder("="), copy=False))
 
 
 def _checked(array: Array) -> Array:
@@ -76,9 +76,10 @@ def _checked(array: Array) -> Array:
     return array
 
 
-def _pyarrow() -> Any:
+def pyarrow(purpose: str = "an array as an Arrow one") -> Any:
+    """The module `pyarrow`, imported now. `MissingPackageError` names the purpose if it is not installed."""
     try:
-        import pyarrow
+        import pyarrow as module
     except ImportError:
-        raise MissingPackageError("pyarrow", "arrow", "an array as an Arrow one") from None
-    return pyarrow
+        raise MissingPackageError("pyarrow", "arrow", purpose) from None
+    return module

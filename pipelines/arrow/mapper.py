@@ -1,0 +1,294 @@
+"""`mapper`: a pipeline as a function of Arrow record batches, for the engines that hand these out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+
+from pipelines.arrow.declared import UnknownTypesError, check_columns, declared_fields
+from pipelines.arrow.definition import ShippedDefinition
+from pipelines.arrow.entries import selected
+from pipelines.arrow.library import pa
+from pipelines.arrow.outputs import OutputColumns
+from pipelines.arrow.reading import batch_of
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Mask
+from pipelines.data.result import Result
+from pipelines.definitions.pipeline import Pipeline
+from pipelines.errors import StepError, StreamerError, nearest, step_of
+from pipelines.executors.executor import Executor
+from pipelines.executors.keep import kept, last_parents
+from pipelines.expressions.engine import polars
+
+Errors = Literal["column", "drop", "raise"]
+"""What becomes of records that fail."""
+
+ROWS: Final = 1024
+"""How many rows are run together, unless it is said otherwise."""
+_MOST_WAITING: Final = 64
+"""How many batches without any result are held back before one shows what the columns are."""
+_WRITING: Final = "arrow"
+"""The step that errors name where a result does not fit its column."""
+
+
+def mapper(
+    definition: str | PathLike[str] | Pipeline,
+    keep: Sequence[str] = (),
+    errors: Errors = "column",
+    schema: Any | None = None,
+    rows: int = ROWS,
+) -> Mapper:
+    """A function that runs a pipeline on Arrow record batches. It can be pickled, and sends no models.
+
+    Args:
+        definition: The path of the definition, or the pipeline. A relative path starts at the working directory of
+            each process that runs it.
+        keep: Columns of the records that results get too, as they came.
+        errors: What becomes of a record that fails: a row without values whose `_error` says why (`"column"`), nothing
+            (`"drop"`), or the error of the call (`"raise"`). With `"column"` all rows have `_error`, null if all is
+            well.
+        schema: The `pyarrow.Schema` of the results, if it is to be another than the steps state, or if they state none.
+            Values of other keys are left out; columns of `keep` and `_error` need not be named.
+        rows: How many rows are run together: fewer for large images.
+
+    Raises:
+        DefinitionError: The definition is wrong.
+        StreamerError: An argument is.
+    """
+    if isinstance(keep, str):
+        keep = [keep]
+    if errors not in get_args(Errors):
+        hint = nearest(str(errors), get_args(Errors))
+        raise StreamerError(f'errors="{errors}" is none of {", ".join(get_args(Errors))}{hint}')
+    if rows < 1:
+        raise StreamerError(f"rows={rows}: at least one row is run")
+    return Mapper(ShippedDefinition(definition), keep, errors, schema, rows)
+
+
+class Mapper:
+    """A pipeline as a function: `for results in f(record_batches)`. Made by `mapper`.
+
+    Models are opened at the first use, once in each process. Rows come out in the order of the input: one for each
+    result, none for a record that was dropped. What steps state about their results holds for records of one sample;
+    where they state nothing, columns are those of the first results. Later results that do not fit fail.
+
+    A pipeline with steps that have to see all records in order (`WINDOW`, `TRACK`) runs by `f(record_batches)` only,
+    in the process that made the mapper: each call begins anew, and ends with what the steps still hold.
+    """
+
+    def __init__(
+        self, definition: ShippedDefinition, keep: Sequence[str], errors: Errors, schema: Any | None, rows: int
+    ) -> None:
+        self._definition = definition
+        self._keep = tuple(keep)
+        self._errors = errors
+        self._schema = schema
+        self._rows = rows
+        self._columns = self._unsettled()
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """The results of an iterable of `pyarrow.RecordBatch` (or tables), as record batches of one schema.
+
+        Raises `StreamerError` if the pipeline cannot be opened or a column is missing, and, with `errors="raise"`, the
+        `StepError` of the first record that fails.
+        """
+        executor = self._definition.opened()
+        if not executor.sequential_steps:
+            yield from self._mapped(executor, batches, ends=False)
+            return
+        if self._definition.sent:
+            raise self._unordered(executor, "this is a process that sees a part of them")
+        with self._definition.open() as alone:
+            yield from self._mapped(alone, batches, ends=True)
+
+    def batch(self, records: Any) -> Any:
+        """The results of one `pyarrow.Table` or `pyarrow.RecordBatch`, as a table or record batch."""
+        executor = self._in_any_order()
+        mapped = list(self._mapped(executor, [records], ends=False))
+        schema = mapped[0].schema if mapped else self._columns.schema(records.schema)
+        table = pa.Table.from_batches(mapped, schema)
+        if isinstance(records, pa.Table):
+            return table
+        batches = table.combine_chunks().to_batches()
+        return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema)
+
+    def frame(self, records: Any) -> Any:
+        """The results of a `polars.DataFrame`, as one."""
+        return polars("a mapper's frame").from_arrow(self.batch(records.to_arrow()))
+
+    @property
+    def schema(self) -> Any:
+        """The `pyarrow.Schema` of results, if it is known without those of the records: `schema_for(None)`."""
+        return self.schema_for(None)
+
+    def schema_for(self, given: Any | None) -> Any:
+        """The `pyarrow.Schema` of the results of records of this schema. Nothing is run, but models are opened.
+
+        The results of this mapper are of that schema from then on, also where it is sent.
+        Raises `StreamerError` if a column that the pipeline needs is missing, or if the types of the results are not
+        known: then `mapper(..., schema=...)` says them.
+        """
+        executor = self._definition.opened()
+        if given is not None:
+            self._check(executor, given)
+        if self._columns.fields is None:
+            self._state(executor, given, insist=True)
+        return self._columns.schema()
+
+    def __getstate__(self) -> dict[str, Any]:
+        columns = self._columns
+        return {**self.__dict__, "_columns": (columns.fields, self._schema is not None)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        fields, chosen = state["_columns"]
+        self._columns = self._unsettled()
+        if fields is not None:
+            self._columns.state(fields, chosen=chosen)
+
+    def __repr__(self) -> str:
+        return f"mapper({self._definition.label!r}, keep={list(self._keep)}, errors={self._errors!r})"
+
+    def _unsettled(self) -> OutputColumns:
+        return OutputColumns(self._keep, errors=self._errors == "column")
+
+    def _in_any_order(self) -> Executor:
+        executor = self._definition.opened()
+        if executor.sequential_steps:
+            raise self._unordered(executor, "calls for single batches come in any order")
+        return executor
+
+    def _unordered(self, executor: Executor, why: str) -> StreamerError:
+        names = ", ".join(executor.sequential_steps)
+        return StreamerError(
+            f"{names}: the pipeline remembers records and needs all of them in order, and {why}. Run it with "
+            "f(record_batches) in one process, or as a service"
+        )
+
+    def _check(self, executor: Executor, given: Any) -> None:
+        self._columns.check_given(given)
+        check_columns(executor, given)
+
+    def _state(self, executor: Executor, given: Any | None, *, insist: bool) -> None:
+        """Set the columns of the results, if they are known. With `insist` it is an error if not."""
+        if self._schema is None:
+            try:
+                fields = declared_fields(executor, given)
+            except UnknownTypesError as error:
+                if insist:
+                    raise UnknownTypesError(
+                        f"the types of the results are not known before the pipeline has run: {error}. Say them: "
+                        "mapper(..., schema=pyarrow.schema([...]))"
+                    ) from None
+                return
+        else:
+            fields = list(self._schema)
+        names = {field.name for field in fields}
+        lacking = [key for key in self._keep if key not in names]
+        if given is None and lacking:
+            if insist:
+                raise UnknownTypesError(
+                    f'the type of "{lacking[0]}" is that of the input: ask schema_for(schema of the input), or name it '
+                    "in mapper(..., schema=...)"
+                )
+            return
+        ahead = [] if given is None else [given.field(key) for key in lacking]
+        self._columns.state([*ahead, *fields], chosen=self._schema is not None)
+
+    def _mapped(self, executor: Executor, batches: Iterable[Any], *, ends: bool) -> Iterator[Any]:
+        checked: Any = None
+        waiting: list[tuple[Result, Batch]] = []
+        first = 0
+        for records in self._parts(batches):
+            if checked is None or not records.schema.equals(checked):
+                checked = records.schema
+                self._check(executor, checked)
+                if self._columns.fields is None:
+                    self._state(executor, checked, insist=False)
+            given = batch_of(records, first)
+            first += given.size
+            result = executor.run_batch(given)
+            yield from self._written(result, given, checked, waiting)
+        if ends and checked is not None:
+            nothing = batch_of(pa.RecordBatch.from_pylist([], schema=checked), first)
+            yield from self._written(executor.flush(), nothing, checked, waiting)
+        if waiting:
+            # No record has shown what the columns are; another call may.
+            columns = self._unsettled()
+            columns.state([checked.field(key) for key in self._keep])
+            yield from (self._joined(result, given, columns) for result, given in waiting)
+
+    def _parts(self, batches: Iterable[Any]) -> Iterator[Any]:
+        for given in batches:
+            for records in given.to_batches() if isinstance(given, pa.Table) else [given]:
+                for start in range(0, records.num_rows, self._rows):
+                    yield records.slice(start, self._rows)
+
+    def _written(self, result: Result, given: Batch, schema: Any, waiting: list[tuple[Result, Batch]]) -> Iterator[Any]:
+        if self._errors == "raise":
+            _raise_first(result.failed)
+        if not self._columns.settle(result.batch, schema):
+            if result.failed and self._errors == "column":
+                waiting.append((result, given))
+            if len(waiting) > _MOST_WAITING:
+                (why, *_) = result.failed.values()
+                raise StreamerError(
+                    f"all records of the first {_MOST_WAITING} batches failed, so that the columns of the results are "
+                    f"not known: {why}"
+                )
+            return
+        for earlier, rows in [*waiting, (result, given)]:
+            written = self._joined(earlier, rows, self._columns)
+            if written.num_rows:
+                yield written
+        waiting.clear()
+
+    def _joined(self, result: Result, given: Batch, columns: OutputColumns) -> Any:
+        """The results of a batch and its failures, in the order of their records."""
+        failed = dict(result.failed)
+        results = kept(result.batch, given, self._keep)
+        unfit: dict[int, Exception] = {}
+        arrays = columns.arrays(results, unfit)
+        if unfit:
+            for position, why in unfit.items():
+                for number in results.parents(position).tolist():
+                    failed.setdefault(number, StepError.of(_WRITING, why))
+            if self._errors == "raise":
+                _raise_first(failed)
+            results = results.take(~_of_records(results, failed))
+            arrays = columns.arrays(results, {})
+        schema = columns.schema()
+        if self._errors != "column":
+            return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        if not failed:
+            return pa.RecordBatch.from_arrays([*arrays, pa.nulls(results.size, pa.string())], schema=schema)
+        numbers = np.array(sorted(failed), np.int64)
+        order = np.argsort(np.concatenate([last_parents(results), numbers]), kind="stable")
+        # They have the values that are kept.
+        lost = columns.arrays(kept(Batch({}, len(numbers), rows=numbers), given, self._keep), {})
+        parts = zip([*arrays, pa.nulls(results.size, pa.string())], [*lost, _texts(failed)], strict=True)
+        joined = [selected(pa.concat_arrays(pair), order) for pair in parts]
+        return pa.RecordBatch.from_arrays(joined, schema=schema)
+
+
+def _raise_first(failed: Mapping[int, Exception]) -> None:
+    if failed:
+        row = min(failed)
+        raise StepError(f"row {row}: {failed[row]}", step=step_of(failed[row]) or None) from failed[row]
+
+
+def _texts(failed: Mapping[int, Exception]) -> Any:
+    """The column of errors of these records, in the order of their numbers."""
+    return pa.array([str(failed[number]) for number in sorted(failed)], pa.string())
+
+
+def _of_records(results: Batch, failed: Mapping[int, Exception]) -> Mask:
+    """Which rows came from a record that failed, among others or alone."""
+    lost = np.isin(results.rows, list(failed))
+    if results.splits is None:
+        return lost
+    before = np.append(0, np.cumsum(lost))
+    return np.diff(before[results.splits]) > 0
