@@ -22,6 +22,7 @@ VERSION: Final = 1
 _VERSION: Final = bytes([VERSION])
 _HEADER: Final = struct.Struct("<BII?qH")
 """Version, head, fill, closed, last, and the length of the form's text, which follows."""
+_TIME: Final = struct.Struct("<q")
 _NO_FORM: Final = -1
 
 
@@ -43,6 +44,7 @@ class CountedState:
         """The samples, by their form."""
         self._evict = evict
         self._numbers: dict[SampleForm, int] = {}
+        self._numbers_of_saved: dict[bytes, int] = {}
         self._gone: dict[tuple[Hashable, str], set[int]] = {}
         self.keys = KeyTable(by, most, begin=self._begin, evict=self._evicted)
         capacity = self.keys.capacity
@@ -129,9 +131,9 @@ class CountedState:
         pieces: dict[str, dict[int, bytes]] = {}
         for item in items:
             pieces.setdefault(item.key, {})[item.part] = item.value
-        for key, parts in pieces.items():
+        for (key, parts), code in zip(pieces.items(), self.keys.loaded(lane, pieces), strict=True):
             try:
-                self._load(self.keys.code(lane, key), lane, parts)
+                self._load(code, lane, parts)
             except (StreamerError, ValueError, KeyError, TypeError, IndexError, OverflowError, struct.error) as error:
                 raise StreamerError(
                     f"the saved window of {key[:60]} cannot be read: {error}; `streamer state forget` discards it"
@@ -168,15 +170,14 @@ class CountedState:
         header = parts.pop(0)
         _, head, fill, closed, last, length = _HEADER.unpack_from(header)
         rest = header[_HEADER.size :]
-        dtype, _, shape = rest[:length].decode().partition(" ")
-        form = SampleForm(np.dtype(dtype), tuple(json.loads(shape)))
         begun = -(-fill // self.every)
         times, record = rest[length : length + 8 * begun], rest[length + 8 * begun :]
-        if form.dtype.kind not in "biuf" or fill >= self.size or head >= self.size or len(times) < 8 * begun:
+        if fill >= self.size or head >= self.size or len(times) < 8 * begun:
             raise StreamerError("its counts are damaged")
-        self.settle(code, self.number_of(form))
+        self.settle(code, self._number_of_saved(rest[:length]))
         self.head[code], self.fill[code], self.closed[code], self.last[code] = head, fill, closed, last
-        self.starts[code, :begun] = np.frombuffer(times, "<i8")
+        # Nearly always a single one, for which an array costs more than it is.
+        self.starts[code, :begun] = _TIME.unpack(times)[0] if begun == 1 else np.frombuffer(times, "<i8")
         if record:
             self.records.load(code, json.loads(record), lane)
         store, slot = self._store_of(code), int(self.slot[code])
@@ -185,6 +186,17 @@ class CountedState:
         if missing := store.numbers(self._end(code), fill) - {number - 1 for number in parts}:
             raise StreamerError(f"piece {min(missing)} of its samples is missing")
         self.changed[code], self._saved[code] = False, True
+
+    def _number_of_saved(self, written: bytes) -> int:
+        """The number of the store for samples of a form as a header has it."""
+        number = self._numbers_of_saved.get(written)
+        if number is None:
+            dtype, _, shape = written.decode().partition(" ")
+            form = SampleForm(np.dtype(dtype), tuple(json.loads(shape)))
+            if form.dtype.kind not in "biuf":
+                raise StreamerError("its counts are damaged")
+            number = self._numbers_of_saved[written] = self.number_of(form)
+        return number
 
     def _begin(self, codes: Rows) -> None:
         capacity = self.keys.capacity

@@ -152,8 +152,7 @@ class TimedWindowRunner(StatefulRunner):
         pieces: dict[str, dict[int, bytes]] = {}
         for item in items:
             pieces.setdefault(item.key, {})[item.part] = item.value
-        for key, parts in pieces.items():
-            code = self._keys.code(lane, key)
+        for (key, parts), code in zip(pieces.items(), self._keys.loaded(lane, pieces), strict=True):
             try:
                 self._load_pieces(code, parts, lane)
             except (StreamerError, ValueError, TypeError, KeyError, IndexError, OverflowError) as error:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,6 +19,8 @@ FIRST_CAPACITY: Final = 64
 """Keys that the columns of a step have room for at first."""
 LOOKED_FOR: Final = 64
 """Of a lane with too many keys the oldest are looked for a share of one in so many at once, as that looks at all."""
+TOGETHER: Final = 1000
+"""Keys that are loaded begin so many at once."""
 NO_ROW: Final = -1
 """In place of the position of the row that brought another key: it was loaded."""
 NO_CODE: Final = -1
@@ -125,7 +127,10 @@ class KeyTable:
 
     def code(self, lane: Hashable, text: str) -> int:
         """The code of the key with this JSON text, which gets one if it is new. `StreamerError` for another text."""
-        key, known = key_of(text), self._codes.get(lane, {})
+        return self._code(lane, key_of(text))
+
+    def _code(self, lane: Hashable, key: Any) -> int:
+        known = self._codes.get(lane, {})
         code = known.get(key)
         if code is None and len(known) < self._most:
             code = self._begun(lane, known, key)
@@ -135,6 +140,27 @@ class KeyTable:
         self._used[code] = self._clock
         self._clock += 1
         return code
+
+    def loaded(self, lane: Hashable, texts: Iterable[str]) -> Iterator[int]:
+        """What `code` gives for each of these texts, in their order.
+
+        It begins many keys together where there is room for all, so nothing else may be asked of keys before the last
+        code is there, but for those that were given.
+        """
+        rest = iter(texts)
+        while part := [key_of(text) for text in islice(rest, TOGETHER)]:
+            known = self._codes.setdefault(lane, {})
+            new = [key for key in dict.fromkeys(part) if key not in known]
+            if len(known) + len(new) > self._most:
+                yield from (self._code(lane, key) for key in part)
+                continue
+            begun = [self._begun(lane, known, key) for key in new]
+            codes = [known[key] for key in part]
+            if begun:
+                self._begin(np.array(begun, np.int64))
+            self._used[codes] = self._clock + np.arange(len(codes))
+            self._clock += len(codes)
+            yield from codes
 
     def codes_of(self, lane: Hashable) -> Rows:
         """The codes of all keys of a lane, `int64`."""

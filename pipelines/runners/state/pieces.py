@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import tee
 
 import numpy as np
 
@@ -70,8 +71,8 @@ class Pieces:
 
         Raises `StreamerError` for a piece of another version, or for which `read` raises `ValueError`.
         """
-        for item in items:
-            code = self._table.code(lane, item.key)
+        items, same = tee(items)
+        for item, code in zip(same, self._table.loaded(lane, (item.key for item in items)), strict=True):
             if item.part or item.value[:1] != self._version:
                 raise StreamerError(
                     f"the saved state of the key {item.key[:60]} is of another version of streamer: use that version, "

@@ -92,6 +92,35 @@ def test_a_saved_key_is_the_same_key() -> None:
     assert after.coded(batch({"id": "\u00e4", "seq": False})).codes.tolist() == [loaded]
 
 
+@pytest.mark.parametrize("count", [1, 10, 30])
+@pytest.mark.parametrize("together", [1, 7, 1000])
+def test_keys_that_are_loaded_together_are_as_if_they_were_loaded_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, together: int, count: int
+) -> None:
+    monkeypatch.setattr(keytable, "TOGETHER", together)
+    texts = [str(number) for number in range(count)]
+    first, _, first_evicted = table(most=20)
+    second, _, second_evicted = table(most=20)
+    for keys in (first, second):
+        keys.coded(ids(3, 100, 101))
+    codes = [first.code(None, text) for text in texts]
+    loaded = []
+    for text, code in zip(texts, second.loaded(None, texts), strict=True):
+        assert second.text(code) == text
+        loaded.append(code)
+    assert len(codes) == len(loaded)
+    assert [first.value(code) for code in first.codes_of(None)] == [
+        second.value(code) for code in second.codes_of(None)
+    ]
+    for key in range(200, 210):
+        for keys in (first, second):
+            keys.coded(ids(key))
+    assert len(first_evicted) == len(second_evicted)
+    assert {first.value(code) for code in first.codes_of(None)} == {
+        second.value(code) for code in second.codes_of(None)
+    }
+
+
 def test_beyond_the_most_keys_those_go_that_were_silent_longest() -> None:
     keys, _, evicted = table(most=100)
     first = {key: int(keys.coded(ids(key)).codes[0]) for key in range(100)}
