@@ -3,7 +3,8 @@
 JSON records of devices with three numbers, in four partitions; windows of 128 samples, written as JSON. The programs
 drain the same topic in turn, each window is counted, and the CPU microseconds of a record are those of the whole
 process between its first record and the last window. The loop by hand saves nothing; `path` saves state and positions
-each second in a file, `memory` saves nothing either.
+each second in a file, `topic` in a topic, `once` there as well, in the transactions of the results; `memory` saves
+nothing either.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def programs(peers: bool) -> dict[str, Contestant]:
         rest = [*arguments, str(SIZE)]
         return Contestant(module, lambda job: [interpreter, "-m", target, job.to_json(), *rest])
 
-    chosen = {"by hand": of("handwritten"), "path": of("ours", "path"), "memory": of("ours", "memory")}
+    chosen = {"by hand": of("handwritten")}
+    chosen |= {state: of("ours", state) for state in ("path", "topic", "once", "memory")}
     if peers:
         chosen |= {peer: of(peer, python=python_of(peer, print)) for peer in ("bytewax", "quix")}
     return chosen

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from connectors.records import Lane
+from connectors.sink import TransactionalSink
 from connectors.source import TransactionToken
 
 
@@ -31,6 +32,13 @@ class StateTopic(ABC):
     """The name of the topic."""
     id: str
     """The id of the topic, once it is open: a topic that is deleted and created again has another one."""
+
+    @abstractmethod
+    def share(self, first: TransactionalSink) -> None:
+        """Called before `open`: its records go into the transactions of this sink, by `sending` in place of `write`.
+
+        Raises `DefinitionError` for the sink of another bus.
+        """
 
     @abstractmethod
     def open(self) -> None:
@@ -69,3 +77,15 @@ class StateTopic(ABC):
         `wait` is called again and again while the outcome is not known; what it raises ends that, and the outcome stays
         unknown. A retriable `ConnectorError`: nothing was written, as when a partition went to another consumer.
         """
+
+    @abstractmethod
+    def sending(self, records: Sequence[StateRecord]) -> Callable[[float], None]:
+        """A call that sends these records in the transaction that is open, with its deadline on `time.monotonic`.
+
+        Only for a topic that shares transactions; another thread may make the call. A retriable `ConnectorError`: some
+        are not sent yet, and the next call sends these. `Voided`: the transaction has to be aborted.
+        """
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Drop what is known of records that were sent, once the transaction with them has ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -19,7 +20,7 @@ from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from connectors.kafka.consumer.statereader import StateReader
 from connectors.kafka.transactionalsink import KafkaTransactionalSink
 from connectors.records import Lane, Messages
-from connectors.sink import Voided
+from connectors.sink import TransactionalSink, Voided
 from connectors.source import TransactionToken
 from connectors.statetopic import StateRecord, StateTopic
 from pipelines.errors import ConnectorError, DefinitionError
@@ -43,7 +44,7 @@ a tenth of the usual size is what the brokers' own topic of offsets has, too."""
 
 
 class KafkaStateTopic(StateTopic):
-    """See `StateTopic`. Its transactions are of the source's group and `instance`."""
+    """See `StateTopic`. Its transactions are of the source's group and `instance`, unless it shares those of a sink."""
 
     def __init__(self, topic: str, source: KafkaSourceConfig) -> None:
         """`source` names its topics, and has the brokers and login of all."""
@@ -52,17 +53,19 @@ class KafkaStateTopic(StateTopic):
         self._source = source
         self._label = f'state: topic "{topic}"'
         self._scrub = scrubber(source)
-        self._sink = KafkaTransactionalSink.first(
-            KafkaSinkConfig(topic=topic, name="state").in_service("", [source]),
-            source,
-            _TIMEOUT,
-            setting=None,
-        )
+        self._config = KafkaSinkConfig(topic=topic, name="state").in_service("", [source])
+        self._sink = KafkaTransactionalSink.first(self._config, source, _TIMEOUT, setting=None)
         self._queries = Queries(admin_properties(source), "read_uncommitted")
         self._reader = StateReader(topic, source)
         self._counts: dict[str, int] = {}
         """How many partitions each topic of the source has. The state's are numbered through them, by name: the order
         in which a service names its topics means nothing."""
+
+    def share(self, first: TransactionalSink) -> None:
+        """See `StateTopic.share`."""
+        if not isinstance(first, KafkaTransactionalSink):
+            raise DefinitionError(f'{self._label}: the sink "{first.name}" does not send in transactions of Kafka')
+        self._sink = first.beside(self._config)
 
     def open(self) -> None:
         """See `StateTopic.open`."""
@@ -118,7 +121,21 @@ class KafkaStateTopic(StateTopic):
         except Voided as error:
             self._until_known(self._sink.abort, wait)
             raise ConnectorError(str(error), retriable=True) from error
-        # Nobody asks the sink what is confirmed, until which it keeps all that was sent.
+        self.forget()
+
+    def sending(self, records: Sequence[StateRecord]) -> Callable[[float], None]:
+        """See `StateTopic.sending`."""
+        calls = deque(self._sending(records[first : first + _AT_ONCE]) for first in range(0, len(records), _AT_ONCE))
+
+        def send(deadline: float) -> None:
+            while calls:
+                calls[0](deadline)
+                calls.popleft()
+
+        return send
+
+    def forget(self) -> None:
+        """See `StateTopic.forget`. Nobody asks the sink what is confirmed, until which it keeps all that was sent."""
         self._sink.forget()
 
     def _sending(self, records: Sequence[StateRecord]) -> Callable[[float], None]:

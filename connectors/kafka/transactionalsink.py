@@ -103,6 +103,11 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
             raise DefinitionError(f'sink "{config.label}": {difference}')
         return KafkaTransactionalSink(config, self._transactions)
 
+    def beside(self, config: KafkaSinkConfig) -> KafkaTransactionalSink:
+        """A sibling, not open, that has name, topic and `max_message` of `config`, and the producer of this one."""
+        its = {name: getattr(config, name) for name in ("name", "topic", "max_message")}
+        return self.sibling(self._config.model_copy(update=its))
+
     def begin(self, deadline: float) -> None:
         """See `TransactionalSink.begin`."""
         self._transactions.begin(deadline)

@@ -81,6 +81,11 @@ class AsyncExecutor:
         return {}
 
     @property
+    def unsaved_steps(self) -> Sequence[str]:
+        """None, as `stateful`."""
+        return ()
+
+    @property
     def opens_images(self) -> bool:
         """Whether a step may look at the pixels of the images of a record."""
         return self._trigger.uses_input and self._executor.opens_images

@@ -55,6 +55,10 @@ class Executor(Protocol):
         """The steps whose state outlives the process where it is saved (`changes`, `load`), by name."""
 
     @property
+    def unsaved_steps(self) -> Sequence[str]:
+        """Names of the other steps whose results depend on earlier rows: their state ends with the process."""
+
+    @property
     def opens_images(self) -> bool:
         """Whether a step may look at the pixels of images."""
 

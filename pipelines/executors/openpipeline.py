@@ -91,6 +91,17 @@ class OpenPipeline(ABC):
         return steps
 
     @property
+    def unsaved_steps(self) -> Sequence[str]:
+        """The steps whose results depend on earlier rows, and whose state ends with the process, by name."""
+        steps: list[str] = []
+        for step in self._steps:
+            if isinstance(step.runner.inside, OpenPipeline):
+                steps += step.runner.inside.unsaved_steps
+            elif isinstance(step.runner, StatefulRunner) and not step.runner.saves:
+                steps.append(step.name)
+        return steps
+
+    @property
     def opens_images(self) -> bool:
         """Whether a step may look at the pixels of images."""
         return any(step.runner.opens_images for step in self._steps)

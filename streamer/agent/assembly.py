@@ -413,14 +413,18 @@ def build(
             routes,
             failed,
             shadow,
-            state=_store(service) if sources is None else None,
+            state=_store(service, routes[0].sink) if sources is None else None,
             connected=sources is None,
         )
 
 
-def _store(service: Service) -> StateStore | None:
+def _store(service: Service, first: Sink) -> StateStore | None:
+    """Where the state is saved: in the transactions of the `first` sink, if it has some."""
     if isinstance(service.state, StateTopicSettings):
-        return TopicStore(service.sources[0].build_state(service.state.topic), service.name)
+        store = TopicStore(service.sources[0].build_state(service.state.topic), service.name)
+        if isinstance(first, TransactionalSink):
+            store.share(first)
+        return store
     return FileStore(service.state.path, service.name) if isinstance(service.state, StateSettings) else None
 
 

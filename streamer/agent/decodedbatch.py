@@ -90,6 +90,12 @@ class DecodedBatch:
             parts.append(alone)
         return [*parts, rest]
 
+    def part(self, rows: Ints) -> DecodedBatch:
+        """A part of the batch with these rows."""
+        part = copy(self)
+        part.keep(rows)
+        return part
+
     def let_go(self) -> None:
         """Free the payloads: they are no longer needed."""
         self.records = self.records.without_payloads()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from connectors.source import Replays
-from pipelines.errors import DefinitionError
 from streamer.agent.assembly import Assembly
 from streamer.agent.batchqueue import RunInbox
 from streamer.agent.blockdecoder import BlockDecoder, Decoding
@@ -22,15 +21,17 @@ from streamer.batching.waiting import WaitRule
 from streamer.definition.settings import BatcherSettings
 from streamer.delivery.confirming import Barrier, Confirming, Upstream
 from streamer.delivery.delivery import Delivery
-from streamer.delivery.guarantee import STATEFUL, guarantee
+from streamer.delivery.guarantee import guarantee
 from streamer.delivery.ledger import Ledger
 from streamer.delivery.transactions import Transactions
 from streamer.observe.metrics import RunMeters, ServiceMeters
 from streamer.routing.into import Into
 from streamer.routing.recordtime import RecordTime
 from streamer.routing.sinkroute import Sinks
-from streamer.state.agreement import agreed, check_saved, check_state, check_topics
+from streamer.state.agreement import agreed, check_saved, check_state, check_topics, check_transactions
 from streamer.state.checkpoints import Checkpoints
+from streamer.state.topicstore import TopicStore
+from streamer.state.transactionalcheckpoints import TransactionalCheckpoints
 
 
 def opened_delivery(assembly: Assembly, inbox: RunInbox, upstream: Upstream, meters: RunMeters, log: Any) -> Delivery:
@@ -41,9 +42,9 @@ def opened_delivery(assembly: Assembly, inbox: RunInbox, upstream: Upstream, met
     confirming: Confirming
     if (first := assembly.transactional) is None:
         confirming = Barrier(sinks.all, meters)
-    elif assembly.executor.stateful:
-        raise DefinitionError(STATEFUL)
     else:
+        executor = assembly.executor
+        check_transactions(service, executor.saving_steps, executor.unsaved_steps)
         confirming = Transactions(sinks, first, service.transactions, ledger, upstream, meters, log)
     replays = {name: source.replays for name, _, source in assembly.sources}
     return Delivery(service, sinks, replays, ledger, confirming, upstream, meters, log)
@@ -64,7 +65,7 @@ def keep_together(assembly: Assembly) -> bool:
     return True
 
 
-def opened_checkpoints(assembly: Assembly, ledger: Ledger, intakes: Intakes, log: Any) -> Checkpoints | None:
+def opened_checkpoints(assembly: Assembly, delivery: Delivery, intakes: Intakes, log: Any) -> Checkpoints | None:
     """The checkpoints of a service whose steps save their state; `None` if it is not saved.
 
     Raises `DefinitionError` if the service does not say where, or the saved state does not fit the steps.
@@ -81,7 +82,12 @@ def opened_checkpoints(assembly: Assembly, ledger: Ledger, intakes: Intakes, log
     identities = agreed(assembly.state, steps, log)
     store = assembly.state
     store.attach(intakes, lambda saved: check_saved(store, saved, steps))
-    checkpoints = Checkpoints(store, identities, lambda: assembly.executor, ledger, counting, intakes.acknowledged, log)
+    given = identities, lambda: assembly.executor, delivery.ledger, counting, intakes.acknowledged, log
+    checkpoints: Checkpoints
+    if isinstance(delivery.confirming, Transactions) and isinstance(store, TopicStore):
+        checkpoints = delivery.confirming.state = TransactionalCheckpoints(store, *given)
+    else:
+        checkpoints = Checkpoints(store, *given)
     for _, _, source in assembly.sources:
         source.noted = checkpoints.note
     return checkpoints

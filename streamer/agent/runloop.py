@@ -99,7 +99,8 @@ class RunLoop:
         self._is_settled = True
         """Whether the next batch may be run before what was sent is acknowledged."""
         self._alone: deque[DecodedBatch] = deque()
-        """Parts of a batch with records that may kill the process: each is run when nothing else is."""
+        """Parts of a batch, each run when nothing else is: records in it may kill the process, or be refused with
+        others."""
         self._sessions = frozenset(name for name, _, source in assembly.sources if source.replays is Replays.SESSION)
         """Names of the sources that replay a session: they acknowledge in each round, because their bus allows few
         records in flight."""
@@ -152,6 +153,7 @@ class RunLoop:
         self._stateful = executor.stateful
         if keep_together(self._assembly):
             self._delivery.together = self._intakes.beside
+            self._delivery.confirming.keep_together(self._intakes.beside)
         self._checkpointing = self._opened_checkpointing(self._delivery)
         self._joins = self._may_join()
         self._tracing = self._meters.run.timeline = self._assembly.tracing(self._log)
@@ -176,10 +178,11 @@ class RunLoop:
             self._intakes.open(intakes, self._assembly.check_transactions)
 
     def _opened_checkpointing(self, delivery: Delivery) -> Checkpointing | None:
-        checkpoints = opened_checkpoints(self._assembly, delivery.ledger, self._intakes, self._log)
+        checkpoints = opened_checkpoints(self._assembly, delivery, self._intakes, self._log)
         if checkpoints is None:
             return None
-        delivery.acknowledgeable = checkpoints.all_marks
+        if not self._guarantee.transactional:
+            delivery.acknowledgeable = checkpoints.all_marks
         self._meters.state = checkpoints.meters.readings
         return Checkpointing(
             checkpoints,
@@ -350,6 +353,7 @@ class RunLoop:
         if self._stateful:
             for now in self._assembly.clock.until(run.batch):
                 self._emit(self._assembly.executor.tick, now)
+            run = self._made_way_for(run)
         with self._running:
             begun = self._runs.run(run, self._open_delivery.confirming.run_next)
             if begun is None:
@@ -416,6 +420,9 @@ class RunLoop:
         self._enter(decoded)
         if self._dangerous is not None and self._is_dangerous(decoded, self._dangerous):
             return None
+        if len(parts := self._open_delivery.confirming.apart(decoded)) > 1:
+            self._cut(decoded, parts)
+            return None
         together = [decoded]
         if self._joins and self._runs.joining_pays and batches.first is not None:
             most = self._runs.sizer.to_gather(decoded.records.byte_count / max(len(decoded.records), 1))
@@ -440,18 +447,24 @@ class RunLoop:
             return False
         if judged.convicted:
             decoded.fail(judged.convicted)
-        parts = decoded.apart(judged.suspects)
-        if len(parts) > 1:
-            # The ledger keeps a reference to the whole batch but needs only its records: free the values.
-            decoded.batch = NO_ROWS
-        self._alone.extend(parts)
+        self._cut(decoded, decoded.apart(judged.suspects))
         self._is_settled = False
         return True
 
+    def _cut(self, decoded: DecodedBatch, parts: Sequence[DecodedBatch]) -> None:
+        """Have these parts of a batch run before all others, one by one."""
+        if len(parts) > 1:
+            # The ledger keeps a reference to the whole batch but needs only its records: free the values.
+            decoded.batch = NO_ROWS
+        self._alone.extendleft(reversed(parts))
+
     def _next_alone(self) -> BatchRun:
-        """The next part of a batch with records that may kill the process."""
+        """The next part of a batch that is run in parts."""
         part = self._alone.popleft()
         self._open_delivery.look_again(part)
+        if len(parts := self._open_delivery.confirming.apart(part)) > 1:
+            self._cut(part, parts)
+            part = self._alone.popleft()
         run = BatchRun.of([part])
         run.is_cut = bool(self._alone)
         return run
@@ -491,8 +504,15 @@ class RunLoop:
 
     def _emit(self, of: Callable[..., Result], *arguments: float) -> None:
         """Send what the steps give by time or at the end."""
+        self._open_delivery.make_way(None)
         with self._running:
             self._open_delivery.emit(of(*arguments))
+
+    def _made_way_for(self, run: BatchRun) -> BatchRun:
+        """This run, for which what was sent before is confirmed if they may not be sent together."""
+        for decoded in run.batches:
+            self._open_delivery.make_way(decoded)
+        return self._looked_at_again(run)
 
     def _looked_at_again(self, run: BatchRun) -> BatchRun:
         """A run that is yet to come, without rows of lanes that have ended since they were entered."""
@@ -595,7 +615,7 @@ class RunLoop:
     def _marks_of(self, lanes: Iterable[Lane]) -> Mapping[Lane, int]:
         if self._open_delivery.withholds:
             return {}
-        if self._checkpointing is not None:
+        if self._checkpointing is not None and not self._checkpointing.by_transactions:
             return self._checkpointing.checkpoints.all_marks(lanes)
         return self._guarantee.on_revoke(self._open_delivery.ledger, lanes)
 
@@ -608,7 +628,7 @@ class RunLoop:
             self._open_delivery.make_room()
         # A sink that confirms while messages flow need not stop for a barrier at each commit, but for a checkpoint.
         if (
-            self._checkpointing is not None
+            (self._checkpointing is not None and not self._checkpointing.by_transactions)
             or self._inbox.budget.is_short
             or not self._open_delivery.confirming.keeps_up(COMMIT_INTERVAL)
         ):
@@ -672,7 +692,7 @@ class RunLoop:
             self._intakes.acknowledge(marks)
 
     def _marks(self, sources: Collection[str] | None = None) -> Mapping[Lane, int]:
-        if self._checkpointing is not None:
+        if self._checkpointing is not None and not self._checkpointing.by_transactions:
             return self._checkpointing.checkpoints.marks(sources)
         return self._guarantee.on_commit(self._open_delivery.ledger, sources)
 

@@ -13,7 +13,7 @@ from connectors.config import SinkConfig, SourceConfig
 from connectors.outbox.wrapping import contents
 from pipelines.definitions.drawing import settings_text
 from pipelines.definitions.walk import Part, batches_inside, walk
-from pipelines.errors import DefinitionError, StepError, StreamerError, nearest
+from pipelines.errors import StepError, StreamerError, nearest
 from pipelines.executors.errorclasses import error_class
 from pipelines.executors.executor import Executor
 from pipelines.executors.openpolicy import PolicyError, by_step, check_policy
@@ -70,12 +70,12 @@ from streamer.definition.refusals import refused
 from streamer.definition.service import Service
 from streamer.definition.settings import StateSettings, StateTopicSettings, Tracing
 from streamer.definition.stepsettings import policies
-from streamer.delivery.guarantee import STATEFUL, guarantee
+from streamer.delivery.guarantee import guarantee
 from streamer.models.files import State
 from streamer.models.opening import Openings
 from streamer.routing.into import Into
 from streamer.routing.sinkroute import SinkRoute
-from streamer.state.agreement import check_answers, check_state, check_topics
+from streamer.state.agreement import check_answers, check_state, check_topics, check_transactions
 from streamer.tracing.opening import check_packages
 
 _WITH_MODELS = (Detect, Onnx, TensorFlow, Keras, TensorRt, Tvm)
@@ -384,8 +384,7 @@ def _step(
     check_policy(policy, stateful=isinstance(runner, StatefulRunner), ends_calls=runner.ends_calls)
     if isinstance(runner, StatefulRunner):
         check_answers(service)
-    if isinstance(runner, StatefulRunner) and _is_transactional(service):
-        raise DefinitionError(STATEFUL)
+        check_transactions(service, *(([context.step], ()) if runner.saves else ((), [context.step])))
     if isinstance(runner, StatefulRunner) and runner.saves:
         check_state(service, {context.step: step})
         check_topics(service, {context.step: step})

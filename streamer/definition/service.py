@@ -300,7 +300,10 @@ class Service(Settings):
     @property
     def transactions(self) -> TransactionSettings:
         """How long transactions last, with `delivery: exactly_once`."""
-        return self.transaction or TransactionSettings()
+        given = self.transaction or TransactionSettings()
+        if isinstance(self.state, StateTopicSettings):
+            return given.with_state(self.state.interval)
+        return given
 
     @property
     def groups(self) -> dict[str, str]:
@@ -503,6 +506,11 @@ class Service(Settings):
             raise ValueError(
                 f"it is saved together with the positions of the records, and {delivery} commits these in another way; "
                 "use at_least_once, or state: memory"
+            )
+        if isinstance(state, StateSettings) and delivery is not None and guarantee(delivery).transactional:
+            raise ValueError(
+                f"a file cannot be part of the brokers' transactions, in which {delivery} commits results and "
+                "positions; write {topic: NAME}, or use at_least_once"
             )
         sources = info.data.get("source")
         if isinstance(state, StateSettings):

@@ -161,7 +161,7 @@ class TransactionSettings(Settings):
     """How long transactions last, with `delivery: exactly_once`."""
 
     interval: Annotated[Duration, Field(gt=0)] = 0.1
-    """How long a transaction is open at most before it is committed, and so how much later results become visible. It is committed sooner if no record waits to be run."""  # noqa: E501
+    """How long a transaction is open at most before it is committed, and so how much later results become visible. It is committed sooner if no record waits to be run. With `state: {topic: NAME}` it is the `interval` of the state by default, and no transaction is committed sooner, as each has a message for every key that has changed."""  # noqa: E501
     max_records: Annotated[int, Field(ge=1)] = 100_000
     """The most records of a transaction: then it is committed, even before `interval` is over."""
     timeout: Annotated[Duration, Field(ge=1, validate_default=True)] = 15.0
@@ -177,6 +177,12 @@ class TransactionSettings(Settings):
                 "while it is written; make it twice as long at least"
             )
         return timeout
+
+    def with_state(self, interval: float) -> TransactionSettings:
+        """The same for transactions that save state, every `interval` seconds unless they say how often."""
+        if "interval" in self.model_fields_set:
+            return self
+        return self.model_copy(update={"interval": min(interval, self.timeout / 2)})
 
 
 class StateSettings(Settings):
@@ -194,7 +200,7 @@ class StateTopicSettings(Settings):
     topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
     """A compacted topic on the brokers of the source, with a partition for each one of the source's topics; it is created if it does not exist. Each service needs its own."""  # noqa: E501
     interval: Annotated[Duration, Field(gt=0)] = 1.0
-    """How often it is saved. After a crash the records since then are run again."""
+    """How often it is saved. After a crash the records since then are run again. With `delivery: exactly_once` it is the default of `transaction.interval`."""  # noqa: E501
 
 
 class Limits(Settings):

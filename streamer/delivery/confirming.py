@@ -59,6 +59,17 @@ class Confirming(ABC):
     def unconfirmed(self) -> bool:
         """Whether there are sent messages that are neither confirmed nor lost yet."""
 
+    def keep_together(self, together: Callable[[Iterable[Lane]], set[Lane]]) -> None:
+        """`together` gives the lanes that have to be delivered again if these are, themselves among them."""
+
+    def apart(self, decoded: DecodedBatch) -> list[DecodedBatch]:
+        """The batch in the parts in which it has to be run, one after the other, as they may not be sent together."""
+        return [decoded]
+
+    def make_way(self, decoded: DecodedBatch | None, release: Callable[[], None]) -> None:
+        """Such a part is run next, or what is due by time (`None`): if it may not be sent together with what was sent
+        before, wait until that is confirmed. `release` as for `admit`, and the same errors."""
+
     def run_next(self, seconds: float) -> None:
         """A batch is run next, which will take about so many seconds."""
 

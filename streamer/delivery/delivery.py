@@ -196,6 +196,10 @@ class Delivery:
         waits = self.confirming.unconfirmed or self._letters.held_back or self.ledger.awaits_outputs
         return not (waits or self.withholds)
 
+    def make_way(self, decoded: DecodedBatch | None) -> None:
+        """As `Confirming.make_way`."""
+        self.confirming.make_way(decoded, self._letters.send_held_back)
+
     def pass_over(self, decoded: DecodedBatch, places: Ints) -> None:
         """Finish the rows at these places of a batch that was entered, without running them."""
         rows = decoded.first + places

@@ -98,19 +98,11 @@ class AtLeastOnce(Guarantee):
         return source
 
 
-STATEFUL: Final = (
-    "delivery: exactly_once is for pipelines whose results each come of one record, and there are steps whose results "
-    "depend on earlier ones (windows, tracks), which come again when a transaction is aborted; use at_least_once"
-)
-"""Why a service with stateful steps cannot deliver exactly once."""
-
-
 class ExactlyOnce(AtLeastOnce):
     """Positions are committed with the results, in one transaction; the source is informed afterwards."""
 
     name = "exactly_once"
     transactional = True
-    saves_state = False
 
 
 GUARANTEES: Final[Mapping[str, Guarantee]] = {kind.name: kind for kind in (AtMostOnce(), AtLeastOnce(), ExactlyOnce())}

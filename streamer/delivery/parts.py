@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
-
 import numpy as np
 
 from connectors.records import Ints
@@ -13,8 +11,7 @@ from streamer.agent.decodedbatch import DecodedBatch
 
 def part_of(decoded: DecodedBatch, result: Result, rows: Ints) -> tuple[DecodedBatch, Result]:
     """These rows of a batch, and the pipeline's results for them. A result of several rows needs all of them."""
-    part = copy(decoded)
-    part.keep(rows)
+    part = decoded.part(rows)
     kept = set(rows.tolist())
     batch = result.batch
     inside = np.isin(batch.rows, rows)

@@ -5,14 +5,16 @@ it. So the records of the request are suspects. When they come again, each half 
 own: the half that is refused is halved again, the other half is accepted. A record that is refused alone is to blame:
 it becomes a dead letter when it comes once more, or a shorter dead letter if it was one already.
 
-Records are kept by partition and position, as they come again as other rows in other lanes.
+Records are kept by partition and position, as they come again as other rows in other lanes. So are rows that time
+makes, by the position of the record that they belong to. These cannot be sent apart, as the state that has made them is
+saved as a whole: those of a request that is refused twice are all to blame.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,7 +26,10 @@ from pipelines.errors import StepError
 from streamer.agent.decodedbatch import DecodedBatch
 from streamer.routing.sinkroute import SinkRoute
 
-_Partition = tuple[str, str]
+_Partition = tuple[str, str, bool]
+"""Source, partition, and whether rows of it are those that time makes."""
+_Place = tuple[_Partition, int]
+"""A row's partition and position."""
 
 
 @dataclass(slots=True)
@@ -79,32 +84,36 @@ class Suspects:
         would be sent row by row.
         """
         places = [_place(decoded, row) for decoded, row in rows]
-        known = [(lane, position) for lane, position in places if position in self._suspects.get(_partition(lane), ())]
-        suspected = sorted(known or places, key=_order)
+        known = [place for place in places if self._at(place) is not None]
+        suspected = sorted(known or places)
         half = (len(suspected) + 1) // 2
         groups = self._last + 1, self._last + 2
         self._last += 2
         for place in (*suspected, *self._between(suspected)):
-            self._move(*place, groups[_order(place) > _order(suspected[half - 1])])
+            self._move(place, groups[place > suspected[half - 1]])
 
-    def _between(self, places: Sequence[tuple[Lane, int]]) -> list[tuple[Lane, int]]:
+    def _between(self, places: Sequence[_Place]) -> list[_Place]:
         """Further suspects of a partition between the first and the last of these, which rise."""
-        named = set(map(_order, places))
-        ends: dict[_Partition, tuple[Lane, int, int]] = {}
-        for lane, position in places:
-            _, first, _ = ends.get(_partition(lane), (lane, position, position))
-            ends[_partition(lane)] = lane, first, position
+        named = set(places)
+        ends: dict[_Partition, tuple[int, int]] = {}
+        for partition, position in places:
+            first, _ = ends.get(partition, (position, position))
+            ends[partition] = first, position
         return [
-            (lane, position)
-            for partition, (lane, first, last) in ends.items()
+            (partition, position)
+            for partition, (first, last) in ends.items()
             for position, suspect in self._suspects.get(partition, {}).items()
             if first < position < last and suspect.error is None and (partition, position) not in named
         ]
 
+    def is_suspect(self, decoded: DecodedBatch, row: int) -> bool:
+        """Whether the record of this row is a suspect already."""
+        return self._at(_place(decoded, row)) is not None
+
     def convict(self, decoded: DecodedBatch, row: int, route: SinkRoute, error: Exception, *, letter: bool) -> None:
         """The record of this row was tried alone, and its message for this route was refused; `letter`: a dead one."""
         self._last += 1
-        suspect = self._move(*_place(decoded, row), self._last)
+        suspect = self._move(_place(decoded, row), self._last)
         if letter:
             suspect.refusals.append(str(error))
         else:
@@ -114,7 +123,7 @@ class Suspects:
         """The rows of suspects in this batch, rising."""
         rows = as_array(decoded.rows)
         for lane, start, stop in decoded.records.spans:
-            suspects = self._suspects.get(_partition(lane))
+            suspects = self._suspects.get(_partition(lane, timed=decoded.timed))
             if not suspects:
                 continue
             low, high = bisect_left(rows, decoded.first + start), bisect_left(rows, decoded.first + stop)
@@ -148,29 +157,45 @@ class Suspects:
         if start < len(rows):
             yield Part(rows[start:], group)
 
+    def part(self, decoded: DecodedBatch) -> Part:
+        """All rows of a batch that is sent in one transaction, with the last of its groups."""
+        last = max(self.rows(decoded), default=None) if self._suspects else None
+        if last is None:
+            return Part(as_array(decoded.rows), None)
+        return Part(as_array(decoded.rows), last.group, last.alone and len(decoded.rows) == 1)
+
     def refusals(self, decoded: DecodedBatch, row: int) -> tuple[str, ...]:
         """Why dead letters of this row were refused."""
-        suspect = self._of(decoded, row)
+        suspect = self._at(_place(decoded, row)) if self._suspects else None
         return () if suspect is None else tuple(suspect.refusals)
 
     def finished(self, positions: Mapping[Lane, int]) -> None:
         """The records below these positions are finished: they do not come again."""
         for lane, end in positions.items():
-            self._forget_below(lane, end)
+            self._drop(_partition(lane), range(end))
+
+    def finished_rows(self, decoded: DecodedBatch, rows: Ints) -> None:
+        """These rows of a batch, which time made, are finished."""
+        for row in rows.tolist() if self._suspects else ():
+            partition, position = _place(decoded, row)
+            self._drop(partition, (position,))
 
     def forget(self, lane: Lane) -> None:
         """Another consumer has the records of this lane."""
-        self._forget_below(lane, float("inf"))
+        for timed in (False, True):
+            partition = _partition(lane, timed=timed)
+            self._drop(partition, self._suspects.get(partition, ()))
 
-    def _forget_below(self, lane: Lane, end: float) -> None:
-        suspects = self._suspects.get(_partition(lane), {})
-        for position in [position for position in suspects if position < end]:
+    def _drop(self, partition: _Partition, positions: Container[int]) -> None:
+        suspects = self._suspects.get(partition, {})
+        for position in [position for position in suspects if position in positions]:
             self._leave(suspects.pop(position).group)
         if not suspects:
-            self._suspects.pop(_partition(lane), None)
+            self._suspects.pop(partition, None)
 
-    def _move(self, lane: Lane, position: int, group: int) -> _Suspect:
-        suspects = self._suspects.setdefault(_partition(lane), {})
+    def _move(self, place: _Place, group: int) -> _Suspect:
+        partition, position = place
+        suspects = self._suspects.setdefault(partition, {})
         suspect = suspects.get(position)
         if suspect is None:
             suspect = suspects[position] = _Suspect(group)
@@ -185,21 +210,16 @@ class Suspects:
         if not self._sizes[group]:
             del self._sizes[group]
 
-    def _of(self, decoded: DecodedBatch, row: int) -> _Suspect | None:
-        if not self._suspects:
-            return None
-        lane, position = _place(decoded, row)
-        return self._suspects.get(_partition(lane), {}).get(position)
+    def _at(self, place: _Place) -> _Suspect | None:
+        partition, position = place
+        return self._suspects.get(partition, {}).get(position)
 
 
-def _place(decoded: DecodedBatch, row: int) -> tuple[Lane, int]:
+def _place(decoded: DecodedBatch, row: int) -> _Place:
     index = row - decoded.first
-    return decoded.records.lane_of(index), int(decoded.records.positions[index])
+    lane = decoded.records.lane_of(index)
+    return _partition(lane, timed=decoded.timed), int(decoded.records.positions[index])
 
 
-def _order(place: tuple[Lane, int]) -> tuple[_Partition, int]:
-    return _partition(place[0]), place[1]
-
-
-def _partition(lane: Lane) -> _Partition:
-    return lane.source, lane.partition
+def _partition(lane: Lane, *, timed: bool = False) -> _Partition:
+    return lane.source, lane.partition, timed

@@ -21,6 +21,7 @@ from connectors.source import TransactionToken
 from streamer.agent.decodedbatch import DecodedBatch
 from streamer.delivery.confirming import Barrier
 from streamer.delivery.retriedcall import RetriedCall
+from streamer.delivery.statesaving import Saving
 from streamer.observe.metrics import RunMeters
 from streamer.routing.sinkroute import SinkRoute
 
@@ -53,6 +54,12 @@ class Contents:
     began_at: float = 0.0
     positions: dict[Lane, int] = field(default_factory=dict)
     """The positions after its rows, of all lanes that it has rows of."""
+    timed: set[Lane] = field(default_factory=set)
+    """The lanes of rows that time made, which count for no position."""
+    timed_rows: list[tuple[DecodedBatch, Ints]] = field(default_factory=list)
+    """Batches of such rows, each with those that it has."""
+    state: Saving | None = None
+    """What it saves of the steps' state, once it is being committed."""
     passed: Mapping[Lane, int] = field(default_factory=dict)
     """The positions beyond the last records of lanes, that it commits besides."""
     rows: int = 0
@@ -66,10 +73,27 @@ class Contents:
     def add(self, decoded: DecodedBatch, rows: Ints) -> None:
         """Note that it has these rows of a batch."""
         self.rows += len(rows)
+        if decoded.timed:
+            self.timed_rows.append((decoded, rows))
         for lane, start, stop in decoded.records.spans:
             at = int(np.searchsorted(rows, decoded.first + stop))
-            if at and rows[at - 1] >= decoded.first + start:
+            if not (at and rows[at - 1] >= decoded.first + start):
+                continue
+            if decoded.timed:
+                self.timed.add(lane)
+            else:
                 self.positions[lane] = int(decoded.records.positions[rows[at - 1] - decoded.first]) + 1
+
+    @property
+    def lanes(self) -> set[Lane]:
+        """The lanes that it has rows or state of."""
+        return {*self.positions, *self.timed, *(() if self.state is None else self.state.lanes)}
+
+    @property
+    def committed(self) -> dict[Lane, int]:
+        """All positions that it commits."""
+        saved = {} if self.state is None else self.state.positions
+        return {**saved, **self.positions, **self.passed}
 
 
 class SinkTransaction:
@@ -109,8 +133,7 @@ class SinkTransaction:
     def commit(self, token: TransactionToken) -> None:
         """Commit its messages and positions."""
         self._asked = False
-        positions = {**self.contents.positions, **self.contents.passed}
-        self._turn(State.COMMITTING, partial(self._commit_call, positions, token))
+        self._turn(State.COMMITTING, partial(self._commit_call, self.contents, token))
 
     def abort(self) -> None:
         """Make its messages invisible for good."""
@@ -146,10 +169,13 @@ class SinkTransaction:
         self.state, self.turned_at, self.calls.again_at = state, time.monotonic(), 0.0
         self.calls.start(call)
 
-    def _commit_call(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
+    def _commit_call(self, contents: Contents, token: TransactionToken, deadline: float) -> None:
         """On the thread of calls. Waits for all confirmations first: before the commit a lost message is known by its
         row."""
+        positions = contents.committed
         if not self._asked:
+            if contents.state is not None:
+                contents.state.send(deadline)
             self.barrier.sent()
             # Messages travel while the positions are added.
             self.barrier.push()

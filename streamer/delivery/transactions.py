@@ -3,6 +3,10 @@
 One begins with a batch to send; it is committed after an interval or so many records, when there is nothing to do, at a
 revocation and at the end. A void one is aborted: its lanes end and are delivered again.
 
+What steps remember is saved in the transaction that has what they gave for the same records. So it is taken from them
+as a commit begins, between two batches, when all that was run has been sent; and nothing is committed between running a
+batch and sending all of its results. Suspects are cut out of their batch before it is run.
+
 A row stays open in the ledger until the transaction with its messages is committed. The transaction commits, for each
 lane that it has rows of, the position after the last of them: rows are sent in order, so that none before is missing.
 It also commits positions behind what the bus never delivers (`TransactionToken.passed`); a transaction without rows is
@@ -15,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +28,7 @@ from connectors.sink import Lost, TransactionalSink, Voided
 from connectors.source import TransactionToken
 from pipelines.data.result import Result
 from pipelines.errors import ConnectorError
-from streamer.agent.decodedbatch import DecodedBatch
+from streamer.agent.decodedbatch import NONE_PASSED, DecodedBatch
 from streamer.definition.settings import TransactionSettings
 from streamer.delivery.confirming import Confirming, Upstream
 from streamer.delivery.failures import ServiceStopped
@@ -32,7 +36,8 @@ from streamer.delivery.ledger import Ledger
 from streamer.delivery.parts import failing, part_of
 from streamer.delivery.retriedcall import LEAST_CALL
 from streamer.delivery.sending import pause
-from streamer.delivery.suspects import Suspects
+from streamer.delivery.statesaving import TransactionState
+from streamer.delivery.suspects import Part, Suspects
 from streamer.delivery.transaction import Contents, Losses, SinkTransaction, State
 from streamer.observe.metrics import RunMeters
 from streamer.routing.sinkroute import SinkRoute, Sinks
@@ -78,7 +83,10 @@ class Transactions(Confirming):
         log: Any,
     ) -> None:
         """`first` begins, commits and aborts the transactions of all `sinks`."""
+        self.state: TransactionState | None = None
+        """What the steps remember, to be saved in the transactions; `None`: nothing is."""
         self.outcomes = Counter()
+        self._together: Callable[[Iterable[Lane]], set[Lane]] = set
         self._sinks = sinks.all
         self._letters = sinks.letters
         self._settings = settings
@@ -123,11 +131,9 @@ class Transactions(Confirming):
         self, decoded: DecodedBatch, result: Result, release: Callable[[], None]
     ) -> Iterator[tuple[DecodedBatch, Result]]:
         """The batch, without rows whose lanes have ended since it was run; in several parts if it holds suspects."""
-        for rows, group, alone in self._suspects.parts(decoded):
-            # Lanes may end while this waits.
-            if len(self._owned(decoded, rows)) and (
-                alone or (group is not None and group != self._transaction.contents.group)
-            ):
+        for rows, group, alone in self._parts(decoded):
+            # Lanes may end while this waits. Where steps remember records, the part was made way for before it was run.
+            if self.state is None and len(self._owned(decoded, rows)) and self._is_apart(group, alone=alone):
                 self._commit_and_wait(release)
             if not len(self._owned(decoded, rows)):
                 continue
@@ -145,8 +151,27 @@ class Transactions(Confirming):
             errors = self._suspects.convicted(part)
             # Records whose results were refused when they were tried alone have failed.
             yield failing(part, part_result, errors) if errors else (part, part_result)
-            if alone:
+            if alone and self.state is None:
                 self._commit_and_wait(release)
+
+    def keep_together(self, together: Callable[[Iterable[Lane]], set[Lane]]) -> None:
+        self._together = together
+
+    def apart(self, decoded: DecodedBatch) -> list[DecodedBatch]:
+        """Suspects are cut out before they are run, where steps remember records: what they have seen cannot be saved
+        in part."""
+        if self.state is None or not self._suspects:
+            return [decoded]
+        parts = [decoded.part(rows) for rows, _, _ in self._suspects.parts(decoded)]
+        return parts if len(parts) > 1 else [decoded]
+
+    def make_way(self, decoded: DecodedBatch | None, release: Callable[[], None]) -> None:
+        """Commit what was sent, if the part of a batch is to be in another transaction."""
+        if self.state is None or not (self._suspects or self._transaction.contents.alone):
+            return
+        _, group, alone = Part(NONE_PASSED, None) if decoded is None else self._suspects.part(decoded)
+        if self._transaction.contents.alone or self._is_apart(group, alone=alone):
+            self._commit_and_wait(release)
 
     def voided(self, error: Voided) -> None:
         """Abort the transaction; the batch that is being sent belongs to it."""
@@ -158,10 +183,12 @@ class Transactions(Confirming):
         return self._suspects.refusals(decoded, row)
 
     def push(self) -> None:
-        """Commit, unless the last transaction has only just ended; then messages begin to travel at least."""
+        """Commit, unless the last transaction has only just ended, or state would have to be saved sooner than the
+        interval says; then messages begin to travel at least."""
         if self._transaction.state is not State.OPEN:
             return
-        if time.monotonic() - self._transaction.ended_at >= APART and not self.postponed:
+        is_apart = time.monotonic() - self._transaction.ended_at >= APART
+        if is_apart and not self.postponed and self.state is None:
             self._commit()
         else:
             self._transaction.barrier.sent()
@@ -212,7 +239,7 @@ class Transactions(Confirming):
             else:
                 self._suspects.forget(lane)
             self._reached.pop(lane, None)
-        if self._transaction.state is State.OPEN and not self._transaction.contents.positions.keys().isdisjoint(lanes):
+        if self._transaction.state is State.OPEN and not self._transaction.contents.lanes.isdisjoint(lanes):
             self._abort("lanes were taken away")
 
     def end(self, deadline: float) -> None:
@@ -227,6 +254,14 @@ class Transactions(Confirming):
     def close(self) -> None:
         """End the thread of calls, when the last one has returned: sinks are closed by another thread then."""
         self._transaction.calls.close()
+
+    def _parts(self, decoded: DecodedBatch) -> Iterable[Part]:
+        """The parts of a batch that was run, to be sent one after the other: one only, where steps remember records."""
+        return self._suspects.parts(decoded) if self.state is None else (self._suspects.part(decoded),)
+
+    def _is_apart(self, group: int | None, *, alone: bool) -> bool:
+        """Whether suspects of this group have to be in another transaction than the present one."""
+        return alone or (group is not None and group != self._transaction.contents.group)
 
     def _owned(self, decoded: DecodedBatch, rows: Ints) -> Ints:
         """The rows among these whose lanes have not ended."""
@@ -278,12 +313,14 @@ class Transactions(Confirming):
         )
 
     def _is_passing(self) -> bool:
-        """Whether a transaction has to be made for positions alone."""
+        """Whether a transaction has to be made for positions alone, or for what time has changed in the state."""
         now = time.monotonic()
         if now < max(self._transaction.ended_at + PASS_AFTER, self._transaction.calls.again_at) or self._ending:
             return False
         token = self._upstream.token()
-        return token is not None and bool(self._passed_by(token))
+        if token is not None and self._passed_by(token):
+            return True
+        return self.state is not None and self.state.has_changed()
 
     def _passed_by(self, token: TransactionToken) -> dict[Lane, int]:
         """The positions of lanes that were passed beyond their last record and are not committed yet."""
@@ -303,7 +340,10 @@ class Transactions(Confirming):
         self._upstream.serve()
         if token is None or self._transaction.state is not State.OPEN:
             return
-        self._transaction.contents.passed = self._passed_by(token)
+        contents = self._transaction.contents
+        contents.passed = self._passed_by(token)
+        if self.state is not None:
+            contents.state = self.state.saving({**contents.positions, **contents.passed}, contents.timed)
         self._transaction.commit(token)
 
     def _abort(self, why: str, losses: Losses = ()) -> None:
@@ -311,7 +351,7 @@ class Transactions(Confirming):
         self._log.warning("the transaction is aborted, its records come again", reason=why, records=contents.rows)
         # Which of the records is to blame has to be found without a pause.
         self._aborts.add(records_are_to_blame=self._suspect(losses))
-        contents.touched = [lane for lane in contents.positions if not self._ledger.has_ended(lane)]
+        contents.touched = [lane for lane in self._together(contents.lanes) if not self._ledger.has_ended(lane)]
         for lane in contents.touched:
             self._ledger.end(lane)
         # Dead letters that are held back belong to rows that come again.
@@ -327,7 +367,8 @@ class Transactions(Confirming):
                 decoded = None if error.retriable else self._ledger.note_of(row)
                 if decoded is None:
                     continue
-                if contents.alone or contents.rows == 1:
+                again = decoded.timed and self._suspects.is_suspect(decoded, row)
+                if contents.alone or contents.rows == 1 or again:
                     self._suspects.convict(decoded, row, route, error, letter=route in self._letters)
                 else:
                     suspected[row] = decoded
@@ -350,8 +391,12 @@ class Transactions(Confirming):
     def _committed(self, contents: Contents) -> None:
         self._transaction.contents = Contents()
         self._aborts.count = 0
-        self._reached |= {**contents.positions, **contents.passed}
+        self._reached |= contents.committed
+        if contents.state is not None:
+            contents.state.committed()
         self._suspects.finished(contents.positions)
+        for decoded, rows in contents.timed_rows:
+            self._suspects.finished_rows(decoded, rows)
         self._meters.transaction("committed", time.monotonic() - contents.began_at)
         self._meters.outcomes.update(self.outcomes)
         self.outcomes.clear()

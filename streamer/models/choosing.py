@@ -118,6 +118,11 @@ class Choosing:
         return {}
 
     @property
+    def unsaved_steps(self) -> Sequence[str]:
+        """See `Executor.unsaved_steps`: all that remember records."""
+        return [step for executor in self._executors for step in (*executor.saving_steps, *executor.unsaved_steps)]
+
+    @property
     def opens_images(self) -> bool:
         """See `Executor.opens_images`."""
         return any(executor.opens_images for executor in self._executors)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pipelines.errors import DefinitionError
 from pipelines.steps.base import Step
 from streamer.definition.refusals import place_of
 from streamer.definition.service import Service
+from streamer.definition.settings import StateTopicSettings
+from streamer.delivery.guarantee import guarantee
 from streamer.state.store import SavedStep, StateStore
 
 
@@ -33,6 +35,29 @@ def check_state(service: Service, steps: Mapping[str, Step]) -> None:
         f"{place_of(service.written, 'pipeline')}state: step {name} remembers earlier records, and nothing says where "
         "that is kept. Add to the service state: {path: state.db}, to go on with it after a restart, or state: memory, "
         "to begin anew"
+    )
+
+
+def check_transactions(service: Service, saving: Collection[str], unsaved: Collection[str]) -> None:
+    """Raise `DefinitionError` if transactions have the results of steps that remember records, and not their state.
+
+    These are the names of the steps whose state can be saved, and of all others that remember records.
+    """
+    if not guarantee(service.delivery).transactional or not (saving or unsaved):
+        return
+    where = f"{place_of(service.written, 'delivery')}delivery: {service.delivery}:"
+    if unsaved:
+        raise DefinitionError(
+            f"{where} step {next(iter(unsaved))} remembers earlier records, and nothing saves what it remembers: when "
+            "a transaction is aborted, its records come again, and would count twice; use at_least_once"
+        )
+    if isinstance(service.state, StateTopicSettings):
+        return
+    name = next(iter(saving))
+    memory = "; in memory it would not go back when a transaction is aborted" if service.state == "memory" else ""
+    raise DefinitionError(
+        f"{where} step {name} remembers earlier records, which is to be saved in the transaction of its "
+        f"results{memory}. Write state: {{topic: NAME}}, or use at_least_once"
     )
 
 

@@ -77,6 +77,11 @@ class Checkpoints:
         return next((other for other, known in self._scopes.items() if known == scope), None)
 
     @property
+    def moves(self) -> bool:
+        """Whether partitions take their state along to other processes."""
+        return self._store.commits_positions
+
+    @property
     def note(self) -> CheckpointNote:
         """The last checkpoint, to be kept with the positions that are acknowledged after it."""
         return CheckpointNote(self._store.id, self._store.host, self._store.checkpoint)
@@ -144,14 +149,7 @@ class Checkpoints:
         passed = self._store.ready()
         if passed is None:
             return False
-        for step, change in self._executor().changes():
-            lane = change.lane
-            # A lane that has ended is loaded again, or another consumer has it.
-            if not isinstance(lane, Lane) or lane not in self._scopes or self._ledger.has_ended(lane):
-                continue
-            # Steps that say of no change that it is to outlive the process (`saves`) have no identity.
-            if (identity := self._identities.get(step)) is not None:
-                self._unsaved[self._scopes[lane], identity, change.key, change.part] = change
+        self._gather_changes()
         marks = {
             lane: max(mark, self._ahead.get(lane, mark)) for lane, mark in self._ledger.all_marks(self._scopes).items()
         }
@@ -188,6 +186,17 @@ class Checkpoints:
         # Lanes may end while the store waits.
         self._marks = {lane: mark for lane, mark in marks.items() if lane in self._scopes}
         return True
+
+    def _gather_changes(self) -> None:
+        """Take what has changed in the steps since the last call into `_unsaved`."""
+        for step, change in self._executor().changes():
+            lane = change.lane
+            # A lane that has ended is loaded again, or another consumer has it.
+            if not isinstance(lane, Lane) or lane not in self._scopes or self._ledger.has_ended(lane):
+                continue
+            # Steps that say of no change that it is to outlive the process (`saves`) have no identity.
+            if (identity := self._identities.get(step)) is not None:
+                self._unsaved[self._scopes[lane], identity, change.key, change.part] = change
 
     def marks(self, sources: Collection[str] | None = None) -> dict[Lane, int]:
         """The positions of the last checkpoint that moved since the last call; of these sources, `None`: of all."""

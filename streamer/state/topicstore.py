@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Any, Final, NamedTuple
 
 from connectors.records import Lane
+from connectors.sink import TransactionalSink
 from connectors.source import TransactionToken
 from connectors.statetopic import StateRecord, StateTopic
 from pipelines.errors import ConnectorError, DefinitionError, StreamerError
@@ -22,6 +23,16 @@ from streamer.state.store import NOTHING, Loaded, SavedStep, Scope
 _POSITION: Final = b'["position"]'
 """The key of the record with the position of a partition's state."""
 _READ: Final = json.JSONDecoder().raw_decode
+
+
+class TopicSaving(NamedTuple):
+    """What is saved in one transaction."""
+
+    records: Sequence[StateRecord]
+    positions: Mapping[Scope, int]
+    """Of all scopes that it has something of; those that have not moved, too."""
+    scopes: Set[Scope]
+    """All scopes that it has something of, also those without a position yet."""
 
 
 class TopicStore:
@@ -60,6 +71,10 @@ class TopicStore:
     def place(self) -> str:
         """See `StateStore.place`."""
         return f"topic {self._topic.name}"
+
+    def share(self, first: TransactionalSink) -> None:
+        """Called before `open`: changes are saved in the transactions of this sink, by `saving` in place of `save`."""
+        self._topic.share(first)
 
     def open(self) -> None:
         """See `StateStore.open`."""
@@ -145,16 +160,24 @@ class TopicStore:
         acknowledged: Mapping[Scope, int] = NOTHING,
     ) -> int:
         """See `StateStore.save`. `ready` has been called before, and no lane that has ended is among the scopes."""
+        saving = self.saving(changes, positions)
+        if not saving.scopes:
+            return self.checkpoint
+        token = self._token
+        lanes = {} if token is None else {Scope(lane.source, lane.partition): lane for lane in token.lanes}
+        if token is None or not lanes.keys() >= saving.scopes:
+            raise ConnectorError("partitions have just been given to this process, or taken away", retriable=True)
+        reached = {lanes[scope]: position for scope, position in saving.positions.items()}
+        self._topic.write(saving.records, reached, token, self._wait)
+        self._note(saving)
+        return self.checkpoint
+
+    def saving(self, changes: Iterable[tuple[Scope, str, Change]], positions: Mapping[Scope, int]) -> TopicSaving:
+        """The records of these changes, as for `save`, to be sent in a transaction with the positions."""
         last: dict[tuple[Scope, str, str, int], bytes | None] = {
             (scope, step, change.key, change.part): change.value for scope, step, change in changes
         }
         scopes = dict.fromkeys([*(scope for scope, *_ in last), *positions])
-        if not scopes:
-            return self.checkpoint
-        token = self._token
-        lanes = {} if token is None else {Scope(lane.source, lane.partition): lane for lane in token.lanes}
-        if token is None or not lanes.keys() >= scopes.keys():
-            raise ConnectorError("partitions have just been given to this process, or taken away", retriable=True)
         # Also those that have not moved: the brokers refuse the transaction of a process that has lost a partition.
         reached = {
             scope: at for scope in scopes if (at := positions.get(scope, self._positions.get(scope))) is not None
@@ -177,11 +200,21 @@ class TopicStore:
             )
             for scope, position in reached.items()
         ]
-        self._topic.write(records, {lanes[scope]: position for scope, position in reached.items()}, token, self._wait)
-        self._positions |= reached
-        self._undefined.difference_update(scopes)
+        return TopicSaving(records, reached, scopes.keys())
+
+    def sending(self, saving: TopicSaving) -> Callable[[float], None]:
+        """As `StateTopic.sending`."""
+        return self._topic.sending(saving.records)
+
+    def committed(self, saving: TopicSaving) -> None:
+        """The transaction in which these records were sent is committed."""
+        self._note(saving)
+        self._topic.forget()
+
+    def _note(self, saving: TopicSaving) -> None:
+        self._positions |= saving.positions
+        self._undefined.difference_update(saving.scopes)
         self.checkpoint += 1
-        return self.checkpoint
 
     def _check_whose(self, service: str, partition: str, scope: Scope) -> None:
         if service != self._service:

@@ -16,6 +16,8 @@ If it is in a topic, the positions are committed with the state:
 - `asked`: the end of the transaction is on its way;
 - `committed`: the transaction has ended, and the store does not know it;
 - `saved`: the store knows it, and the source does not.
+
+With `delivery: exactly_once` results are in the same transaction, and `confirmed` is where all of them have been sent.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ from streamer.cli import main
 from streamer.state.filestore import FileStore
 from streamer.state.store import NOTHING, Scope
 from streamer.state.topicstore import TopicStore
+from streamer.state.transactionalcheckpoints import TransactionalCheckpoints
 
 POINTS: Final = ("confirmed", "inside", "saved", "asked", "committed")
 _ORDER: Final = "kill"
@@ -115,6 +118,22 @@ def _watch_store(store: Any) -> None:
     store.save = watched
 
 
+def _watch_checkpoints(checkpoints: Any) -> None:
+    saving, was_saved = checkpoints.saving, checkpoints.was_saved
+
+    def watched(self: Any, *arguments: Any) -> Any:
+        asked = saving(self, *arguments)
+        if len(asked.positions):
+            _reached("confirmed")
+        return asked
+
+    def watched_end(self: Any, *arguments: Any) -> None:
+        was_saved(self, *arguments)
+        _reached("saved")
+
+    checkpoints.saving, checkpoints.was_saved = watched, watched_end
+
+
 def _watch_file(file: Any) -> None:
     transaction = file.transaction
 
@@ -168,6 +187,7 @@ def _watch_transactions(sink: Any) -> None:
 if __name__ == "__main__":
     for store in (FileStore, TopicStore):
         _watch_store(store)
+    _watch_checkpoints(TransactionalCheckpoints)
     _watch_file(DatabaseFile)
     _watch_acknowledgements(KafkaSource, Commits)
     _watch_transactions(KafkaTransactionalSink)

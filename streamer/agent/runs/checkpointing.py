@@ -1,17 +1,19 @@
 """`Checkpointing`: what the run thread does for checkpoints, where the state of the steps is saved.
 
 It loads the state of lanes before their first record is run, passes over records that the state has seen, and has a
-checkpoint taken when all that was run is confirmed.
+checkpoint taken when all that was run is confirmed. Where the state is saved in the transactions of results, these take
+what has changed, as they are committed.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from connectors.records import Lane
-from pipelines.errors import ConnectorError, StreamerError
+from pipelines.errors import ConnectorError, DefinitionError, StreamerError
 from streamer.agent.assembly import Assembly
 from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.intakes import Intakes
@@ -19,6 +21,10 @@ from streamer.agent.runs.batchruns import DrainTime
 from streamer.delivery.delivery import Delivery
 from streamer.delivery.failures import ServiceStopped
 from streamer.state.checkpoints import Checkpoints
+from streamer.state.transactionalcheckpoints import TransactionalCheckpoints
+
+_HEARS_WITHIN: Final = 10.0
+"""Seconds within which a member of a group hears that it has lost a partition: three heartbeats of Kafka's clients."""
 
 
 class Checkpointing:
@@ -48,6 +54,10 @@ class Checkpointing:
         """Whether all that the steps gave was delivered: not between running a batch, or a tick, and delivering it."""
         self._unforgotten: set[Lane] = set()
         """Finished lanes whose state is to be forgotten once it is saved."""
+        self._ended: list[Lane] = []
+        """Lanes that have ended while the steps ran: records of theirs may be run yet."""
+        self.by_transactions = isinstance(checkpoints, TransactionalCheckpoints)
+        """Whether the state is saved in transactions: these commit the positions, too."""
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -56,22 +66,35 @@ class Checkpointing:
         self._is_whole = False
         yield
         self._is_whole = True
+        if self._ended:
+            lanes, self._ended = self._ended, []
+            self.forget(lanes)
 
     def begin_lanes(self) -> None:
         """Load the state of lanes that are new: what is due by time must not wait for their first record."""
         checkpoints, ledger = self.checkpoints, self._delivery.ledger
+        if self.by_transactions and self._drain.begun:
+            # Only those are loaded of which there are records to be run.
+            return
         for lane, position in self._intakes.lanes.items():
             # One that takes the place of another waits for the records of that one.
-            if not checkpoints.has(lane) and checkpoints.before(lane) is None and not ledger.has_ended(lane):
-                checkpoints.begin(lane, position, self._intakes.noted(lane))
+            if checkpoints.has(lane) or checkpoints.before(lane) is not None or ledger.has_ended(lane):
+                continue
+            if self.by_transactions and self._settle() is not None:
+                return
+            if not ledger.has_ended(lane):
+                self._load(lane, position)
 
     def enter(self, decoded: DecodedBatch) -> None:
         """Enter a batch into the ledger, the state of its lanes being loaded, and finish the rows that the state has
         seen already."""
         lanes = dict.fromkeys(span.lane for span in decoded.records.spans)
         new = [lane for lane in lanes if not (self.checkpoints.has(lane) or self._delivery.ledger.has_ended(lane))]
+        if new and self.by_transactions:
+            self._settle_for_sure("records wait for the transaction before them, to load the state that it leaves")
         for lane in new:
-            self._begin(lane, self._intakes.lanes.get(lane, -1))
+            if not self._delivery.ledger.has_ended(lane):
+                self._begin(lane, self._intakes.lanes.get(lane, -1))
         if new:
             # Those that began with them, too: a step that joins topics looks for these records among theirs.
             self.begin_lanes()
@@ -81,10 +104,13 @@ class Checkpointing:
             self._delivery.pass_over(decoded, seen)
 
     def save(self) -> bool:
-        """Take a checkpoint if all that was run is confirmed; whether it was taken."""
-        if not (self._is_whole and self._delivery.is_settled and self.checkpoints.save()):
+        """Take a checkpoint if all that was run is confirmed; whether it was taken, or transactions had done that."""
+        if not (self._is_whole and self._delivery.is_settled):
             return False
-        self._intakes.note(self.checkpoints.note)
+        if not self.by_transactions:
+            if not self.checkpoints.save():
+                return False
+            self._intakes.note(self.checkpoints.note)
         if self._unforgotten:
             lanes, self._unforgotten = list(self._unforgotten), set()
             self._assembly.executor.forget(lanes)
@@ -101,11 +127,22 @@ class Checkpointing:
 
     def forget(self, lanes: Collection[Lane]) -> None:
         """These lanes have ended, or have no more records: then their state is forgotten once it is saved."""
+        if not self._is_whole:
+            self._ended += lanes
+            return
         ended = [lane for lane in lanes if self._delivery.ledger.has_ended(lane)]
         self._unforgotten.update(set(lanes).difference(ended))
         self._unforgotten.difference_update(ended)
         self._assembly.executor.forget(ended)
         self.checkpoints.end(ended)
+
+    def _settle_for_sure(self, waiting: str) -> None:
+        """Wait until all that was sent is confirmed: brokers that read the state wait for an open transaction, too."""
+        while (trouble := self._settle()) is not None:
+            self._log.warning(waiting, error=str(trouble))
+            if self._drain.begun:
+                raise ServiceStopped("the state could not be loaded before the end")
+            self._rest()
 
     def _begin(self, lane: Lane, position: int | None) -> None:
         """Load the state of a lane whose first records are there, all of an earlier lane of its partition being run."""
@@ -124,4 +161,17 @@ class Checkpointing:
             if not self._delivery.ledger.has_ended(before):
                 # All its records are in the state, and those of the new lane are others, whatever their positions.
                 position = None
-        self.checkpoints.begin(lane, position, self._intakes.noted(lane))
+        self._load(lane, position)
+
+    def _load(self, lane: Lane, position: int | None) -> None:
+        """Load the state of a lane. If it is not that of the position, that may be since another process has the
+        partition already, which this one is yet to hear."""
+        try:
+            self.checkpoints.begin(lane, position, self._intakes.noted(lane))
+        except DefinitionError:
+            until = time.monotonic() + _HEARS_WITHIN
+            while not self._delivery.ledger.has_ended(lane):
+                if not self.checkpoints.moves or time.monotonic() > until or self._drain.patience() <= 0:
+                    raise
+                self._rest()
+                self._intakes.serve()

@@ -197,5 +197,5 @@ def test_windows_that_hold_all_that_a_bus_gives_are_told(
 
 
 def test_a_service_with_windows_cannot_deliver_exactly_once(windowed: Any) -> None:
-    with pytest.raises(DefinitionError, match=r"results depend on earlier ones \(windows.*use at_least_once"):
+    with pytest.raises(DefinitionError, match=r"remembers earlier records, and nothing saves .* use at_least_once"):
         testing.run(windowed(delivery="exactly_once"), numbers(1, 2, 3))

@@ -15,7 +15,8 @@ from pipelines.runners.state.item import Change
 from pipelines.steps.keyed.dedup import Dedup
 from pipelines.steps.keyed.join import Join
 from pipelines.steps.keyed.window import Window
-from streamer.state.agreement import agreed, check_topics, identities
+from streamer.definition.settings import StateTopicSettings
+from streamer.state.agreement import agreed, check_topics, check_transactions, identities
 from streamer.state.contents import contents, forget, keys
 from streamer.state.filestore import FileStore
 from streamer.state.store import Scope
@@ -154,14 +155,56 @@ def test_files_without_a_checkpoint_keep_no_state_in_a_file(checkpoint: str, sta
         streamer.load(file)
 
 
-def test_a_topic_for_the_state_is_not_possible_with_exactly_once_yet(tmp_path: Path) -> None:
+ONCE = "name: a\nsource: {type: kafka, topics: a}\nsink: {type: kafka, topic: out}\ndelivery: exactly_once\n"
+
+
+def test_exactly_once_keeps_state_in_a_topic_and_in_no_file(tmp_path: Path) -> None:
     file = tmp_path / "service.yaml"
-    file.write_text(
-        "name: a\nsource: {type: kafka, topics: a}\nsink: {type: kafka, topic: out}\ndelivery: exactly_once\n"
-        "state: {topic: pumps.state}\npipeline: []\n"
-    )
-    with pytest.raises(DefinitionError, match=r"service\.yaml:5: state: .*exactly_once commits these in another way"):
+    file.write_text(f"{ONCE}state: {{topic: pumps.state}}\npipeline: []\n")
+    streamer.load(file)
+    file.write_text(f"{ONCE}state: {{path: a.state}}\npipeline: []\n")
+    with pytest.raises(DefinitionError, match=r"service\.yaml:5: state: a file cannot be part .* write {topic: NAME}"):
         streamer.load(file)
+
+
+@pytest.mark.parametrize(
+    ("lines", "interval"),
+    [
+        ("", 0.1),
+        ("state: {topic: a.state}", 1.0),
+        ("state: {topic: a.state, interval: 3s}", 3.0),
+        ("state: {topic: a.state}\ntransaction: {interval: 50ms}", 0.05),
+        ("state: {topic: a.state}\ntransaction: {timeout: 1s}", 0.5),
+        ("state: memory", 0.1),
+    ],
+)
+def test_transactions_save_state_as_often_as_it_says_unless_they_say_how_often(
+    lines: str, interval: float, tmp_path: Path
+) -> None:
+    file = tmp_path / "service.yaml"
+    file.write_text(f"{ONCE}{lines}\npipeline: []\n")
+    assert streamer.load(file).transactions.interval == interval
+
+
+@pytest.mark.parametrize(
+    ("state", "saving", "unsaved", "text"),
+    [
+        (None, ["0:WINDOW"], [], "step 0:WINDOW remembers earlier records, .* Write state: {topic: NAME}"),
+        ("memory", ["0:WINDOW"], [], "step 0:WINDOW .* in memory it would not go back when"),
+        ({"topic": "a.state"}, ["0:WINDOW"], ["1:TRACK"], "step 1:TRACK .* use at_least_once"),
+    ],
+)
+def test_exactly_once_is_refused_where_state_is_not_in_its_transactions(
+    state: Any, saving: list[str], unsaved: list[str], text: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "service.yaml"
+    file.write_text(f"{ONCE}pipeline: []\n")
+    service = streamer.load(file)
+    check_transactions(service, [], [])
+    with_state = service.model_copy(update={"state": StateTopicSettings(**state) if isinstance(state, dict) else state})
+    with pytest.raises(DefinitionError, match=rf"service\.yaml:4: delivery: exactly_once: {text}"):
+        check_transactions(with_state, saving, unsaved)
+    check_transactions(service.model_copy(update={"delivery": "at_least_once"}), saving, unsaved)
 
 
 @pytest.mark.parametrize(

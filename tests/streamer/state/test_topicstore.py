@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from connectors.records import Lane
+from connectors.sink import TransactionalSink
 from connectors.source import TransactionToken
 from connectors.statetopic import StateRecord, StateTopic
 from pipelines.errors import ConnectorError, DefinitionError, StreamerError
@@ -45,6 +46,13 @@ class KeptTopic(StateTopic):
         tell()
         last = {record.key: record.value for record in self.records if record.partition == partition}
         return {key: value for key, value in last.items() if value is not None}
+
+    def share(self, first: TransactionalSink) -> None: ...
+
+    def sending(self, records: Sequence[StateRecord]) -> Callable[[float], None]:
+        return lambda deadline: self.records.extend(records)
+
+    def forget(self) -> None: ...
 
     def write(
         self,

@@ -1,0 +1,210 @@
+"""`delivery: exactly_once` with state: results, state and positions are one transaction, so each record counts once."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from transactionalsums import SummingWorld
+
+from connectors.message import Message
+from pipelines import Data
+
+
+@pytest.fixture
+def world(define: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[SummingWorld]:
+    made = SummingWorld(define, monkeypatch)
+    yield made
+    made.end()
+
+
+def sum_of(message: Message) -> int:
+    return int(Data.from_bytes(message.value)["y"])
+
+
+def test_results_and_state_are_committed_with_their_positions(world: SummingWorld) -> None:
+    world.feed(*"aabcabbca")
+    member = world.start()
+    world.wait()
+    world.check()
+    assert world.sums == {"a": [6], "b": [6]}
+    assert world.open == {"a": [4], "c": [1, 2]}
+    world.stop(member)
+    world.start()
+    world.feed(*"aac")
+    world.wait()
+    world.check()
+
+
+def test_nothing_of_the_state_is_visible_before_it_is_committed(world: SummingWorld, eventually: Any) -> None:
+    world.feed(*"aabb")
+    member = world.start(transaction={"interval": "30s", "timeout": "60s"})
+    eventually(lambda: len(member.sums.open) == 2)
+    assert world.state.messages() == []
+    world.stop(member)
+    world.check()
+
+
+def test_a_lost_message_puts_the_state_back_and_each_record_counts_once(world: SummingWorld) -> None:
+    lost: list[int] = []
+
+    def lose(message: Message) -> bool:
+        lost.append(sum_of(message))
+        return len(lost) in (2, 5)
+
+    world.output.faults.lose = lose
+    member = world.start()
+    world.feed(*"ab" * 60)
+    world.wait()
+    world.check()
+    assert member.agent.meters.run.transactions["aborted"] in (1, 2)
+
+
+def test_what_is_run_while_a_transaction_commits_is_not_saved_by_it(world: SummingWorld, eventually: Any) -> None:
+    member = world.start(batch={"max_records": 3})
+    world.feed(*"aaa")
+    world.wait()
+    # Its answer does not come, and the next batch is run meanwhile.
+    world.faults.silent = 1_000_000
+    world.feed("a")
+    world.wait()
+    world.feed("a")
+    eventually(lambda: [numbers for numbers, _ in member.sums.open.values()] == [[4, 5]])
+    assert world.open == {"a": [4]}
+    assert world.saved_positions == [4]
+    world.faults.silent = 0
+    world.wait()
+    world.check()
+
+
+@pytest.mark.parametrize("at", [2, 8, 20])
+def test_a_result_that_the_bus_refuses_late_is_found_and_buried_and_no_record_counts_twice(
+    world: SummingWorld, at: int
+) -> None:
+    # The sum of the `at`th three numbers of b, in the midst of a batch.
+    bad = (b"b", 9 * at + 6)
+    world.output.faults.refuse_late = lambda message: "too large" if (message.key, sum_of(message)) == bad else None
+    world.start(batch={"max_records": 50})
+    world.feed(*"abc" * 100)
+    world.wait()
+    world.check(buried=1)
+
+
+def test_sums_that_time_closes_are_visible_once_with_the_state_that_lacks_them(
+    world: SummingWorld, eventually: Any
+) -> None:
+    member = world.start()
+    world.feed(*"aab")
+    world.wait()
+    assert world.open == {"a": [1, 2], "b": [1]}
+    member.sums.due = True
+    eventually(lambda: world.sums == {"a": [3], "b": [1]} and not world.open)
+    world.stop(member)
+    assert world.acknowledged == 3
+    assert world.saved_positions == [3]
+
+
+def test_a_sum_that_time_closed_comes_again_when_its_transaction_is_aborted(
+    world: SummingWorld, eventually: Any
+) -> None:
+    member = world.start()
+    world.feed(*"aab")
+    world.wait()
+    lost: list[int] = []
+
+    def lose(message: Message) -> bool:
+        lost.append(sum_of(message))
+        return len(lost) == 1
+
+    world.output.faults.lose = lose
+    member.sums.due = True
+    # The state was put back with the transaction, so that it has them still.
+    eventually(lambda: member.agent.meters.run.transactions["aborted"] == 1 and len(member.sums.open) == 2)
+    assert world.open == {"a": [1, 2], "b": [1]}
+    member.sums.due = True
+    eventually(lambda: world.sums == {"a": [3], "b": [1]} and not world.open)
+
+
+def test_sums_that_time_closes_and_the_bus_refuses_late_are_buried_with_their_values(
+    world: SummingWorld, eventually: Any
+) -> None:
+    member = world.start()
+    world.feed(*"abbccc")
+    world.wait()
+    # With it the bus refuses all that came in its request: of a as well.
+    world.output.faults.refuse_late = lambda message: "too large" if message.key == b"b" else None
+    for aborted in range(1, 3):
+        eventually(lambda: len(member.sums.open) == 2)
+        # Other transactions, in which records of the same partition are finished.
+        world.feed(*"ccc")
+        world.wait()
+        member.sums.due = True
+        eventually(lambda aborted=aborted: member.agent.meters.run.transactions["aborted"] == aborted)
+    eventually(lambda: len(member.sums.open) == 2)
+    member.sums.due = True
+    eventually(lambda: not world.open)
+    assert world.sums == {"c": [6, 15, 24]}
+    assert [json.loads(message.value or b"") for message in world.letters.messages()] == [
+        {"y": 1, "k": "a"},
+        {"y": 3, "k": "b"},
+    ]
+
+
+def test_what_time_has_changed_without_a_result_is_saved_by_a_transaction_of_its_own(
+    world: SummingWorld, eventually: Any
+) -> None:
+    member = world.start()
+    world.feed(*"aab")
+    world.wait()
+    gone = member.sums.open.copy()
+    member.sums.changed |= gone.keys()
+    member.sums.open.clear()
+    eventually(lambda: not world.open)
+    assert world.saved_positions == [3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_each_record_counts_once_whatever_goes_wrong(define: Any, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    chance = random.Random(seed)
+    world = SummingWorld(define, monkeypatch, partitions=3)
+    keys = [f"k{number}" for number in range(20)]
+    try:
+        world.start()
+        until = time.monotonic() + 5
+        while time.monotonic() < until:
+            world.feed(*chance.choices(keys, k=chance.randrange(60)))
+            time.sleep(chance.uniform(0, 0.05))
+            member = chance.choice(world.members)
+            match chance.randrange(12):
+                case 0 if len(world.members) < 3:
+                    world.start(batch={"max_records": chance.choice([1, 7, 50])})
+                case 1 if len(world.members) > 1:
+                    world.stop(member)
+                case 2:
+                    world.output.faults.lose = lambda message: chance.random() < 0.02
+                case 3:
+                    world.output.faults.refuse_late = lambda message: "no" if sum_of(message) % 45 == 6 else None
+                case 4:
+                    world.faults.silent = 2
+                case 5:
+                    world.faults.cut()
+                case 6:
+                    member.source.expel()
+                case 7 if len(world.members) > 1:
+                    world.kill(member)
+                case 8:
+                    world.fence(member)
+                case _:
+                    world.faults.mend()
+                    world.output.faults.lose = None
+        world.faults.mend()
+        world.output.faults.lose = None
+        world.wait()
+        world.check(buried=len(world.letters.messages()))
+    finally:
+        world.end()
