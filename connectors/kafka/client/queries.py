@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 import stamina
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from connectors.kafka.client.errors import NO_LEADER, error_of, is_passing
@@ -34,6 +34,7 @@ _NOT_YET_KNOWN = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     # No broker leads the requested partitions.
     KafkaError._NOENT,
+    KafkaError.OFFSET_NOT_AVAILABLE,
 )
 
 
@@ -105,6 +106,7 @@ class Queries:
         return {
             (partition.topic, partition.partition): int(answer.offset)
             for partition, answer in _results(self._ends).items()
+            if answer.offset != OFFSET_INVALID
         }
 
     def _offsets(self, places: Iterable[Place], start: Start) -> dict[Place, int]:
@@ -143,8 +145,13 @@ def patiently(ask: Callable[[float], Answer], patience: float | None = None) -> 
 
 
 def _result(asked: TopicPartition, answer: Future[Any]) -> Any:
+    """The answer to a request for an offset. Raises `KafkaException`."""
     try:
-        return answer.result()
+        result = answer.result()
+        if result.offset == OFFSET_INVALID:
+            # What the client makes of a leader that has just changed, and does not know yet what is replicated.
+            raise KafkaException(KafkaError(KafkaError.OFFSET_NOT_AVAILABLE, "its leader does not know the offset yet"))
+        return result
     except KafkaException as exception:
         error = error_of(exception)
         place = f"{asked.topic}[{asked.partition}]"

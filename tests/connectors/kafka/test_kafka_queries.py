@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 from kafkatopics import Name, Topics, write
 
 from connectors.kafka.client.queries import Queries, Start
@@ -49,6 +52,30 @@ def test_the_position_of_a_time_is_that_of_its_first_record_or_the_end(
     assert queries.positions(places, 2_000_000) == {(topic, 0): 2, (topic, 1): 0}
     assert queries.positions(places, 4_000_000) == {(topic, 0): 3, (topic, 1): 0}
     assert queries.positions([], "latest") == {}
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest", 1_000_000])
+def test_an_answer_without_an_offset_is_asked_for_again(
+    kafka: Broker, topics: Topics, queries: Queries, monkeypatch: pytest.MonkeyPatch, start: Start
+) -> None:
+    """As clients give it while a leader changes: taken for an offset, a partition would be read as an empty one."""
+    topic = topics(1, retention_ms="-1")
+    write(kafka.bootstrap, topic, [b"0", b"1"], timestamp=1_000_000)
+    right = queries.positions([(topic, 0)], start)
+    unknown: Future[Any] = Future()
+    unknown.set_result(SimpleNamespace(offset=OFFSET_INVALID))
+    asked = queries._asked
+    answers = [{TopicPartition(topic, 0): unknown}] * 3
+
+    def first_unknown(*arguments: Any) -> dict[TopicPartition, Future[Any]]:
+        return answers.pop() if answers else asked(*arguments)
+
+    monkeypatch.setattr(queries, "_asked", first_unknown)
+    assert queries.positions([(topic, 0)], start) == right
+    assert not answers
+    answers.append({TopicPartition(topic, 0): unknown})
+    queries.ask_ends([(topic, 0)])
+    assert queries.ends() == {}
 
 
 def test_a_topic_that_is_not_there_has_no_id_and_holds_up_no_other(
