@@ -36,6 +36,12 @@ _NOT_YET_KNOWN = (
     KafkaError._NOENT,
     KafkaError.OFFSET_NOT_AVAILABLE,
 )
+_OUTDATED = (
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    # Also of a client that once saw no controller, and waits for one.
+    KafkaError._TIMED_OUT,
+)
 
 
 class Queries:
@@ -61,12 +67,12 @@ class Queries:
 
     def topics(self) -> dict[str, list[int]]:
         """The numbers of the partitions of all topics, by name."""
-        topics = patiently(lambda limit: self._admin.list_topics(timeout=limit)).topics
+        topics = self._patiently(lambda limit: self._admin.list_topics(timeout=limit)).topics
         return {name: sorted(topic.partitions) for name, topic in topics.items()}
 
     def cluster(self) -> str:
         """The id of the cluster."""
-        return str(patiently(lambda limit: self._admin.list_topics(timeout=limit)).cluster_id)
+        return str(self._patiently(lambda limit: self._admin.list_topics(timeout=limit)).cluster_id)
 
     def positions(self, places: Iterable[Place], start: Start) -> dict[Place, int]:
         """The offset of `start` in each partition; the end if no record is as young as the given time."""
@@ -103,6 +109,9 @@ class Queries:
 
     def ends(self) -> dict[Place, int]:
         """The answers to `ask_ends` that came since the last call: the offset of the next record."""
+        for answer in self._ends.values():
+            if answer.done():
+                self._renew_after(answer.exception())
         return {
             (partition.topic, partition.partition): int(answer.offset)
             for partition, answer in _results(self._ends).items()
@@ -117,7 +126,25 @@ class Queries:
                 for partition, answer in asked.items()
             }
 
-        return patiently(ask)
+        return self._patiently(ask)
+
+    def _patiently(self, ask: Callable[[float], Answer]) -> Answer:
+        def attempt(limit: float) -> Answer:
+            try:
+                return ask(limit)
+            except KafkaException as exception:
+                self._renew_after(exception)
+                raise
+
+        return patiently(attempt)
+
+    def _renew_after(self, error: BaseException | None) -> None:
+        """Have another client make the next request, if this one knows the cluster as it was, and does not look again.
+
+        Seen with librdkafka 2.16: requests for offsets have the epoch of a former leader, for ever.
+        """
+        if isinstance(error, KafkaException) and error_of(error).code() in _OUTDATED:
+            self.__dict__.pop("_admin", None)
 
     def _asked(self, places: Iterable[Place], start: Start, limit: float) -> dict[TopicPartition, Future[Any]]:
         if isinstance(start, int):

@@ -78,6 +78,30 @@ def test_an_answer_without_an_offset_is_asked_for_again(
     assert queries.ends() == {}
 
 
+def test_a_client_that_knows_a_former_leader_is_replaced(
+    kafka: Broker, topics: Topics, queries: Queries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = topics(1)
+    place = (topic, 0)
+    former: Future[Any] = Future()
+    former.set_exception(KafkaException(KafkaError(KafkaError.FENCED_LEADER_EPOCH)))
+    asked = queries._asked
+    clients = []
+
+    def first_former(*arguments: Any) -> dict[TopicPartition, Future[Any]]:
+        clients.append(queries._admin)
+        return {TopicPartition(*place): former} if len(clients) in (1, 3) else asked(*arguments)
+
+    monkeypatch.setattr(queries, "_asked", first_former)
+    assert queries.positions([place], "latest") == {place: 0}
+    queries.ask_ends([place])
+    assert queries.ends() == {}
+    queries.ask_ends([place])
+    assert clients[0] is not clients[1]
+    assert clients[1] is clients[2]
+    assert clients[2] is not clients[3]
+
+
 def test_a_topic_that_is_not_there_has_no_id_and_holds_up_no_other(
     kafka: Broker, topics: Topics, topic_name: Name, queries: Queries
 ) -> None:
