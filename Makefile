@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Tests and benchmarks import onnxruntime themselves, and it would tell its makers so (docs/models.md).
 export ORT_DISABLE_TELEMETRY ?= 1
 
-.PHONY: help install packages optimised native demo demo-sensors demo-cameras demo-objects test test-fast programs lint style format types layers bench bench-peers bench-cameras bench-tracking bench-detectors bench-flow bench-serving bench-map docs docs-serve docs-publish pictures soak protos lock clean
+.PHONY: help install packages optimised native demo demo-sensors demo-cameras demo-objects test test-fast programs lint style format types layers bench bench-peers bench-cameras bench-tracking bench-detectors bench-flow bench-serving bench-map bench-arrow docs docs-serve docs-publish pictures soak protos lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -111,6 +111,9 @@ bench-serving: optimised  ## what an answer over HTTP and gRPC costs, beside Fas
 
 bench-map: optimised  ## what shaping records by SQL costs, beside a function of Python (a minute)
 	$(BIN)/python -m benchmarks.map
+
+bench-arrow: optimised  ## what a pipeline on Arrow record batches costs, beside code by hand and pandas (a minute)
+	$(BIN)/python -m benchmarks.arrow
 
 docs: packages  ## build the documentation site into build/site; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

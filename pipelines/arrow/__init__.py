@@ -3,7 +3,7 @@
 Importing it raises `MissingPackageError` without pyarrow (the extra `arrow`).
 """
 
-from pipelines.arrow.mapper import Mapper, mapper
+from pipelines.arrow.mapping import Mapper, mapper
 from pipelines.arrow.reading import batch_of
 from pipelines.arrow.writing import record_batch_of
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,17 +19,23 @@ Inner = Callable[[Any], Column]
 """The column of an Arrow array of any other values, in which nulls are missing."""
 
 
+_FIXED: Final = pa.list_(pa.int64(), 1).id
+_OPEN: Final = frozenset(kind(pa.int64()).id for kind in (pa.list_, pa.large_list, pa.list_view, pa.large_list_view))
+
+
 def is_list(kind: Any) -> bool:
     """Whether the Arrow type is one of lists, of a fixed size or not."""
-    return bool(pa.types.is_fixed_size_list(kind) or is_open_list(kind))
+    return kind.id == _FIXED or kind.id in _OPEN
+
+
+def is_fixed_list(kind: Any) -> bool:
+    """Whether the Arrow type is one of lists of one size."""
+    return bool(kind.id == _FIXED)
 
 
 def is_open_list(kind: Any) -> bool:
     """Whether the Arrow type is one of lists whose sizes differ."""
-    types = pa.types
-    return bool(
-        types.is_list(kind) or types.is_large_list(kind) or types.is_list_view(kind) or types.is_large_list_view(kind)
-    )
+    return kind.id in _OPEN
 
 
 def lists_column(array: Any, leaf: Leaf, inner: Inner) -> tuple[Column, Mask | None]:
@@ -42,7 +48,7 @@ def lists_column(array: Any, leaf: Leaf, inner: Inner) -> tuple[Column, Mask | N
     shape: list[int] = []
     nulls: Mask | None = None
     content = array
-    while pa.types.is_fixed_size_list(content.type):
+    while is_fixed_list(content.type):
         size = content.type.list_size
         content = _of_size(content, size)
         shape.append(size)

@@ -28,15 +28,22 @@ class OutputColumns:
         self.fields: list[Any] | None = None
         """`pyarrow.Field` of each column but that of errors; `None`: not known yet."""
         self._chosen = False
+        self._names: frozenset[str] = frozenset()
+        self._schema: Any = None
         self._settling = threading.Lock()
 
     def state(self, fields: Sequence[Any], *, chosen: bool = False) -> None:
         """Set the fields. If they are `chosen`, results may have other keys, which are left out."""
         self._chosen = chosen
-        self.fields = [_nullable(field) for field in fields if not (self.errors and field.name == ERROR)]
+        fields = [_nullable(field) for field in fields if not (self.errors and field.name == ERROR)]
+        self._names = frozenset(field.name for field in fields)
+        self._schema = self._with_errors(fields)
+        self.fields = fields
 
     def settle(self, results: Batch, given: Any) -> bool:
         """Whether the fields are known, now that there are results of records of the `pyarrow.Schema` `given`."""
+        if self.fields is not None:
+            return True
         with self._settling:
             if self.fields is None and results.size:
                 made = {key: field_for(key, results.column(key)) for key in results.columns}
@@ -46,10 +53,9 @@ class OutputColumns:
 
     def schema(self, given: Any | None = None) -> Any:
         """The `pyarrow.Schema` of results; as far as it is known, of records of the schema `given`."""
-        fields = self.fields
-        if fields is None:
-            fields = [] if given is None else [_nullable(given.field(key)) for key in self.keep]
-        return pa.schema([*fields, *([pa.field(ERROR, pa.string())] if self.errors else [])])
+        if self.fields is not None:
+            return self._schema
+        return self._with_errors([] if given is None else [_nullable(given.field(key)) for key in self.keep])
 
     def check_given(self, given: Any) -> None:
         """Raise `StreamerError` if records of this `pyarrow.Schema` lack a column to keep, or have that of errors."""
@@ -65,13 +71,15 @@ class OutputColumns:
         arrays = [array_of(results, field, failed) for field in self.fields]
         if self._chosen:
             return arrays
-        names = {field.name for field in self.fields}
         for key in results.columns:
-            if key not in names:
+            if key not in self._names:
                 column = results.column(key)
                 why = f'the results before have no value of "{key}"'
                 failed.update({row: WrongTypeError(why) for row in column.positions() if row not in failed})
         return arrays
+
+    def _with_errors(self, fields: Sequence[Any]) -> Any:
+        return pa.schema([*fields, *([pa.field(ERROR, pa.string())] if self.errors else [])])
 
 
 def _nullable(field: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -48,12 +49,26 @@ def batch_of(records: Any, first: int = 0) -> Batch:
     Dictionaries are decoded. A value that is none of these fails its row if a step asks for it, as does a null inside
     of a list. Raises `DataError` if two columns have one name.
     """
-    schema = records.schema
-    if len(set(schema.names)) < len(schema.names):
-        twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
-        raise DataError(f"several columns are named {', '.join(map(repr, twice))}: rename them first")
-    columns = {field.name: _undecoded(field, records.column(place)) for place, field in enumerate(schema)}
-    return Batch(columns, records.num_rows, rows=row_range(first, records.num_rows))
+    return BatchReader(records.schema).read(records, first)
+
+
+class BatchReader:
+    """Reads record batches of one `pyarrow.Schema`. Raises `DataError` if two columns have one name."""
+
+    def __init__(self, schema: Any) -> None:
+        names = schema.names
+        if len(set(names)) < len(names):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise DataError(f"several columns are named {', '.join(map(repr, twice))}: rename them first")
+        self.schema = schema
+        self._decoders = [(field.name, ArrowDecoder(field)) for field in schema]
+
+    def read(self, records: Any, first: int = 0) -> Batch:
+        """As `batch_of`."""
+        size = records.num_rows
+        named = zip(self._decoders, records.columns, strict=True)
+        columns = {name: _undecoded(decoder, array) for (name, decoder), array in named}
+        return Batch(columns, size, rows=row_range(first, size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +94,8 @@ class ArrowDecoder:
         return Column.concat([column_of(part, self.field) for part in parts])
 
 
-def _undecoded(field: Any, array: Any) -> Column:
-    return WireColumn(ArrowEntries(array), ArrowDecoder(field), present_of(array))
+def _undecoded(decoder: ArrowDecoder, array: Any) -> Column:
+    return WireColumn(ArrowEntries(array), decoder, present_of(array))
 
 
 def column_of(array: Any, field: Any) -> Column:
@@ -103,21 +118,11 @@ def _holds_images(field: Any) -> bool:
 
 def _plain(array: Any) -> Any:
     """The array in another form, if its form is one that only packs the values otherwise."""
-    types = pa.types
-    while True:
-        kind = array.type
-        if types.is_dictionary(kind):
-            array = array.dictionary_decode()
-        elif types.is_run_end_encoded(kind):
-            array = pa.compute.run_end_decode(array)
-        elif types.is_string_view(kind):
-            array = array.cast(pa.large_string())
-        elif types.is_binary_view(kind):
-            array = array.cast(pa.large_binary())
-        elif isinstance(kind, pa.BaseExtensionType) and not isinstance(kind, pa.FixedShapeTensorType):
-            array = array.storage
-        else:
-            return array
+    while (unpacked := _UNPACKED.get(array.type.id)) is not None and not isinstance(
+        array.type, pa.FixedShapeTensorType
+    ):
+        array = unpacked(array)
+    return array
 
 
 _Read = tuple[Column, dict[int, Exception]]
@@ -125,34 +130,12 @@ _FINE: Final[dict[int, Exception]] = {}
 
 
 def _column(array: Any, field: Any) -> _Read:
-    types, kind = pa.types, array.type
-    if types.is_null(kind) or not len(array):
-        return Column.absent(len(array)), _FINE
-    if isinstance(kind, pa.FixedShapeTensorType):
-        return _tensors(array, field)
-    if is_list(kind):
-        return _lists(array, field)
-    if types.is_struct(kind):
-        return _structs(array)
-    if types.is_map(kind):
-        return _maps(array, field)
-    present = present_of(array)
-    if types.is_boolean(kind):
-        return DenseColumn(numbers_of(array), ValueType.BOOLEAN, present), _FINE
-    if types.is_floating(kind):
-        numbers = numbers_of(array)
-        return DenseColumn(numbers, ValueType.DOUBLE, present).with_digits(digits_of(numbers)), _FINE
-    if types.is_decimal(kind):
-        return DenseColumn(numbers_of(array.cast(pa.float64())), ValueType.DOUBLE, present), _FINE
-    if types.is_integer(kind) or _is_time(kind):
-        return _integers(array, present)
-    if types.is_string(kind) or types.is_large_string(kind):
-        return _texts(array, present)
-    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
-        if types.is_fixed_size_binary(kind):
-            array = array.cast(pa.large_binary())
-        return _bytes(array, present, image=field.metadata is not None and IMAGE in field.metadata)
-    return _none(array, present, f"values of Arrow's type {kind} are none of a Data")
+    if not len(array):
+        return Column.absent(0), _FINE
+    read = _READERS.get(array.type.id)
+    if read is None:
+        return _none(array, present_of(array), f"values of Arrow's type {array.type} are none of a Data")
+    return read(array, field)
 
 
 def _none(array: Any, present: Mask | None, why: str) -> _Read:
@@ -161,19 +144,36 @@ def _none(array: Any, present: Mask | None, why: str) -> _Read:
     return Column.absent(len(array)), {row: WireError(why) for row in there}
 
 
-def _is_time(kind: Any) -> bool:
-    types = pa.types
-    return bool(types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind) or types.is_duration(kind))
+def _nothing(array: Any, field: Any) -> _Read:
+    return Column.absent(len(array)), _FINE
 
 
-def _numbers(array: Any) -> Array | None:
+def _booleans(array: Any, field: Any) -> _Read:
+    return DenseColumn(numbers_of(array), ValueType.BOOLEAN, present_of(array)), _FINE
+
+
+def _doubles(array: Any, field: Any) -> _Read:
+    numbers = numbers_of(array)
+    return DenseColumn(numbers, ValueType.DOUBLE, present_of(array)).with_digits(digits_of(numbers)), _FINE
+
+
+def _decimals(array: Any, field: Any) -> _Read:
+    return _doubles(array.cast(pa.float64()), field)
+
+
+def _times(array: Any, field: Any) -> _Read:
+    return DenseColumn(_milliseconds(array), ValueType.INT64, present_of(array)), _FINE
+
+
+def _in_lists(array: Any) -> Array | None:
     """The numbers in lists: of any type that arrays have, and times in milliseconds. `None` for anything else."""
-    array, types = _plain(array), pa.types
-    if types.is_boolean(array.type) or types.is_integer(array.type) or types.is_floating(array.type):
-        return numbers_of(array)
-    if types.is_decimal(array.type):
+    array = _plain(array)
+    read = _READERS.get(array.type.id)
+    if read is _times:
+        return _milliseconds(array)
+    if read is _decimals:
         return numbers_of(array.cast(pa.float64()))
-    return _milliseconds(array) if _is_time(array.type) else None
+    return numbers_of(array) if read in (_booleans, _doubles, _integers) else None
 
 
 def _milliseconds(array: Any) -> Array:
@@ -187,25 +187,20 @@ def _milliseconds(array: Any) -> Array:
     return numbers * times if times > 1 else numbers // parts if parts > 1 else numbers
 
 
-def _integers(array: Any, present: Mask | None) -> _Read:
-    numbers = _milliseconds(array) if _is_time(array.type) else numbers_of(array)
-    failed = _FINE
+def _integers(array: Any, field: Any) -> _Read:
+    numbers, present, failed = numbers_of(array), present_of(array), _FINE
     if numbers.dtype == np.uint64:
         large = numbers > np.uint64(np.iinfo(np.int64).max)
-        large = large if present is None else large & present
         failed = {
             row: WireError(f"the integer {numbers[row]} does not fit in 64 bits with a sign")
-            for row in np.flatnonzero(large).tolist()
+            for row in np.flatnonzero(large if present is None else large & present).tolist()
         }
-        if failed:
-            numbers = np.where(large, 0, numbers)
-        if present is not None:
-            numbers = np.where(present, numbers, 0)
+        numbers = np.where(large, 0, numbers)
     return DenseColumn(numbers.astype(np.int64, copy=False), ValueType.INT64, present), failed
 
 
-def _texts(array: Any, present: Mask | None) -> _Read:
-    spans = spans_of(array, present, large=pa.types.is_large_string(array.type))
+def _texts(array: Any, field: Any) -> _Read:
+    spans = spans_of(array, present_of(array), large=pa.types.is_large_string(array.type))
     column = SpansColumn.of_texts(spans)
     if column is not None:
         return column, _FINE
@@ -220,9 +215,13 @@ def _texts(array: Any, present: Mask | None) -> _Read:
     return ObjectColumn(values, ValueType.STRING), failed
 
 
-def _bytes(array: Any, present: Mask | None, *, image: bool) -> _Read:
-    column = SpansColumn(spans_of(array, present, large=pa.types.is_large_binary(array.type)), ValueType.BYTES, present)
-    if not image:
+def _bytes(array: Any, field: Any) -> _Read:
+    if pa.types.is_fixed_size_binary(array.type):
+        array = array.cast(pa.large_binary())
+    present = present_of(array)
+    spans = spans_of(array, present, large=pa.types.is_large_binary(array.type))
+    column = SpansColumn(spans, ValueType.BYTES, present)
+    if field.metadata is None or IMAGE not in field.metadata:
         return column, _FINE
     pictures = [MISSING if raw is MISSING else Image(raw) for raw in column.values()]
     return ObjectColumn(pictures, ValueType.IMAGE, present), _FINE
@@ -239,15 +238,14 @@ def _tensors(array: Any, field: Any) -> _Read:
 
 
 def _lists(array: Any, field: Any) -> _Read:
-    inner = field
-    while is_list(inner.type):
-        inner = inner.type.field(0)
-
     def of_others(content: Any) -> Column:
+        inner = field
+        while is_list(inner.type):
+            inner = inner.type.field(0)
         return column_of(content, inner)
 
     try:
-        column, nulls = lists_column(array, _numbers, of_others)
+        column, nulls = lists_column(array, _in_lists, of_others)
     except RowsFailed as error:
         why = next(iter(error.failures.values()))
         return _each(array, field) if len(array) > 1 else _none(array, None, str(why))
@@ -271,23 +269,23 @@ def _each(array: Any, field: Any) -> _Read:
     return Column.of(values), failed
 
 
-def _structs(array: Any) -> _Read:
+def _structs(array: Any, field: Any) -> _Read:
     present = present_of(array)
     there = np.ones(len(array), np.bool_) if present is None else present
     rows: list[dict[str, Any]] = [{} for _ in range(len(array))]
     failed: dict[int, Exception] = {}
     for place in range(array.type.num_fields):
-        field = array.type.field(place)
+        inner = array.type.field(place)
         try:
-            check_key(field.name)
+            check_key(inner.name)
         except DataError as error:
             return _none(array, present, str(error))
         wrong: dict[int, Exception] = {}
-        for row, value in _undecoded(field, array.field(place)).cells(wrong):
-            rows[row][field.name] = value
+        for row, value in _undecoded(ArrowDecoder(inner), array.field(place)).cells(wrong):
+            rows[row][inner.name] = value
         for row, why in wrong.items():
             if there[row]:
-                failed.setdefault(row, WireError.within(field.name, why))
+                failed.setdefault(row, WireError.within(inner.name, why))
     values = [Data.trusted(row) if has else MISSING for row, has in zip(rows, there.tolist(), strict=True)]
     return ObjectColumn(values, ValueType.DATA, present), failed
 
@@ -303,7 +301,7 @@ def _maps(array: Any, field: Any) -> _Read:
         cell = array[row].values
         data = Data()
         try:
-            contents = _undecoded(items, cell.field(1))
+            contents = _undecoded(ArrowDecoder(items), cell.field(1))
             contents.decoded()
             for key, value in zip(cell.field(0).to_pylist(), contents.values(), strict=True):
                 if value is not MISSING:
@@ -314,3 +312,40 @@ def _maps(array: Any, field: Any) -> _Read:
         except DataError as error:
             failed[row] = WireError(str(error))
     return Column.of(values), failed
+
+
+def _by_type(readers: Mapping[Callable[..., Any], Sequence[Any]]) -> dict[int, Callable[..., Any]]:
+    """Each of these by the number of the types that it is for, of which there are examples."""
+    return {kind.id: read for read, kinds in readers.items() for kind in kinds}
+
+
+_NUMBER: Final = pa.int64()
+_READERS: Final[dict[int, Callable[[Any, Any], _Read]]] = _by_type(
+    {
+        _nothing: [pa.null()],
+        _booleans: [pa.bool_()],
+        _integers: [getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)],
+        _doubles: [pa.float16(), pa.float32(), pa.float64()],
+        _decimals: [pa.decimal32(5), pa.decimal64(5), pa.decimal128(5), pa.decimal256(5)],
+        _times: [pa.timestamp("s"), pa.date32(), pa.date64(), pa.time32("s"), pa.time64("us"), pa.duration("s")],
+        _texts: [pa.string(), pa.large_string()],
+        _bytes: [pa.binary(), pa.large_binary(), pa.binary(1)],
+        _tensors: [pa.fixed_shape_tensor(_NUMBER, [1])],
+        _lists: [
+            *(pa.list_(_NUMBER), pa.large_list(_NUMBER), pa.list_(_NUMBER, 1)),
+            *(pa.list_view(_NUMBER), pa.large_list_view(_NUMBER)),
+        ],
+        _structs: [pa.struct([])],
+        _maps: [pa.map_(pa.string(), _NUMBER)],
+    }
+)
+_UNPACKED: Final[dict[int, Callable[[Any], Any]]] = _by_type(
+    {
+        lambda array: array.dictionary_decode(): [pa.dictionary(pa.int8(), pa.string())],
+        lambda array: pa.compute.run_end_decode(array): [pa.run_end_encoded(pa.int16(), pa.string())],
+        lambda array: array.cast(pa.large_string()): [pa.string_view()],
+        lambda array: array.cast(pa.large_binary()): [pa.binary_view()],
+        # All types of extensions have one number.
+        lambda array: array.storage: [pa.fixed_shape_tensor(_NUMBER, [1])],
+    }
+)

@@ -10,7 +10,7 @@ import numpy as np
 from pipelines.arrow.buffers import Array
 from pipelines.arrow.entries import ArrowEntries
 from pipelines.arrow.library import pa
-from pipelines.arrow.nesting import is_list, is_open_list
+from pipelines.arrow.nesting import is_fixed_list, is_list, is_open_list
 from pipelines.arrow.plain import plain
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, DenseColumn, Mask, RaggedColumn, Rows
@@ -22,10 +22,17 @@ from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, RowsFailed, WrongTypeError
 from pipelines.values import ValueType
 
+_NUMBERS: Final = {
+    np.dtype(name): pa.from_numpy_dtype(name)
+    for name in (*(f"{sign}{size}" for sign in "iu" for size in (1, 2, 4, 8)), "f2", "f4", "f8", "?")
+}
 _UNFIT: Final = (pa.ArrowException, DataError, OverflowError, TypeError, ValueError)
 """What Arrow and numpy raise about a value that is not of a type."""
 _LONGEST: Final = 2**31 - 1
 """Arrow's usual texts and lists count their content by 32 bits."""
+_SMALL: Final = {ValueType.STRING: pa.string(), ValueType.BYTES: pa.binary()}
+_SMALL_IDS: Final = frozenset(kind.id for kind in _SMALL.values())
+_LARGE: Final = {ValueType.STRING: pa.large_string(), ValueType.BYTES: pa.large_binary()}
 
 
 def record_batch_of(batch: Batch, schema: Any) -> Any:
@@ -77,6 +84,8 @@ def _unfit(column: Column, field: Any) -> dict[int, Exception]:
 
 
 def _converted(column: Column, kind: Any) -> Any:
+    if isinstance(column, DenseColumn) and column.mask is None and len(column):
+        return _nested(column.storage, kind)
     if isinstance(column, SparseColumn):
         column = column.spread()
     if isinstance(column, WireColumn):
@@ -103,20 +112,20 @@ def _converted(column: Column, kind: Any) -> Any:
 
 
 def _texts(column: SpansColumn, kind: Any) -> Any:
+    # One after the other: their starts are Arrow's offsets.
     spans = column.spans.compact()
-    given = pa.large_string() if column.type is ValueType.STRING else pa.large_binary()
-    splits = np.zeros(len(spans) + 1, np.int64)
-    np.cumsum(np.maximum(spans.lengths, 0), out=splits[1:])
-    if spans.starts.tobytes() != splits[:-1].tobytes():
-        # Nulls may begin anywhere.
-        return pa.array(column.values() if column.mask is None else spans.tolist(), given).cast(kind)
-    small = splits[-1] <= _LONGEST and kind in (pa.string(), pa.binary())
-    if small:
-        given = pa.string() if column.type is ValueType.STRING else pa.binary()
-        splits = splits.astype(np.int32)
+    size = len(spans.buffer)
+    small = size <= _LONGEST and kind.id in _SMALL_IDS
+    offsets = np.empty(len(spans) + 1, np.int32 if small else np.int64)
+    offsets[:-1], offsets[-1] = spans.starts, size
+    given = _SMALL[column.type] if small else _LARGE[column.type]
     bits = None if column.mask is None else _bits(column.mask)
-    array = pa.Array.from_buffers(given, len(spans), [bits, pa.py_buffer(splits), pa.py_buffer(spans.buffer)])
-    return array if array.type == kind else array.cast(kind)
+    array = pa.Array.from_buffers(given, len(spans), [bits, pa.py_buffer(offsets), pa.py_buffer(spans.buffer)])
+    if array.type == kind:
+        return array
+    if column.type is ValueType.BYTES and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise WrongTypeError("it is of bytes")
+    return array.cast(kind)
 
 
 def _bits(mask: Mask) -> Any:
@@ -126,9 +135,12 @@ def _bits(mask: Mask) -> Any:
 def _numbers(numbers: Array, present: Mask | None, kind: Any) -> Any:
     """Numbers or booleans, `(N,)`, as Arrow's values of this type: of other numbers, or times in milliseconds."""
     types = pa.types
-    missing = None if present is None else ~present
-    numbers = np.ascontiguousarray(numbers.astype(numbers.dtype.newbyteorder("="), copy=False))
-    array = pa.array(numbers, mask=missing, from_pandas=False)
+    if not numbers.dtype.isnative or not numbers.flags.c_contiguous:
+        numbers = np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("="))
+    # The buffers themselves: half the time of `pyarrow.array`.
+    bits = None if present is None else _bits(present)
+    values = _bits(numbers) if numbers.dtype == np.bool_ else pa.py_buffer(numbers)
+    array = pa.Array.from_buffers(_NUMBERS[numbers.dtype], len(numbers), [bits, values])
     if array.type == kind:
         return array
     if types.is_int64(array.type) and types.is_temporal(kind):
@@ -149,8 +161,6 @@ def _numbers(numbers: Array, present: Mask | None, kind: Any) -> Any:
 
 def _nested(array: Array, kind: Any, present: Mask | None = None) -> Any:
     """Arrays, `(N, ...)`, as Arrow's values of this type."""
-    types = pa.types
-    missing = None if present is None else pa.array(~present)
     if isinstance(kind, pa.FixedShapeTensorType):
         order = range(len(kind.shape)) if kind.permutation is None else kind.permutation
         stored = array.transpose(0, *(int(axis) + 1 for axis in np.argsort(list(order)))) if array.ndim > 1 else array
@@ -158,17 +168,18 @@ def _nested(array: Array, kind: Any, present: Mask | None = None) -> Any:
             raise WrongTypeError(f"an array of {list(array.shape[1:])} is no such tensor")
         flat = stored.reshape(len(array), int(np.prod(kind.shape)))
         return pa.ExtensionArray.from_storage(kind, _nested(flat, kind.storage_type, present))
-    if types.is_fixed_size_list(kind):
+    if is_fixed_list(kind):
         _check_rank(array, kind)
         if array.shape[1] != kind.list_size:
             raise WrongTypeError(f"there are {array.shape[1]} values")
-        content = _nested(array.reshape(-1, *array.shape[2:]), kind.value_type)
-        return pa.FixedSizeListArray.from_arrays(content, type=kind, mask=missing)
+        content = _nested(array.reshape(len(array) * array.shape[1], *array.shape[2:]), kind.value_type)
+        bits = None if present is None else _bits(present)
+        return pa.Array.from_buffers(kind, len(array), [bits], children=[content])
     if is_open_list(kind):
         _check_rank(array, kind)
         splits = np.arange(len(array) + 1, dtype=np.int64) * array.shape[1]
-        content = _nested(array.reshape(-1, *array.shape[2:]), kind.value_type)
-        return _of_splits(splits, content, kind, missing)
+        content = _nested(array.reshape(len(array) * array.shape[1], *array.shape[2:]), kind.value_type)
+        return _of_splits(splits, content, kind, None if present is None else pa.array(~present))
     if array.ndim > 1:
         raise WrongTypeError(f"an array of {list(array.shape[1:])} is no single number")
     return _numbers(array, present, kind)

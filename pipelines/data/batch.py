@@ -504,8 +504,11 @@ def _check_columns(columns: Mapping[str, Column], size: int) -> None:
         if not isinstance(column, Column):
             made = "DenseColumn(...)" if isinstance(column, np.ndarray) else "Column.of([...]), one value a row"
             raise WrongTypeError(f'column "{key}" is a {type(column).__name__}, not a Column: give {made}')
-        if not _undecoded(column):
+        try:
             check_key(key)
+        except DataError:
+            if not _undecoded(column):
+                raise
         if len(column) != size:
             raise DataError(f'column "{key}" has {len(column)} rows, the batch has {size}')
 

@@ -103,7 +103,10 @@ class Spans(PackedEntries[bytes | None]):
         return Spans.concat([Spans.of(part) for part in parts])
 
     def compact(self) -> Spans:
-        """The same strings in a buffer that holds nothing else."""
+        """The same strings one after the other in a buffer that holds nothing else.
+
+        A null begins where the next string does.
+        """
         native = self.extension()
         if native is None:
             return Spans.of(self.tolist())

@@ -183,9 +183,10 @@ class Labels(Meter):
 
     def add(self, label: object, count: int = 1) -> None:
         """Count a label. Other than strings count by their `str`, 3 as "3"; what UTF-8 cannot write becomes "?"."""
-        label = str(label).encode(errors="replace").decode()
-        if label not in self.counts and len(self.counts) >= self.limit:
-            label = OTHER
+        if label.__class__ is not str or label not in self.counts:
+            label = str(label).encode(errors="replace").decode()
+            if label not in self.counts and len(self.counts) >= self.limit:
+                label = OTHER
         self.counts[label] = self.counts.get(label, 0) + count
 
     def samples(self) -> Samples:

@@ -14,6 +14,8 @@ import numpy.typing as npt
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, DenseColumn, ObjectColumn
 from pipelines.data.result import Result
+from pipelines.data.spans import Spans
+from pipelines.data.spanscolumn import SpansColumn
 from pipelines.errors import DataError, RowsFailed
 from pipelines.observe.metrics import LABELS
 from pipelines.runners.models.arrays import array_column
@@ -50,6 +52,8 @@ class ClassifierOutputRunner(Runner):
         self._counts = context.metrics.labels(LABELS, "Samples that were classified so.")
         self._single = (lambda value: [value]) if (step.top_n or 0) > 1 else None
         self._name = context.step or step.type_name
+        self._spans: dict[int, Spans | None] = {}
+        """The labels by their count, which differs only where they are numbers."""
         self._doubted = False
 
     @property
@@ -87,9 +91,10 @@ class ClassifierOutputRunner(Runner):
         def classify(part: Matrix) -> dict[str, Column]:
             part = self._activated(part)
             index = part.samples.argmax(axis=1)
-            self._doubt(part, index)
+            highest = part.samples[np.arange(len(index)), index]
+            self._doubt(highest)
             classified.append((index, self._step.labels or _numbers(part.samples.shape[1])))
-            return self._classified(part, index)
+            return self._classified(part, index, highest)
 
         result = Result(batch.with_columns(put_together(parts, batch.size, classify)))
         # Counted only when no part failed: otherwise parts of the batch are run again, and would be counted twice.
@@ -109,11 +114,10 @@ class ClassifierOutputRunner(Runner):
             powers = np.exp(samples - samples.max(axis=1, keepdims=True))
         return replace(part, samples=powers / powers.sum(axis=1, keepdims=True))
 
-    def _doubt(self, part: Matrix, index: Indexes) -> None:
+    def _doubt(self, highest: npt.NDArray[Any]) -> None:
         """Warn, once, of a highest number that is no probability: it comes out as one."""
         if self._doubted or not (self._step.return_prob or self._step.all_probabilities):
             return
-        highest = part.samples[np.arange(len(part.samples)), index]
         outside = ~((highest >= -_SLACK) & (highest <= 1 + _SLACK))
         if outside.any():
             self._doubted = True
@@ -136,17 +140,17 @@ class ClassifierOutputRunner(Runner):
                 # A label is only missing where none was asked for.
                 self._counts.add(labels[number] if number < len(labels) else str(number), count)
 
-    def _classified(self, part: Matrix, index: Indexes) -> dict[str, Column]:
+    def _classified(self, part: Matrix, index: Indexes, highest: npt.NDArray[Any]) -> dict[str, Column]:
         step = self._step
         samples = part.samples
         columns: dict[str, Column] = {}
         if step.return_prob:
-            prob = samples[np.arange(len(samples)), index].astype(np.float64)
+            prob = highest.astype(np.float64)
             columns[step.prob_name] = self._column(part, prob, ValueType.DOUBLE).with_digits(digits_of(samples))
         if step.return_index:
             columns[step.index_name] = self._column(part, index.astype(np.int64, copy=False), ValueType.INT64)
         if step.return_label:
-            columns[step.label_name] = self._labels(part, index.tolist())
+            columns[step.label_name] = self._labels(part, index)
         if step.all_probabilities:
             columns[ALL_PROBABILITIES] = _all_probabilities(part)
         return columns
@@ -156,15 +160,17 @@ class ClassifierOutputRunner(Runner):
             return DenseColumn(values, kind)
         return by_row(part, values.tolist(), kind, self._single)
 
-    def _labels(self, part: Matrix, index: list[int]) -> Column:
+    def _labels(self, part: Matrix, index: Indexes) -> Column:
         labels = self._step.labels or _numbers(part.samples.shape[1])
-        try:
-            names = list(map(labels.__getitem__, index))
-        except IndexError:
-            raise self._unlabelled(part, index) from None
-        if part.splits is None and self._single is None:
-            return ObjectColumn(names, ValueType.STRING)
-        return by_row(part, names, ValueType.STRING, self._single)
+        if len(index) and index.max() >= len(labels):
+            raise self._unlabelled(part, index.tolist())
+        plain = part.splits is None and self._single is None
+        if plain and len(labels) not in self._spans:
+            self._spans[len(labels)] = _spans(labels)
+        if plain and (spans := self._spans[len(labels)]) is not None:
+            return SpansColumn(spans.take(index), ValueType.STRING)
+        names = list(map(labels.__getitem__, index.tolist()))
+        return ObjectColumn(names, ValueType.STRING) if plain else by_row(part, names, ValueType.STRING, self._single)
 
     def _unlabelled(self, part: Matrix, index: list[int]) -> RowsFailed:
         labels = self._step.labels or ()
@@ -178,6 +184,15 @@ class ClassifierOutputRunner(Runner):
                 if class_index >= len(labels)
             }
         )
+
+
+def _spans(labels: Sequence[str]) -> Spans | None:
+    """The labels in one buffer, of which the compiled hot path makes texts of a batch; `None` without that."""
+    try:
+        spans = Spans.of([label.encode() for label in labels])
+    except UnicodeEncodeError:
+        return None
+    return None if spans.extension() is None else spans
 
 
 @functools.lru_cache(maxsize=64)

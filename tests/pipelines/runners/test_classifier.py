@@ -57,6 +57,18 @@ def test_labels_and_names_are_those_given() -> None:
     assert found == {"p": 1.0, "i": 1, "animal": "dog"}
 
 
+@pytest.mark.parametrize("hot_path", ["auto", "python"])
+@pytest.mark.parametrize("labels", [["käse", "", "c"], ["a", "\ud800", "c"], None])
+def test_labels_are_the_same_on_both_hot_paths(
+    hot_path: str, labels: list[str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAMER_NATIVE", hot_path)
+    batch = Batch.of([Data({"preds": row}) for row in np.eye(3)[[2, 0, 1, 0]]])
+    names = labels or ["0", "1", "2"]
+    expected = [names[place] for place in (2, 0, 1, 0)]
+    assert [data["label"] for data in classified(batch, labels=labels)] == expected
+
+
 def test_label_and_probability_can_be_left_out() -> None:
     assert one(f8(0, 1), return_label=False, return_prob=False) == {"index": 1}
 

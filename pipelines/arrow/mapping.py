@@ -13,7 +13,7 @@ from pipelines.arrow.definition import ShippedDefinition
 from pipelines.arrow.entries import selected
 from pipelines.arrow.library import pa
 from pipelines.arrow.outputs import OutputColumns
-from pipelines.arrow.reading import batch_of
+from pipelines.arrow.reading import BatchReader
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Mask
 from pipelines.data.result import Result
@@ -88,6 +88,8 @@ class Mapper:
         self._schema = schema
         self._rows = rows
         self._columns = self._unsettled()
+        self._reader: BatchReader | None = None
+        """Of the schema of the last call, which needs no check again."""
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """The results of an iterable of `pyarrow.RecordBatch` (or tables), as record batches of one schema.
@@ -140,7 +142,7 @@ class Mapper:
 
     def __getstate__(self) -> dict[str, Any]:
         columns = self._columns
-        return {**self.__dict__, "_columns": (columns.fields, self._schema is not None)}
+        return {**self.__dict__, "_columns": (columns.fields, self._schema is not None), "_reader": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -199,31 +201,41 @@ class Mapper:
         self._columns.state([*ahead, *fields], chosen=self._schema is not None)
 
     def _mapped(self, executor: Executor, batches: Iterable[Any], *, ends: bool) -> Iterator[Any]:
-        checked: Any = None
         waiting: list[tuple[Result, Batch]] = []
         first = 0
+        reader: BatchReader | None = None
         for records in self._parts(batches):
-            if checked is None or not records.schema.equals(checked):
-                checked = records.schema
-                self._check(executor, checked)
-                if self._columns.fields is None:
-                    self._state(executor, checked, insist=False)
-            given = batch_of(records, first)
+            if reader is None or not records.schema.equals(reader.schema, check_metadata=True):
+                reader = self._reader_for(executor, records.schema)
+            given = reader.read(records, first)
             first += given.size
-            result = executor.run_batch(given)
-            yield from self._written(result, given, checked, waiting)
-        if ends and checked is not None:
-            nothing = batch_of(pa.RecordBatch.from_pylist([], schema=checked), first)
-            yield from self._written(executor.flush(), nothing, checked, waiting)
-        if waiting:
+            yield from self._written(executor.run_batch(given), given, reader.schema, waiting)
+        if ends and reader is not None:
+            nothing = reader.read(pa.RecordBatch.from_pylist([], schema=reader.schema), first)
+            yield from self._written(executor.flush(), nothing, reader.schema, waiting)
+        if waiting and reader is not None:
             # No record has shown what the columns are; another call may.
             columns = self._unsettled()
-            columns.state([checked.field(key) for key in self._keep])
+            columns.state([reader.schema.field(key) for key in self._keep])
             yield from (self._joined(result, given, columns) for result, given in waiting)
+
+    def _reader_for(self, executor: Executor, schema: Any) -> BatchReader:
+        """A reader of records of this schema. Raises `StreamerError` if a column is missing."""
+        last = self._reader
+        if last is not None and schema.equals(last.schema, check_metadata=True):
+            return last
+        self._check(executor, schema)
+        if self._columns.fields is None:
+            self._state(executor, schema, insist=False)
+        self._reader = BatchReader(schema)
+        return self._reader
 
     def _parts(self, batches: Iterable[Any]) -> Iterator[Any]:
         for given in batches:
             for records in given.to_batches() if isinstance(given, pa.Table) else [given]:
+                if 0 < records.num_rows <= self._rows:
+                    yield records
+                    continue
                 for start in range(0, records.num_rows, self._rows):
                     yield records.slice(start, self._rows)
 
