@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,15 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import Rows
 
 NONE_HELD: Rows = np.zeros(0, np.int64)
+
+
+class Gathered(NamedTuple):
+    """Rows that a step made of what it remembers: the record of a row alone does not make it again."""
+
+    batch: Batch
+    """The rows as the step made them, under the numbers that they have in its result."""
+    byte_count: int
+    """About how many bytes their values take."""
 
 
 @dataclass(slots=True)
@@ -35,6 +45,9 @@ class Result:
     timed: Sequence[Batch] = ()
     """The rows that came from no batch, as steps made them whose time had come (`StatefulRunner.tick`). Their origin
     gives the records they belong to, also of those that failed later."""
+    gathered: Sequence[Gathered] = ()
+    """What steps made of earlier records too (windows), also what failed later; a later step's behind an earlier
+    one's. If such a row fails, its record alone is not what failed."""
 
     @property
     def rows(self) -> Rows:

@@ -9,7 +9,7 @@ import numpy as np
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Mask, Rows
 from pipelines.data.membership import among
-from pipelines.data.result import NONE_HELD, Result
+from pipelines.data.result import NONE_HELD, Gathered, Result
 from pipelines.errors import StepError
 from pipelines.executors.isolation import concatenated
 from pipelines.runners.runner import ContractError
@@ -36,19 +36,20 @@ def accounted(result: Result, step: str) -> Result:
     if dropped:
         gone = failed.keys() | set(batch.rows.tolist()) | set(held.tolist())
         dropped = {row: reason for row, reason in dropped.items() if row not in gone}
-    return Result(batch, failed, dropped, held)
+    return Result(batch, failed, dropped, held, gathered=result.gathered)
 
 
-def check_account(result: Result, given: Batch, step: str, *, stateful: bool) -> None:
+def check_account(result: Result, given: Batch, step: str, *, stateful: bool, finishes: bool = False) -> None:
     """Raise `ContractError` if a row of `given` is missing in `result`, or one is there that was not given.
 
-    A stateful step may name rows that it held since earlier.
+    A stateful step may name rows that it held since earlier. One that `finishes` rows without naming them is a pipeline
+    with steps whose state is saved, which have given their account.
     """
     if _each_once(result, given):
         return
     before = set(given.rows.tolist())
     after = set(result.rows.tolist()) | result.failed.keys() | result.dropped.keys() | set(result.held.tolist())
-    if lost := before - after:
+    if (lost := before - after) and not finishes:
         raise ContractError(
             f"{step}: {_numbers(lost)} went in and did not come out; emit, fail, drop or hold each row that goes in"
         )
@@ -86,7 +87,9 @@ def joined(results: Iterable[Result]) -> Result:
     failed: dict[int, Exception] = {}
     dropped: dict[int, str] = {}
     held: list[Rows] = []
+    gathered: list[Gathered] = []
     for result in results:
+        gathered += result.gathered
         failed.update(result.failed)
         dropped.update(result.dropped)
         if result.batch.size:
@@ -94,7 +97,7 @@ def joined(results: Iterable[Result]) -> Result:
         if len(result.held):
             held.append(result.held)
     batch = concatenated(batches)
-    return Result(batch, failed, dropped, np.unique(np.concatenate(held)) if held else NONE_HELD)
+    return Result(batch, failed, dropped, np.unique(np.concatenate(held)) if held else NONE_HELD, gathered=gathered)
 
 
 def held_after(held: set[int], result: Result) -> set[int]:
@@ -114,17 +117,20 @@ class Journal:
         self._failed: dict[int, Exception] = {}
         self._dropped: dict[int, str] = {}
         self._held: dict[str, set[int]] = {}
+        self._gathered: list[Gathered] = []
 
     def add(self, step: str, result: Result) -> None:
         """Enter the result of one step."""
         self._failed.update(result.failed)
         self._dropped.update(result.dropped)
         self._held[step] = held_after(self._held.get(step, set()), result)
+        self._gathered += result.gathered
 
     def result(self, batch: Batch) -> Result:
         """`batch`, which the last step emitted, with the rows that failed, were dropped or are held on the way."""
         held = sorted(set().union(*self._held.values()))
-        return accounted(Result(batch, self._failed, self._dropped, np.array(held, np.int64)), "")
+        held_rows = np.array(held, np.int64)
+        return accounted(Result(batch, self._failed, self._dropped, held_rows, gathered=self._gathered), "")
 
 
 def _without_failed(batch: Batch, failed: Mapping[int, Exception]) -> tuple[Batch, dict[int, Exception]]:

@@ -60,6 +60,7 @@ class OpenStep:
         self._stateful = isinstance(runner, StatefulRunner)
         self._saves = isinstance(runner, StatefulRunner) and runner.saves
         self._inside = runner.inside
+        self._finishes = runner.inside is not None and bool(runner.inside.saving_steps)
         self._retrying = retrying
 
     def run(self, batch: Batch, observer: Observer | None = None) -> Result:
@@ -86,7 +87,8 @@ class OpenStep:
         finally:
             end(token)
         if not all_emitted(result, batch):
-            check_account(result, batch, self.name, stateful=self._stateful and not self._saves)
+            stateful = self._stateful and not self._saves
+            check_account(result, batch, self.name, stateful=stateful, finishes=self._finishes)
             result = accounted(result, self.name)
             if self._saves:
                 # They are finished: nothing waits for a later result of theirs.

@@ -52,7 +52,7 @@ class SequenceExecutor(OpenPipeline):
                 break
             result = step.run(batch, self.observer)
             batch = result.batch
-            if journal is not None or result.failed or result.dropped or len(result.held):
+            if journal is not None or result.failed or result.dropped or len(result.held) or result.gathered:
                 journal = Journal() if journal is None else journal
                 journal.add(step.name, result)
         return result if journal is None else journal.result(batch)

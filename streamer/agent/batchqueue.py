@@ -131,6 +131,11 @@ class ByteBudget:
             self._reserved += size
             return True
 
+    def add(self, size: int) -> None:
+        """Reserve `size` bytes at once, as they are in memory already."""
+        with self._changed:
+            self._reserved += size
+
     def release(self, size: int) -> None:
         """Give `size` reserved bytes back."""
         with self._changed:

@@ -12,6 +12,7 @@ import numpy as np
 
 from connectors.records import Ints, Records
 from pipelines.data.batch import Batch
+from pipelines.data.result import Gathered
 from pipelines.data.rowrange import RowNumbers, as_array, row_range
 from streamer.batching.residence import Arrivals
 from streamer.delivery.deadletter import Letter
@@ -44,6 +45,8 @@ class DecodedBatch:
     """When its records came into the process; `None`: not known."""
     letters: dict[int, Letter] = field(default_factory=dict)
     """The dead letters that were sent for its rows, to be sent again if one is lost."""
+    gathered: list[Gathered] = field(default_factory=list)
+    """What steps have made of its rows and of earlier records, for the dead letters of those that fail."""
     picture_bytes: int = 0
     """Bytes that its images take once they are decoded, as far as that matters; of a part of a batch, of all parts."""
     timed: bool = False
@@ -99,6 +102,7 @@ class DecodedBatch:
     def let_go(self) -> None:
         """Free the payloads: they are no longer needed."""
         self.records = self.records.without_payloads()
+        self.gathered.clear()
         self.kept = False
 
     def keep(self, rows: Ints) -> None:

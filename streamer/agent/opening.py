@@ -38,7 +38,7 @@ def opened_delivery(assembly: Assembly, inbox: RunInbox, upstream: Upstream, met
     """The delivery of a service whose sinks are open. Raises `DefinitionError` if its steps do not fit the
     delivery guarantee."""
     service, sinks = assembly.service, Sinks(assembly.routes, assembly.letters)
-    ledger = Ledger(inbox.budget.release)
+    ledger = Ledger(inbox.budget.release, inbox.budget.add)
     confirming: Confirming
     if (first := assembly.transactional) is None:
         confirming = Barrier(sinks.all, meters)

@@ -528,6 +528,8 @@ class RunLoop:
         delivery, keep = self._open_delivery, self._service.keep
         self._meters.run.stage("run", run.began, run.seconds, run.batch.size)
         made = self._open_models.made(run)
+        if run.result.gathered:
+            delivery.keep_gathered(run.batches, run.result)
         parts, shared = run.split()
         for part, result in parts:
             if keep:

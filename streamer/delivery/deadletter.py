@@ -3,6 +3,9 @@
 Original payload, key and headers are kept byte for byte. Our own headers stand in front of them, their names begin with
 `streamer-`; `original` separates them again, for `streamer replay`.
 
+Of a record that completed a window, and of one that time has closed, what failed is the window: the letter has that
+as JSON in place of the record's payload, and a header `streamer-window`. No topic of records takes such a payload.
+
 If a sink refuses a letter (it is too large, or no line of text), the letter is sent without its payload, and if need be
 without its key and headers too. Its headers then name the parts that are left out, with size and SHA-256 of the
 payload; as some sinks have no headers, its payload is a JSON document of them.
@@ -23,6 +26,8 @@ import numpy as np
 from connectors.blockcolumns import take_rows
 from connectors.headers import Headers
 from connectors.records import Header, Messages, Records
+from pipelines.data.data import Data
+from pipelines.data.result import Gathered
 from pipelines.errors import StepError
 
 PREFIX = "streamer-"
@@ -30,15 +35,16 @@ NAMES = ("service", "topic", "partition", "offset", "timestamp", "step", "error"
 """Our headers, without the prefix, in the order in which they stand."""
 RECORD_NAME = "record"
 """The header before them with `Records.extras` of the record: a JSON object, bytes as `{"base64": TEXT}`."""
-WINDOW_HEADER = "streamer-window"
-"""The header of a letter whose payload is what a step had gathered, as JSON, and no record."""
+WINDOW_NAME = "window"
+"""The header before them of a letter whose payload is what a step had gathered, as JSON, and no record."""
 SHORT_NAMES = ("left-out", "size", "sha256", "refusal")
 """The further headers of a letter without its payload, which stand before all others."""
 _OURS = [f"{PREFIX}{name}".encode() for name in NAMES]
 _SHORT = [f"{PREFIX}{name}".encode() for name in SHORT_NAMES]
 _RECORD = f"{PREFIX}{RECORD_NAME}"
 _NAMES = frozenset(f"{PREFIX}{name}" for name in NAMES)
-_FRONT_NAMES = frozenset(f"{PREFIX}{name}" for name in (*SHORT_NAMES, RECORD_NAME))
+_WINDOW = f"{PREFIX}{WINDOW_NAME}"
+_FRONT_NAMES = frozenset(f"{PREFIX}{name}" for name in (*SHORT_NAMES, WINDOW_NAME, RECORD_NAME))
 MAX_TEXT = 2000
 """Characters of an error's text that a header carries."""
 SHORT_TEXT = 200
@@ -53,12 +59,14 @@ class Letter(NamedTuple):
     text: str
     refusals: tuple[str, ...] = ()
     """Why the sink refused longer letters: after one refusal it has no payload, after two no key and headers."""
+    window: bytes | None = None
+    """What a step had gathered when the record came, as JSON: its payload. `None`: it is that of the record."""
 
     @classmethod
-    def of(cls, error: Exception) -> Letter:
-        """The letter of a record that failed with `error`."""
+    def of(cls, error: Exception, window: bytes | None = None) -> Letter:
+        """The letter of a record that failed with `error`, or of such a `window`."""
         step, kind, text = described(error)
-        return cls(step, kind, text[:MAX_TEXT])
+        return cls(step, kind, text[:MAX_TEXT], window=window)
 
     @property
     def is_bare(self) -> bool:
@@ -72,7 +80,7 @@ class Letter(NamedTuple):
         refusals = (*self.refusals, refusal[:SHORT_TEXT])
         if not self.refusals:
             return self._replace(refusals=refusals)
-        return Letter(self.step[:SHORT_TEXT], self.error[:SHORT_TEXT], self.text[:SHORT_TEXT], refusals)
+        return Letter(self.step[:SHORT_TEXT], self.error[:SHORT_TEXT], self.text[:SHORT_TEXT], refusals, self.window)
 
 
 class Original(NamedTuple):
@@ -96,16 +104,13 @@ class Original(NamedTuple):
     """Why it was left out."""
     record: Mapping[str, Any] = MappingProxyType({})
     """Metadata that only this kind of source has, by name, such as `qos` of MQTT (`Records.extras`)."""
+    is_window: bool = False
+    """Whether it has what a step had gathered, and no record; the position is that of the last record in it."""
 
     @property
     def place(self) -> str:
         """Topic, partition and offset of the record, `fans[0]@7`."""
         return f"{self.topic}[{self.partition}]@{self.offset}"
-
-    @property
-    def is_window(self) -> bool:
-        """Whether it has what a step had gathered when time closed it, and no record."""
-        return any(name == WINDOW_HEADER for name, _ in self.headers)
 
 
 def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], service: str) -> Messages:
@@ -126,11 +131,11 @@ def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], se
     names: list[bytes] = []
     values: list[bytes | None] = []
     ends: list[int] = []
-    documents: dict[int, bytes] = {}
+    documents = {at: window for at, row in enumerate(rows.tolist()) if (window := letters[row].window) is not None}
     places: dict[int, bytes] = {}
     for at, (row, span) in enumerate(zip(rows.tolist(), spans, strict=True)):
         letter = letters[row]
-        if at in unwritten and not letter.refusals:
+        if at in unwritten and letter.window is None and not letter.refusals:
             letter = letter.shorter(f"its payload cannot be written: {unwritten[at]}") or letter
         facts = (
             sender,
@@ -144,10 +149,13 @@ def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], se
             made,
         )
         if letter.refusals:
-            left_out = _left_out(letter, payloads[at])
+            left_out = _left_out(letter, payloads[at] if letter.window is None else letter.window)
             names += _SHORT
             values += left_out
             documents[at] = _document((*_SHORT, *_OURS), (*left_out, *facts))
+        if letter.window is not None:
+            names.append(_WINDOW.encode())
+            values.append(b"json")
         if records.extras and not letter.is_bare:
             names.append(_RECORD.encode())
             values.append(_json(records.extras_of(int(index[at]))))
@@ -168,6 +176,22 @@ def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], se
         headers=Headers.flat(names, values, ends),
         positions=records.positions[index],
     )
+
+
+def gathered_json(gathered: Sequence[Gathered], row: int) -> bytes | None:
+    """What the last step that gathered anything for the row with this number made of it; `None`: no step did.
+
+    The JSON form of the window (`Data.to_json`), or a list of these, if the record completed several. Raises
+    `WireError` if JSON cannot carry a value.
+    """
+    for batch, _ in reversed(gathered):
+        at = np.flatnonzero(batch.rows == row)
+        if batch.splits is not None:
+            at = np.searchsorted(batch.splits, at, side="right") - 1
+        if len(at):
+            windows = [Data.to_json(batch.row(position)) for position in at.tolist()]
+            return (windows[0] if len(windows) == 1 else f"[{', '.join(windows)}]").encode()
+    return None
 
 
 def _left_out(letter: Letter, payload: Any) -> tuple[bytes, ...]:
@@ -258,4 +282,5 @@ def original(headers: Sequence[Header] | None) -> Original | None:
         sha256=text("streamer-sha256"),
         refusal=text("streamer-refusal"),
         record=_extras(ours.get(_RECORD, b"{}")),
+        is_window=_WINDOW in ours,
     )

@@ -129,6 +129,20 @@ class Delivery:
         # The ledger refers to `decoded` until all rows are confirmed; only the records may still be needed.
         decoded.batch = NO_ROWS
 
+    def keep_gathered(self, batches: Iterable[DecodedBatch], result: Result) -> None:
+        """Keep what steps made of these batches and of earlier records until their rows are complete, as no other
+        record has it. It counts in `limits.in_flight`.
+        """
+        for made in result.gathered:
+            for decoded in batches:
+                if not len(decoded.rows):
+                    continue
+                rows = made.batch.rows
+                share = np.count_nonzero((rows >= decoded.rows[0]) & (rows <= decoded.rows[-1]))
+                if share:
+                    decoded.gathered.append(made)
+                    self.ledger.grow(decoded.rows[0], made.byte_count * int(share) // len(rows))
+
     def emit(self, result: Result) -> None:
         """Send the results that stateful steps gave without new input.
 
@@ -137,6 +151,7 @@ class Delivery:
         """
         for decoded, part in self._timed.entered(result):
             entry = self.ledger.enter(decoded.records, decoded.first, decoded, counted=False)
+            self.keep_gathered([decoded], part)
             if entry.all_undecided:
                 self.deliver(decoded, part)
             elif not entry.is_complete:

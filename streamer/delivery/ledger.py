@@ -199,9 +199,15 @@ class Ledger:
     complete, or whose lane has ended, change nothing.
     """
 
-    def __init__(self, freed: Callable[[int], None] = lambda byte_count: None) -> None:
-        """`freed` is called with the bytes of an entry when its last row is complete."""
+    def __init__(
+        self,
+        freed: Callable[[int], None] = lambda byte_count: None,
+        grown: Callable[[int], None] = lambda byte_count: None,
+    ) -> None:
+        """`freed` is called with the bytes of an entry when its last row is complete, `grown` with those that it got
+        after it was entered."""
         self._freed = freed
+        self._grown = grown
         self._entries: list[LedgerEntry] = []
         self._firsts: list[int] = []
         self._lanes: dict[Lane, _LaneState] = {}
@@ -262,6 +268,13 @@ class Ledger:
             entry.lower(places)
             self._release_if_complete(entry)
         return confirmed
+
+    def grow(self, row: int, byte_count: int) -> None:
+        """What is in memory for the entry of this row takes so many more bytes."""
+        entry = self.open_entry(row)
+        if entry is not None:
+            entry.byte_count += byte_count
+            self._grown(byte_count)
 
     def let_go(self, entry: LedgerEntry) -> None:
         """Give the bytes of an entry back before it is complete: its payloads are no longer in memory."""

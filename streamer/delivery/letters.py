@@ -10,10 +10,10 @@ import numpy as np
 
 from connectors.records import Ints
 from connectors.sink import Voided
-from pipelines.errors import ConnectorError
+from pipelines.errors import ConnectorError, WireError
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
 from streamer.delivery.confirming import Confirming
-from streamer.delivery.deadletter import Letter, dead_letters
+from streamer.delivery.deadletter import Letter, dead_letters, gathered_json
 from streamer.delivery.failures import Failures, ServiceStopped
 from streamer.delivery.ledger import Ledger
 from streamer.delivery.letterlog import LetterLog, Logged
@@ -132,7 +132,11 @@ class DeadLetters:
 
     def _letter(self, decoded: DecodedBatch, row: int, error: Exception) -> Letter:
         """The dead letter of a row, shortened once for each time that the sink has refused it."""
-        letter = Letter.of(error)
+        try:
+            letter = Letter.of(error, gathered_json(decoded.gathered, row))
+        except WireError as unwritable:
+            letter = Letter.of(error, b"")
+            letter = self._shortened_by(letter, row, f"its window cannot be written: {unwritable}")
         for refusal in self._confirming.refusals(decoded, row):
             letter = self._shortened_by(letter, row, refusal)
         return letter

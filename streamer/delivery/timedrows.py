@@ -12,29 +12,16 @@ from typing import Final, cast
 
 import numpy as np
 
-from connectors.records import Header, Lane, Records, Span
+from connectors.records import Lane, Records, Span
 from pipelines.data.batch import Batch, Origin
 from pipelines.data.columns import Rows
 from pipelines.data.record import RecordContext, RecordPlaces
-from pipelines.data.result import Result
+from pipelines.data.result import Gathered, Result
 from pipelines.executors.accounting import NO_ROWS
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
-from streamer.delivery.deadletter import WINDOW_HEADER
 
 TIMED: Final = 1 << (SOURCE_BITS - 1)
 """Of the rows of a source, the first number of those that time makes."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Gathered:
-    """The values that a step gave, as the payload of a dead letter."""
-
-    batch: Batch
-    position: int
-
-    def payload(self) -> bytes:
-        """Its JSON form."""
-        return self.batch.row(self.position).to_json().encode()
 
 
 class TimedRows:
@@ -61,17 +48,15 @@ class TimedRows:
         self._next[number] += len(positions)
         of = [records[position] for position in positions]
         stamps = np.array([-1 if record.timestamp is None else record.timestamp for record in of], np.int64)
-        header: list[Header] = [(WINDOW_HEADER, b"json")]
         block = Records(
             name,
-            [_Gathered(batch, position) for position in positions],
+            [None] * len(of),
             [record.key for record in of],
             np.array([record.offset for record in of], np.int64),
             [Span(cast(Lane, record.lane), at, at + 1) for at, record in enumerate(of)],
             [record.topic for record in of],
             [record.partition for record in of],
             0,
-            headers=lambda: [header] * len(of),
             timestamps=lambda: stamps,
         )
         decoded = DecodedBatch(name, block, first, NO_ROWS, {}, timed=True)
@@ -93,7 +78,15 @@ def _renumbered(result: Result, numbers: dict[int, int]) -> Result:
         batch,
         {numbers[row]: error for row, error in result.failed.items() if row in numbers},
         {numbers[row]: reason for row, reason in result.dropped.items() if row in numbers},
+        gathered=[_of_rows(made, numbers) for made in result.gathered],
     )
+
+
+def _of_rows(made: Gathered, numbers: dict[int, int]) -> Gathered:
+    """The part of what steps made whose rows have these numbers, under their new ones."""
+    batch = made.batch.take(np.isin(made.batch.rows, np.fromiter(numbers, np.int64)))
+    batch = batch.numbered(np.array([numbers[row] for row in batch.rows.tolist()], np.int64), None)
+    return Gathered(batch, made.byte_count * batch.size // max(made.batch.size, 1))
 
 
 @dataclass(frozen=True, slots=True)

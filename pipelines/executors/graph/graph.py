@@ -129,8 +129,9 @@ class GraphExecutor(OpenPipeline):
         if schedule.cut:
             failed = {**self._missed(schedule.cut[0], batch, out, flow, held), **failed}
         if not (failed or flow.dropped or held):
-            return Result(out)
-        return accounted(Result(out, failed, flow.dropped, np.array(sorted(held), np.int64)), "")
+            return Result(out, gathered=graph_run.gathered)
+        held_rows = np.array(sorted(held), np.int64)
+        return accounted(Result(out, failed, flow.dropped, held_rows, gathered=graph_run.gathered), "")
 
     def _missed(self, name: str, batch: Batch, out: Batch, flow: Flow, held: set[int]) -> dict[int, Exception]:
         known = set(out.rows.tolist()) | flow.failed.keys() | flow.dropped.keys() | held

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TypeVar
 
 from pipelines.data.batch import Batch
-from pipelines.data.result import Result
+from pipelines.data.result import Gathered, Result
 from pipelines.errors import step_of
 from pipelines.executors.accounting import held_after, joined
 from pipelines.executors.graph.junction import Flow, Junction
@@ -51,6 +51,8 @@ class GraphRun:
         self._observer = observer
         self._emit = emit
         self._held: dict[str, set[int]] = {}
+        self.gathered: list[Gathered] = []
+        """As `Result.gathered`."""
 
     def begin(self, step: OpenStep, flow: Flow) -> Callable[[], StepOutput]:
         """A function that runs the step on the rows of `flow`; any thread may call it."""
@@ -70,6 +72,7 @@ class GraphRun:
         if isinstance(step.runner, StatefulRunner):
             for part in done.results:
                 self._held[step.name] = held_after(self._held.get(step.name, set()), part)
+            self.gathered += result.gathered
             failed, dropped = dict(result.failed), dict(result.dropped)
             batch = self._lineage.returned(step.name, result.batch, flow.batch)
         else:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, DenseColumn, Mask, Rows
 from pipelines.data.record import RecordContext
-from pipelines.data.result import Result
+from pipelines.data.result import Gathered, Result
 from pipelines.errors import DataError
 from pipelines.observe.metrics import SHORT_HELP, SHORT_WINDOWS
 from pipelines.runners.forms import ArrayForm, Forms
@@ -319,7 +319,7 @@ class CountedWindowRunner(StatefulRunner):
         closed, self._closed = self._closed, []
         self._state.drop(codes)
         self._meters.remembers(len(self._state.keys))
-        return timed(self._columns(closed), records) if closed else Result(Batch({}, 0))
+        return timed(self._columns(closed), records, _bytes_of(closed)) if closed else Result(Batch({}, 0))
 
     def _key(self, code: int) -> tuple[Any, ...]:
         value = self._state.keys.value(code)
@@ -335,7 +335,8 @@ class CountedWindowRunner(StatefulRunner):
         good[at] = False
         held, _ = batch.numbers(np.flatnonzero(good))
         numbers = {int(number): error for row, error in failed.items() for number in batch.parents(row).tolist()}
-        return Result(made, numbers, held=held)
+        gathered = (Gathered(made, _bytes_of(closed)),) if closed else ()
+        return Result(made, numbers, held=held, gathered=gathered)
 
     def _columns(self, closed: Sequence[Closed]) -> dict[str, Column]:
         if not closed:
@@ -361,6 +362,10 @@ class _Run(NamedTuple):
     """How many samples each has."""
     gaps: Mask | None
     """Before which of them the window ends."""
+
+
+def _bytes_of(closed: Iterable[Closed]) -> int:
+    return sum(each.samples.nbytes for each in closed)
 
 
 def _without(part: Samples, keep: Mask) -> Samples:

@@ -14,7 +14,7 @@ import numpy as np
 
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data
-from pipelines.data.result import Result
+from pipelines.data.result import Gathered, Result
 from pipelines.data.sparsecolumn import columns_of
 from pipelines.errors import DataError, StreamerError, nearest
 from pipelines.runners.keyed.keyedrunner import by_number
@@ -102,11 +102,13 @@ class JoinRunner(StatefulRunner):
             for part in outcome:
                 new.pop(part, None)
         together = self._together(batch, values, joined, sides)
+        gathered = (Gathered(together, _bytes_of(part for _, parts in joined for part in parts)),) if joined else ()
         self._keep(batch, list(new), failed)
         self._tell()
         others = np.ones(batch.size, np.bool_)
         others[[*failed, *(row for row, _ in joined)]] = False
-        return Result(together, by_number(batch, failed), held=batch.numbers(np.flatnonzero(others))[0])
+        held = batch.numbers(np.flatnonzero(others))[0]
+        return Result(together, by_number(batch, failed), held=held, gathered=gathered)
 
     def tick(self, now: float) -> Result:
         """The records that have waited in vain."""
@@ -231,7 +233,7 @@ class JoinRunner(StatefulRunner):
             self._key_values(waiting) | {self._names[waiting.side]: Data.trusted(values)}
             for waiting, values in zip(over, _values_of(over), strict=True)
         ]
-        result = timed(columns_of(rows), [waiting.record.context() for waiting in over])
+        result = timed(columns_of(rows), [waiting.record.context() for waiting in over], _bytes_of(over))
         if self._step.missing == "dead_letter":
             result.failed = {
                 row: self._without_others(waiting) for row, waiting in zip(result.rows.tolist(), over, strict=True)
@@ -284,6 +286,11 @@ class JoinRunner(StatefulRunner):
                     self._step.most,
                 )
             self._pushed_out.add(more)
+
+
+def _bytes_of(records: Iterable[Waiting]) -> int:
+    """Those of the records that were kept; others are in memory until their batch is done with anyway."""
+    return sum(len(waiting.payload) for waiting in records)
 
 
 def _values_of(records: Sequence[Waiting]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, DenseColumn, Rows
-from pipelines.data.result import Result
+from pipelines.data.result import Gathered, Result
 from pipelines.errors import DataError, StreamerError
 from pipelines.observe.metrics import LATE_RECORDS, SHORT_HELP, SHORT_WINDOWS
 from pipelines.runners.forms import ArrayForm, Forms
@@ -413,7 +413,7 @@ class TimedWindowRunner(StatefulRunner):
             self._placing.ended(code)
             self._logs.trim(code, ())
             self._changed[code] = True
-        return timed(self._columns(made), records)
+        return timed(self._columns(made), records, _bytes_of(made))
 
     def _result(
         self,
@@ -439,6 +439,7 @@ class TimedWindowRunner(StatefulRunner):
             {number: error for row, error in failed.items() for number in batch.parents(row).tolist()},
             {number: reason for row, reason in dropped.items() for number in batch.parents(row).tolist()},
             batch.numbers(np.flatnonzero(held))[0],
+            gathered=(Gathered(emitted, _bytes_of(made)),) if made else (),
         )
 
     def _columns(self, made: Sequence[_Closed]) -> dict[str, Column]:
@@ -523,6 +524,10 @@ def _placing(step: Window) -> Placing:
     if step.size is None:
         return Sessions(milliseconds(step.gap or 0))
     return AlignedWindows(milliseconds(step.size), milliseconds(step.stride or step.size), milliseconds(step.lateness))
+
+
+def _bytes_of(made: Iterable[_Closed]) -> int:
+    return sum(0 if each.samples is None else each.samples.nbytes for each in made)
 
 
 def _several(count: int) -> DataError:

@@ -11,7 +11,7 @@ import numpy as np
 from pipelines.data.batch import Batch, listed_timestamps
 from pipelines.data.columns import Column, Rows
 from pipelines.data.record import RecordContext, RecordPlaces, listed_places
-from pipelines.data.result import Result
+from pipelines.data.result import Gathered, Result
 
 FIRST_TIMED: Final = 1 << 62
 """The first number of rows that time makes: above those of all records."""
@@ -19,16 +19,16 @@ FIRST_TIMED: Final = 1 << 62
 _numbers = count(FIRST_TIMED)
 
 
-def timed(columns: Mapping[str, Column], records: Sequence[RecordContext]) -> Result:
+def timed(columns: Mapping[str, Column], records: Sequence[RecordContext], byte_count: int = 0) -> Result:
     """Rows that come from no record of the batch, each with a number that no other row has.
 
     Row i has the values `columns[...][i]`, and belongs to the last record of its key, `records[i]`: results take their
-    topic, key and timestamp from it.
+    topic, key and timestamp from it. `byte_count` is about what the values take.
     """
     rows = list(islice(_numbers, len(records)))
     known = dict(zip(rows, records, strict=True))
     batch = Batch(columns, len(rows), rows=np.array(rows, np.int64), origin=_Records(known))
-    return Result(batch, timed=(batch,) if rows else ())
+    return Result(batch, timed=(batch,), gathered=(Gathered(batch, byte_count),)) if rows else Result(batch)
 
 
 class _Records:

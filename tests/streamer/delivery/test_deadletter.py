@@ -147,3 +147,33 @@ def test_a_record_cannot_have_its_letter_taken_for_one_without_payload() -> None
 def test_headers_of_other_records_are_none_of_a_dead_letter() -> None:
     assert original([("trace", b"a")]) is None
     assert original(None) is None
+
+
+WINDOW = b'{"sum": 6, "count": 3}'
+
+
+def test_the_letter_of_a_window_has_the_window_in_place_of_the_payload_and_says_so() -> None:
+    letter = Letter.of(StepError("broken", step="fault"), WINDOW)
+    letters = dead_letters(records("images", [("trace", b"a")]), 0, {0: letter}, "digits")
+    assert (list(letters.values), list(letters.keys or ())) == ([WINDOW], [b"key"])
+    assert letters.headers is not None
+    read = original(letters.headers[0])
+    assert read is not None
+    assert (read.is_window, read.topic, read.offset, read.headers) == (True, "images", 41, [("trace", b"a")])
+
+
+def test_a_header_of_the_record_cannot_say_that_it_is_a_window() -> None:
+    read = original(buried("images", [(PREFIX + "window", b"json")]))
+    assert read is not None
+    assert not read.is_window
+
+
+def test_the_letter_of_a_window_that_is_too_large_describes_the_window() -> None:
+    letter = Letter.of(StepError("broken", step="fault"), WINDOW).shorter("too large")
+    while letter is not None:
+        letters = dead_letters(records("images", []), 0, {0: letter}, "digits")
+        assert letters.headers is not None
+        read = original(letters.headers[0])
+        assert read is not None
+        assert (read.is_window, read.size, read.sha256) == (True, len(WINDOW), hashlib.sha256(WINDOW).hexdigest())
+        letter = letter.shorter("too large")

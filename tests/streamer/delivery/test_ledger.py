@@ -333,3 +333,16 @@ def enter(data: st.DataObject, ledger: Ledger, model: Model) -> None:
     numbers = np.arange(first, model.next, dtype=np.int64)
     model.blocks.append(numbers)
     ledger.enter(block(*runs), first)
+
+
+def test_what_an_entry_gets_in_addition_is_given_back_with_it() -> None:
+    reserved: list[int] = []
+    ledger = Ledger(lambda size: reserved.append(-size), reserved.append)
+    ledger.enter(block((A, [1, 2]), size=10), 100)
+    ledger.grow(101, 500)
+    assert reserved == [500]
+    ledger.decide(rows(100, 101))
+    assert reserved == [500, -510]
+    # It is complete: nothing of it is in memory any more.
+    ledger.grow(101, 500)
+    assert reserved == [500, -510]

@@ -139,7 +139,7 @@ def test_a_letter_goes_back_once_unless_asked_and_the_command_line_knows_it(
 def test_a_letter_with_the_values_of_a_window_is_not_sent_where_records_are_read(
     fans: Fans, tmp_path: Path, cli: Any
 ) -> None:
-    fans.bury(b'{"mean": 3}', [*headers_of(fans.origin), ("streamer-window", b"json")])
+    fans.bury(b'{"mean": 3}', [("streamer-window", b"json"), *headers_of(fans.origin)])
     fans.bury(b"1")
     place = f"{fans.origin}[0]@7"
     (window,) = [letter for letter in fans.listed() if letter["stays"]]
