@@ -15,7 +15,7 @@ from connectors.records import Header, Ints, Records
 from connectors.source import Served
 from pipelines.data.batch import NO_TIMESTAMP, Batch
 from pipelines.data.data import RecordContext
-from pipelines.data.record import RecordPlaces, listed_places
+from pipelines.data.record import RecordPlaces, objects
 from pipelines.data.rowrange import RowRange, row_range
 from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
 
@@ -96,9 +96,14 @@ class RecordsOrigin:
     def places(self, rows: Ints, *, keys: bool = True) -> RecordPlaces:
         """Where these rows' records came from; some may not be of this block."""
         at = rows - self.first
-        if len(at) and not (at.min() >= 0 and at.max() < len(self.records)):
-            return listed_places(map(self.record, rows.tolist()))
-        return self.records.record_places(at, keys=keys)
+        inside = (at >= 0) & (at < len(self.records))
+        if inside.all():
+            return self.records.record_places(at, keys=keys)
+        part = self.records.record_places(at[inside], keys=keys)
+        numbers = np.full(len(rows), len(part.places), np.int64)
+        offsets, keys_of = np.zeros(len(rows), np.int64), np.full(len(rows), None, object)
+        numbers[inside], offsets[inside], keys_of[inside] = part.numbers, part.offsets, part.keys
+        return RecordPlaces(objects([*part.places.tolist(), None]), numbers, offsets, keys_of)
 
     def timestamps(self, rows: Ints) -> Ints:
         """The timestamps of these rows' records; `NO_TIMESTAMP` for rows that are not of this block."""

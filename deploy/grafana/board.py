@@ -371,9 +371,10 @@ def _state() -> Iterator[Panel]:
         [(f"sum by (service, step) (streamer_state_keys{{{CHOSEN}}})", "{{service}} {{step}}")],
     )
     yield _lines(
-        "Keys forgotten, late records, short windows",
+        "Keys forgotten, late records, short windows, joins",
         "A second. Keys are forgotten where there are more than the keys of the step; late records came after their "
-        "windows had closed; short windows ended before they were full.",
+        "windows had closed; short windows ended before they were full; for records that are missing others of a join "
+        "none came.",
         "cps",
         [
             (
@@ -387,6 +388,10 @@ def _state() -> Iterator[Panel]:
             (
                 f"sum by (service, step) (rate(streamer_window_short_total{{{CHOSEN}}}{RATE}))",
                 "{{service}} {{step}} short",
+            ),
+            (
+                f"sum by (service, step) (rate(streamer_join_missing_total{{{CHOSEN}}}{RATE}))",
+                "{{service}} {{step}} missing others",
             ),
         ],
     )

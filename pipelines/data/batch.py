@@ -12,7 +12,7 @@ import numpy as np
 
 from pipelines.data.columns import Column, DenseColumn, ObjectColumn, Rows
 from pipelines.data.data import LENT, Data, RecordContext, check_key, is_reserved, owned
-from pipelines.data.record import RecordPlaces, listed_places
+from pipelines.data.record import RecordPlace, RecordPlaces, listed_places, objects
 from pipelines.data.rowrange import RowNumbers, RowRange, as_array, as_range, row_range
 from pipelines.data.sparsecolumn import SparseColumn, columns_of, concat, divide
 from pipelines.data.views import Views, or_none
@@ -476,9 +476,21 @@ class JoinedOrigins:
 
     def places(self, rows: Rows, *, keys: bool = True) -> RecordPlaces:
         """Where the records with these row numbers came from."""
-        if len(self.origins) == 1:
-            return self.origins[0].places(rows, keys=keys)
-        return listed_places(map(self.record, rows.tolist()))
+        numbers: dict[RecordPlace | None, int] = {None: 0}
+        at, offsets = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        keys_of = np.full(len(rows), None, object)
+        left = np.arange(len(rows))
+        for origin in self.origins:
+            if not len(left):
+                break
+            part = origin.places(rows[left], keys=keys)
+            of_part = [numbers.setdefault(place, len(numbers)) for place in part.places.tolist()]
+            part_at = np.array(of_part, np.int64)[part.numbers]
+            known = part_at > 0
+            here = left[known]
+            at[here], offsets[here], keys_of[here] = part_at[known], part.offsets[known], part.keys[known]
+            left = left[~known]
+        return RecordPlaces(objects(list(numbers)), at, offsets, keys_of)
 
     def timestamps(self, rows: Rows) -> Rows:
         """The times of the records with these row numbers."""

@@ -35,7 +35,15 @@ LATE_RECORDS: Final = "streamer_window_late"
 SHORT_WINDOWS: Final = "streamer_window_short"
 SHORT_HELP: Final = "Windows by count that ended before they were full."
 """Name of the metric in which windows by count are counted that ended before they were full."""
-_SERVICES: Final = frozenset({LABELS, FILLED, RETRIES, KEYS, EVICTED, LATE_RECORDS, SHORT_WINDOWS})
+JOIN_WAITING: Final = "streamer_join_waiting"
+"""Name of the metric in which JOIN says how many records wait for those of other topics."""
+JOIN_MISSING: Final = "streamer_join_missing"
+"""Name of the metric in which it counts those for which none came."""
+JOIN_EVICTED: Final = "streamer_join_evicted"
+"""Name of the metric in which it counts those that no longer wait because there are too many."""
+_SERVICES: Final = frozenset(
+    {LABELS, FILLED, RETRIES, KEYS, EVICTED, LATE_RECORDS, SHORT_WINDOWS, JOIN_WAITING, JOIN_MISSING, JOIN_EVICTED}
+)
 
 Kind = TypeVar("Kind", bound=Meter)
 

@@ -146,7 +146,7 @@ class RunLoop:
 
     def open(self) -> None:
         """Open the pipeline, the sinks and the sources, which begin to poll. Raises the first error of opening."""
-        self._assembly.open()
+        self._assembly.open(self._log.info)
         executor = self._assembly.executor
         self._delivery = opened_delivery(self._assembly, self._inbox, self._intakes, self._meters.run, self._log)
         self._meters.oldest = self._delivery.ledger.oldest

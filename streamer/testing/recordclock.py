@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pipelines.data.batch import Batch
-from pipelines.runners.state.silence import LONGEST_TICK
+from pipelines.runners.state.tickclock import LONGEST_TICK
 from streamer.agent.runs.clock import Clock
 
 MOST_TICKS: Final = 100_000

@@ -28,6 +28,7 @@ from pipelines.observe.meters import Reading
 from pipelines.observe.observing import StepRun
 from pipelines.plugins.registry import default_registry
 from pipelines.runners.runner import OpenContext
+from pipelines.steps.keyed.join import Join
 from pipelines.steps.keyed.window import Window
 from streamer.definition.hotpaths import PartHotPath
 from streamer.models.canary import Canary
@@ -79,6 +80,8 @@ def exported_families() -> Sequence[Metric]:
         default_registry().create(
             Window(by="device", **window), OpenContext(step=f"{number}:WINDOW", meters=meters.of_executors[0])
         )
+    join = Join(by="key", topics={"left": "a", "right": "b"}, within=1)
+    default_registry().create(join, OpenContext(step="2:JOIN", meters=meters.of_executors[0]))
     state = StateMeters()
     state.bytes = 1
     meters.state = state.readings

@@ -17,6 +17,7 @@ from pipelines.data.data import Data
 from pipelines.data.result import Gathered, Result
 from pipelines.data.sparsecolumn import columns_of
 from pipelines.errors import DataError, StreamerError, nearest
+from pipelines.observe.metrics import JOIN_EVICTED, JOIN_MISSING, JOIN_WAITING
 from pipelines.runners.keyed.keyedrunner import by_number
 from pipelines.runners.keyed.waitingrecords import Place, Waiting, WaitingRecords
 from pipelines.runners.runner import OpenContext, StatefulRunner
@@ -24,7 +25,6 @@ from pipelines.runners.state.item import Change, Item
 from pipelines.runners.state.lastrecords import bare_records, loaded_record, saved_record
 from pipelines.runners.state.recordkeys import key_of, keys_of, plain, text_of
 from pipelines.runners.state.recordtimes import RecordTimes
-from pipelines.runners.state.silence import LONGEST_TICK
 from pipelines.runners.state.timed import timed
 from pipelines.steps.keyed.join import Join
 from pipelines.wire.columns import decode_columns, encode_columns
@@ -64,10 +64,11 @@ class JoinRunner(StatefulRunner):
         )
         self._partitions: dict[Hashable, tuple[str, int]] = {}
         """The source and the partition of each lane."""
-        self._ticked: float | None = None
-        self._missing = context.metrics.counter("missing", "Records for which none came from another topic.")
-        self._pushed_out = context.metrics.counter("evicted", "Records that no longer wait because there are too many.")
-        self._count = context.metrics.gauge("waiting", "Records that wait for those of other topics.")
+        self._missing = context.metrics.counter(JOIN_MISSING, "Records for which none came from another topic.")
+        self._pushed_out = context.metrics.counter(
+            JOIN_EVICTED, "Records that no longer wait because there are too many."
+        )
+        self._count = context.metrics.gauge(JOIN_WAITING, "Records that wait for those of other topics.")
 
     @property
     def gives(self) -> frozenset[str] | None:
@@ -112,9 +113,7 @@ class JoinRunner(StatefulRunner):
 
     def tick(self, now: float) -> Result:
         """The records that have waited in vain."""
-        if self._ticked is not None:
-            self._waiting.clock += min(max(now - self._ticked, 0.0), LONGEST_TICK)
-        self._ticked = now
+        self._waiting.clock.tick(now)
         self._waiting.end_old(self._step.patience)
         return self._alone(list(islice(self._waiting.over, MOST_AT_ONCE)))
 

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Final
 
 from pipelines.runners.state.lastrecords import BareRecord
+from pipelines.runners.state.tickclock import TickClock
 
 Place = tuple[Hashable, Hashable]
 """The partition and the key that records which belong together have in common."""
@@ -84,7 +85,7 @@ class WaitingRecords:
         """Lane, key and number of records that are saved and no longer there."""
         self.pushed_out = 0
         """Records that waited in vain because there were too many."""
-        self.clock = 0.0
+        self.clock = TickClock()
 
     def __len__(self) -> int:
         """The number of records that wait."""
@@ -94,10 +95,10 @@ class WaitingRecords:
         """A record comes: the records that it belongs together with, which wait no longer; or itself, if it waits."""
         progress = self._progress.get((place[0], side))
         if progress is None:
-            self._progress[place[0], side] = _Progress(time, self.clock)
+            self._progress[place[0], side] = _Progress(time, self.clock.seconds)
         else:
             progress.time = max(progress.time, time)
-            progress.heard = self.clock
+            progress.heard = self.clock.seconds
         sides = self._of.get(place)
         if sides is None:
             sides = self._of[place] = [[] for _ in range(self._sides)]
@@ -109,7 +110,7 @@ class WaitingRecords:
                     self._stop(each)
                     self.remove(each)
                 return picked
-        waiting = Waiting(place, lane, side, time, self._next, self.clock, row)
+        waiting = Waiting(place, lane, side, time, self._next, self.clock.seconds, row)
         self._next += 1
         # Those that were there may have ended, all of them.
         self._of[place] = sides
@@ -175,10 +176,10 @@ class WaitingRecords:
         for of_lane in list(self._lanes.values()):
             while of_lane:
                 waiting = next(iter(of_lane))
-                if self.clock - waiting.since < patience:
+                if self.clock.seconds - waiting.since < patience:
                     break
                 if self._is_ahead(waiting):
-                    waiting.since = self.clock
+                    waiting.since = self.clock.seconds
                     of_lane.move_to_end(waiting)
                 else:
                     self._end(waiting)
@@ -195,7 +196,7 @@ class WaitingRecords:
         if waiting.over:
             self.over[waiting] = None
             return
-        waiting.since = self.clock
+        waiting.since = self.clock.seconds
         sides = self._of.setdefault(waiting.place, [[] for _ in range(self._sides)])
         insort(sides[waiting.side], waiting, key=_ORDER)
         self._lanes.setdefault(waiting.lane, OrderedDict())[waiting] = None

@@ -14,7 +14,7 @@ from pipelines.errors import StreamerError
 from pipelines.runners.state.keytable import grown
 
 NO_RECORD: Final = RecordContext("", "")
-"""The record of rows that came from no bus."""
+"""The record of rows that came from no bus: they are one stream."""
 _FIRST: Final = 64
 
 

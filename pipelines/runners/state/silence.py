@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from pipelines.data.columns import Rows
 from pipelines.runners.state.keytable import grown
-
-LONGEST_TICK: Final = 1.0
-"""Seconds that count of the time between two ticks: in a longer one the service stood still or had a backlog, and a key
-whose records wait is not silent."""
+from pipelines.runners.state.tickclock import TickClock
 
 
 class Silence:
@@ -26,8 +21,7 @@ class Silence:
         self._heard = np.zeros(0, np.bool_)
         """Of which keys records came since the last tick."""
         self._since = np.zeros(0)
-        self._clock = 0.0
-        self._last: float | None = None
+        self._clock = TickClock()
 
     def heard(self, codes: Rows, capacity: int) -> None:
         """Records of these keys came; `capacity` is that of the table of keys."""
@@ -37,10 +31,8 @@ class Silence:
 
     def due(self, now: float, codes: Rows) -> Rows:
         """Those of the keys that have been silent for long, at `now`, seconds of a monotonic clock."""
-        if self._last is not None:
-            self._clock += min(max(now - self._last, 0.0), LONGEST_TICK)
-        self._last = now
-        self._since[self._heard] = self._clock
+        self._clock.tick(now)
+        self._since[self._heard] = self._clock.seconds
         self._heard[:] = False
-        due: Rows = codes[self._clock - self._since[codes] >= self._seconds] if len(codes) else codes
+        due: Rows = codes[self._clock.seconds - self._since[codes] >= self._seconds] if len(codes) else codes
         return due

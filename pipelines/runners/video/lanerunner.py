@@ -12,6 +12,7 @@ from pipelines.data.data import Data
 from pipelines.data.record import RecordContext
 from pipelines.data.result import NONE_HELD, Result
 from pipelines.runners.runner import RowRunner, StatefulRunner
+from pipelines.runners.state.lastrecords import NO_RECORD
 from pipelines.runners.video.laneclock import LaneClock
 
 State = TypeVar("State")
@@ -20,8 +21,6 @@ MOST_CAMERAS: Final = 10_000
 """Most cameras whose state is kept."""
 Camera: TypeAlias = tuple[Hashable, str, bytes | None]
 """Lane, topic and, with `by_key`, key."""
-NO_RECORD: Final = RecordContext("", "")
-"""The record context of rows that came from no bus: they are one stream."""
 
 
 class LaneRunner(RowRunner, StatefulRunner, Generic[State]):

@@ -14,10 +14,11 @@ from pipelines.data.record import RecordContext
 from pipelines.data.result import Result
 from pipelines.errors import RowsFailed
 from pipelines.runners.runner import OpenContext
+from pipelines.runners.state.lastrecords import NO_RECORD
 from pipelines.runners.video.association import solver
 from pipelines.runners.video.boxrows import boxes_of, corners_of
 from pipelines.runners.video.kalman import Doubles
-from pipelines.runners.video.lanerunner import NO_RECORD, LaneRunner
+from pipelines.runners.video.lanerunner import LaneRunner
 from pipelines.runners.video.tracker import Ints, Tracker, TrackerSettings
 from pipelines.steps.video.track import Track
 from pipelines.values import BoundingBox, TypedList, ValueType

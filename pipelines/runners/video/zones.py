@@ -11,8 +11,9 @@ from pipelines.data.data import Data
 from pipelines.data.record import RecordContext
 from pipelines.errors import DataError
 from pipelines.runners.runner import OpenContext
+from pipelines.runners.state.lastrecords import NO_RECORD
 from pipelines.runners.video.boxrows import boxes_of, corners_of, ids_of
-from pipelines.runners.video.lanerunner import MOST_CAMERAS, NO_RECORD, LaneRunner
+from pipelines.runners.video.lanerunner import MOST_CAMERAS, LaneRunner
 from pipelines.runners.video.places import Area, Gate, place_of
 from pipelines.runners.video.visits import Event, Sighting, Totals, Visits, WatchedLine, WatchedZone
 from pipelines.steps.video.zones import Place, Zones
