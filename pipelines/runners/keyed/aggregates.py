@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -58,8 +58,12 @@ class Accumulator(ABC):
         """
 
     @abstractmethod
-    def value(self, slot: int, count: int) -> Any:
-        """The result of a window with so many records; `MISSING` if it has none."""
+    def values(self, slots: Rows, counts: Sequence[int]) -> list[Any]:
+        """The results of windows with so many records; `MISSING` for one that has none."""
+
+    def _listed(self, slots: Rows) -> Iterator[tuple[Any, ...]]:
+        """The columns' values for each of these windows, as Python has them."""
+        return zip(*(column[slots].tolist() for column in self._columns.values()), strict=True)
 
     def saved(self, slot: int) -> list[Any]:
         """What is known of a window, as values of JSON."""
@@ -84,8 +88,8 @@ class Count(Accumulator):
     def add(self, read: Read, positions: Rows, slots: Rows, counts: Rows) -> None:
         np.add.at(self._columns["count"], slots, read[positions].astype(np.int64))
 
-    def value(self, slot: int, count: int) -> Any:
-        return self._columns["count"][slot].item()
+    def values(self, slots: Rows, counts: Sequence[int]) -> list[Any]:
+        return list(self._columns["count"][slots].tolist())
 
 
 class Sum(Accumulator):
@@ -111,22 +115,26 @@ class Sum(Accumulator):
                 np.add.at(self._columns["floats"], slots[fractions], numbers.floats[fractions])
             np.add.at(self._columns["fractions"], slots, fractions.astype(np.int64))
 
-    def total(self, slot: int) -> int | float:
-        """The sum of a window's values."""
-        columns = self._columns
-        integer = (int(columns["high"][slot]) << _LOW) + int(columns["low"][slot])
-        return float(integer) + columns["floats"][slot].item() if columns["fractions"][slot] else integer
+    def totals(self, slots: Rows) -> list[int | float]:
+        """The sums of the windows' values."""
+        return [
+            float((high << _LOW) + low) + floats if fractions else (high << _LOW) + low
+            for high, low, floats, fractions in self._listed(slots)
+        ]
 
-    def value(self, slot: int, count: int) -> Any:
-        total = self.total(slot)
-        return total if isinstance(total, float) or abs(total) <= INT64_MAX else float(total)
+    def values(self, slots: Rows, counts: Sequence[int]) -> list[Any]:
+        return [
+            total if isinstance(total, float) or abs(total) <= INT64_MAX else float(total)
+            for total in self.totals(slots)
+        ]
 
 
 class Mean(Sum):
     """The sum, divided by the number of values."""
 
-    def value(self, slot: int, count: int) -> Any:
-        return float(self.total(slot) / count) if count else MISSING
+    def values(self, slots: Rows, counts: Sequence[int]) -> list[Any]:
+        totals = zip(self.totals(slots), counts, strict=True)
+        return [float(total / count) if count else MISSING for total, count in totals]
 
 
 class Std(Accumulator):
@@ -148,11 +156,11 @@ class Std(Accumulator):
             np.add.at(self._columns["sum"], slots, differences)
             np.add.at(self._columns["squares"], slots, differences * differences)
 
-    def value(self, slot: int, count: int) -> Any:
-        if not count:
-            return MISSING
-        mean = self._columns["sum"][slot].item() / count
-        return math.sqrt(max(self._columns["squares"][slot].item() / count - mean * mean, 0.0))
+    def values(self, slots: Rows, counts: Sequence[int]) -> list[Any]:
+        return [
+            math.sqrt(max(squares / count - (total / count) * (total / count), 0.0)) if count else MISSING
+            for (_, total, squares), count in zip(self._listed(slots), counts, strict=True)
+        ]
 
 
 class Extreme(Accumulator):
@@ -175,8 +183,11 @@ class Extreme(Accumulator):
         self._of.at(self._columns["integer"], slots[whole], numbers.integers[whole])
         self._of.at(self._columns["float"], slots[~whole], numbers.floats[~whole])
 
-    def value(self, slot: int, count: int) -> Any:
-        integer, number = self._columns["integer"][slot].item(), self._columns["float"][slot].item()
+    def values(self, slots: Rows, counts: Sequence[int]) -> list[Any]:
+        extremes = zip(self._listed(slots), counts, strict=True)
+        return [self._value(integer, number, count) for (integer, number), count in extremes]
+
+    def _value(self, integer: int, number: float, count: int) -> Any:
         if not math.isfinite(number):
             # A limit of int64 may be a value, too.
             return integer if count else MISSING
@@ -225,8 +236,9 @@ class Edge(Accumulator):
             begin = counts == 0
             self._columns["value"][slots[begin]] = values[begin]
 
-    def value(self, slot: int, count: int) -> Any:
-        return self._columns["value"][slot] if count else MISSING
+    def values(self, slots: Rows, counts: Sequence[int]) -> list[Any]:
+        values = self._columns["value"][slots].tolist()
+        return [value if count else MISSING for value, count in zip(values, counts, strict=True)]
 
     def saved(self, slot: int) -> list[Any]:
         return [self._columns["value"][slot]]
@@ -275,22 +287,25 @@ class Aggregates:
             accumulator.add(values, positions, slots, counts)
         np.add.at(self._counts, slots, 1)
 
-    def count(self, slot: int) -> int:
-        """How many records a window has."""
-        return int(self._counts[slot])
+    def counts(self, slots: Rows) -> Rows:
+        """How many records each of these windows has."""
+        return self._counts[slots]
 
-    def values(self, slot: int) -> list[Any]:
-        """The results of a window, in the order of `keys`."""
-        count = self.count(slot)
-        return [accumulator.value(slot, count) for accumulator in self._accumulators.values()]
+    def values(self, slots: Rows) -> list[tuple[Any, ...]]:
+        """The results of each of these windows, in the order of `keys`."""
+        if not self._accumulators:
+            return [()] * len(slots)
+        counts = self._counts[slots].tolist()
+        each = [accumulator.values(slots, counts) for accumulator in self._accumulators.values()]
+        return list(zip(*each, strict=True))
 
-    def columns(self, rows: list[list[Any]]) -> dict[str, Column]:
+    def columns(self, rows: Sequence[tuple[Any, ...]]) -> dict[str, Column]:
         """The columns of these results of `values`."""
         return {key: Column.of([row[at] for row in rows]) for at, key in enumerate(self._accumulators)}
 
     def saved(self, slot: int) -> list[Any]:
         """What is known of a window, as values of JSON."""
-        return [self.count(slot), *(accumulator.saved(slot) for accumulator in self._accumulators.values())]
+        return [int(self._counts[slot]), *(accumulator.saved(slot) for accumulator in self._accumulators.values())]
 
     def load(self, slot: int, saved: list[Any]) -> None:
         """Take what `saved` gave. Raises any error if that is damaged."""

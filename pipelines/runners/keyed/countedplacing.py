@@ -20,7 +20,7 @@ class CountedWindows(Placing):
 
     def __init__(self, size: int, every: int, gap: int | None) -> None:
         """`gap`: milliseconds between two records of a key beyond which its windows end; `None`: they never do."""
-        super().__init__(size)
+        super().__init__(size, -(-size // every))
         self._size = size
         self._every = every
         self._gap = gap
@@ -59,10 +59,13 @@ class CountedWindows(Placing):
         records, at = np.nonzero(inside)
         return Placed(records, begins[records, at], np.zeros(len(codes), np.bool_))
 
-    def fresh(self, code: int, begin: int, count: int) -> bool:
-        end = begin + count
-        fresh = end > int(self._given[code])
-        self._given[code] = max(end, int(self._given[code]))
+    def fresh(self, codes: Rows, begins: Rows, counts: Rows) -> Mask:
+        ends = begins + counts
+        fresh = np.zeros(len(codes), np.bool_)
+        for at, (code, end) in enumerate(zip(codes.tolist(), ends.tolist(), strict=True)):
+            if end > self._given[code]:
+                self._given[code] = end
+                fresh[at] = True
         return fresh
 
     def ended(self, code: int) -> None:

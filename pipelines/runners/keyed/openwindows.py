@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,15 @@ from pipelines.runners.state.keytable import grown
 
 _NONE: Final = np.iinfo(np.int64).min
 _FIRST: Final = 64
+_NO_WINDOWS: Final[Mapping[int, int]] = {}
+
+
+class Opened(NamedTuple):
+    """Open windows, in columns."""
+
+    codes: Rows
+    begins: Rows
+    slots: Rows
 
 
 class OpenWindows:
@@ -30,18 +39,32 @@ class OpenWindows:
         # The window that each key had last, which is nearly always that of its next record.
         self._recent = np.zeros(0, np.int64)
         self._recent_slot = np.zeros(0, np.int64)
+        self._has = np.zeros(0, np.bool_)
+        """Which keys have open windows."""
 
     def grow(self, capacity: int) -> None:
         """Have room for so many keys."""
         self._recent, self._recent_slot = grown(self._recent, capacity), grown(self._recent_slot, capacity)
+        self._has = grown(self._has, capacity)
 
     def begin(self, codes: Rows) -> None:
         """These keys are new."""
         self._recent[codes] = _NONE
+        self._has[codes] = False
+
+    @property
+    def codes(self) -> Rows:
+        """The keys that have open windows."""
+        return np.flatnonzero(self._has)
 
     def of(self, code: int) -> Mapping[int, int]:
         """The slots of a key's open windows, by begin."""
-        return self._of.get(code, {})
+        return self._of.get(code, _NO_WINDOWS)
+
+    def all_of(self, codes: Sequence[int]) -> Opened:
+        """The open windows of these keys."""
+        opened = [(code, begin, slot) for code in codes for begin, slot in self._of.get(code, _NO_WINDOWS).items()]
+        return Opened(*np.array(opened, np.int64).reshape(-1, 3).T)
 
     def slots(self, codes: Rows, begins: Rows) -> Rows:
         """The slot of each of these windows; those that are not open are opened."""
@@ -61,23 +84,27 @@ class OpenWindows:
         if new:
             self._begin(np.array(new, np.int64))
         slots[missed] = others
+        self._has[codes[missed]] = True
         self._recent[codes[missed]] = begins[missed]
         self._recent_slot[codes[missed]] = slots[missed]
         return slots
 
-    def close(self, code: int, begin: int) -> None:
-        """A window is closed, and its slot may be given to another."""
-        windows = self._of[code]
-        self._free.append(windows.pop(begin))
-        if not windows:
-            del self._of[code]
-        self._recent[code] = _NONE
+    def close(self, codes: Rows, begins: Rows) -> None:
+        """These windows are closed, and their slots may be given to others."""
+        for code, begin in zip(codes.tolist(), begins.tolist(), strict=True):
+            windows = self._of[code]
+            self._free.append(windows.pop(begin))
+            if not windows:
+                del self._of[code]
+                self._has[code] = False
+        self._recent[codes] = _NONE
 
     def drop(self, codes: Rows) -> None:
         """All windows of these keys are gone."""
         for code in codes.tolist():
-            self._free.extend(self._of.pop(code, {}).values())
+            self._free.extend(self._of.pop(code, _NO_WINDOWS).values())
         self._recent[codes] = _NONE
+        self._has[codes] = False
 
     def _slot(self) -> int:
         if not self._free:

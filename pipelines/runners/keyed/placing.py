@@ -6,7 +6,6 @@ The time of a key is the latest of its records so far; each key has its own. Tim
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,8 +15,12 @@ from pipelines.runners.state.keytable import grown
 
 NO_TIME: Final = -1
 """The time of a key that has none yet."""
+NO_RECORD: Final = -1
+"""In place of the position of a record that closes a window: none does."""
 MOST_AT_ONCE: Final = 1 << 15
 """Records that are placed at once, at most."""
+_MOST_PAIRS: Final = 1 << 18
+"""Pairs of a record and a window that are looked at together, at most."""
 _TIME_BITS: Final = 48
 
 
@@ -32,21 +35,17 @@ class Placed(NamedTuple):
     """Which records are too late for all of their windows, `bool (N,)`."""
 
 
-class Closing(NamedTuple):
-    """A window that ends."""
-
-    record: int
-    """The position of the record that closes it."""
-    code: int
-    begin: int
-
-
 class Placing(ABC):
     """Places records in windows. Columns are indexed by the codes of keys (`KeyTable`)."""
 
-    def __init__(self, past: int) -> None:
-        """`past`: how far a key has to be past the begin of a window for the window to have closed."""
+    def __init__(self, past: int, windows: int = 1) -> None:
+        """`past`: how far a key has to be past the begin of a window for the window to have closed.
+
+        `windows`: how many of them a record may be in.
+        """
         self._past = past
+        self.most_at_once = max(min(MOST_AT_ONCE, _MOST_PAIRS // windows), 1)
+        """Records that may be placed at once."""
         self._latest = np.zeros(0, np.int64)
         self._sorted: SortedRecords | None = None
         """The records placed last."""
@@ -68,33 +67,35 @@ class Placing(ABC):
 
     @abstractmethod
     def place(self, codes: Rows, times: Rows) -> Placed:
-        """Place N records, in their order, at most `MOST_AT_ONCE`."""
+        """Place N records, in their order, at most `most_at_once`."""
 
-    def closings(self, of: Mapping[int, Mapping[int, int]]) -> list[Closing]:
-        """The windows that the records placed last have closed, in the order of records and begins.
+    def closing(self, codes: Rows, begins: Rows) -> Rows:
+        """The position of the record, of those placed last, that closes each of these windows, `int64`; `NO_RECORD`.
 
-        `of` are the open windows of keys, as `OpenWindows.of` gives them; the keys that matter are `moved`.
+        Windows of other keys than those that are `moved` are not closed.
         """
         ordered = self._sorted
         assert ordered is not None
-        closed = []
-        for code, windows in of.items():
-            segment = ordered.segment(code)
-            progress = self._progress[segment]
-            for begin in windows:
-                at = int(np.searchsorted(progress, begin + self._past))
-                if at < len(progress):
-                    closed.append(Closing(int(ordered.order[segment.start + at]), code, begin))
-        return sorted(closed, key=lambda each: (each.record, each.begin))
+        keys = np.searchsorted(ordered.codes[ordered.starts], codes)
+        ranked = self._progress + (ordered.ranks << _TIME_BITS)
+        needed = np.minimum(begins + self._past, (1 << _TIME_BITS) - 1)
+        at = np.searchsorted(ranked, needed + (keys << _TIME_BITS))
+        closed = at < ordered.stops[keys]
+        records = np.full(len(codes), NO_RECORD, np.int64)
+        records[closed] = ordered.order[at[closed]]
+        return records
 
     @property
-    def moved(self) -> Iterable[int]:
+    def moved(self) -> Rows:
         """The codes of keys of which the records placed last may have closed windows."""
-        return map(int, self._moved)
+        return self._moved
 
-    def fresh(self, code: int, begin: int, count: int) -> bool:
-        """Whether a window that ends, with so many records, has some that were in none before it; asked once."""
-        return True
+    def fresh(self, codes: Rows, begins: Rows, counts: Rows) -> Mask:
+        """Which windows that end, with so many records, have some that were in none before; asked once for each.
+
+        Windows of a key stand in the order in which they end.
+        """
+        return np.ones(len(codes), np.bool_)
 
     def ended(self, code: int) -> None:
         """The windows of this key were closed because nothing came."""
@@ -121,10 +122,11 @@ class SortedRecords:
         known = latest[self.codes[self.starts]]
         # A running maximum for each key: the number of the key is above the bits of its times, which then never fall.
         # One is added, as a key without a time has -1.
-        ranks = (np.cumsum(new) - 1) << _TIME_BITS
+        self.ranks: Rows = np.cumsum(new) - 1
+        above = self.ranks << _TIME_BITS
         moved = self.times + 1
         moved[self.starts] = np.maximum(moved[self.starts], known + 1)
-        self.after = (np.maximum.accumulate(moved + ranks) - ranks) - 1
+        self.after = (np.maximum.accumulate(moved + above) - above) - 1
         self.before = np.r_[NO_TIME, self.after[:-1]]
         self.before[self.starts] = known
 
@@ -144,11 +146,6 @@ class SortedRecords:
         """The sorted place of each record, in the order of the records."""
         return self.unsorted(np.arange(len(self.order)))
 
-    def segment(self, code: int) -> slice:
-        """The sorted places of this key's records."""
-        at = int(np.searchsorted(self.codes[self.starts], code))
-        return slice(int(self.starts[at]), int(self.stops[at]))
-
 
 class AlignedWindows(Placing):
     """Windows of one size, each `every` behind the one before, aligned to 1970.
@@ -157,7 +154,7 @@ class AlignedWindows(Placing):
     """
 
     def __init__(self, size: int, every: int, lateness: int) -> None:
-        super().__init__(size + lateness)
+        super().__init__(size + lateness, -(-size // every))
         self._size = size
         self._every = every
 

@@ -6,6 +6,7 @@ A sample is kept, and saved, once, however many windows it is in.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -51,6 +52,10 @@ class SampleLogs:
         """The numbers of the forms of the samples of these keys; `NO_FORM`: there were none yet."""
         return self._form[codes]
 
+    def held(self, codes: Rows) -> Rows:
+        """How many samples each of these keys has."""
+        return self._held[codes]
+
     @property
     def most_held(self) -> int:
         """The most samples that any key has."""
@@ -73,13 +78,14 @@ class SampleLogs:
         """
         if counts is not None:
             codes, oldest, newest, times = (np.repeat(each, counts) for each in (codes, oldest, newest, times))
-        edges = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist(), len(codes)]
-        for code, start, stop in zip(codes[edges[:-1]].tolist(), edges[:-1], edges[1:], strict=True):
-            log = self._logs[code]
-            rows = log.room(stop - start)
-            rows["oldest"], rows["newest"] = oldest[start:stop], newest[start:stop]
-            rows["time"], rows["sample"] = times[start:stop], samples[start:stop]
-            self._held[code] = log.held
+        edges = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1], True]).tolist()
+        keys = codes[edges[:-1]]
+        logs = [self._logs[code] for code in keys.tolist()]
+        rows = np.empty(len(codes), logs[0].row)
+        rows["oldest"], rows["newest"], rows["time"], rows["sample"] = oldest, newest, times, samples
+        for log, (start, stop) in zip(logs, pairwise(edges), strict=True):
+            log.add(rows[start:stop])
+        self._held[keys] = [log.held for log in logs]
 
     def window(self, code: int, begin: int, *, by_time: bool) -> Array:
         """The samples of a window, `[count, ...]`: as they came, or by time, equal times as they came."""
@@ -142,10 +148,8 @@ class _Log:
 
     def __init__(self, form: SampleForm) -> None:
         self.form = form
-        self._row = np.dtype(
-            [("oldest", "<i8"), ("newest", "<i8"), ("time", "<i8"), ("sample", form.dtype, form.shape)]
-        )
-        self._rows: Array = np.zeros(0, self._row)
+        self.row = np.dtype([("oldest", "<i8"), ("newest", "<i8"), ("time", "<i8"), ("sample", form.dtype, form.shape)])
+        self._rows: Array = np.zeros(0, self.row)
         self._start = 0
         """The number of the first of `_rows`, which may be less than `first`: pieces begin within it."""
         self.first = 0
@@ -166,14 +170,14 @@ class _Log:
         """The samples that are kept, with their times and windows."""
         return self._rows[self.first - self._start : self.stop - self._start]
 
-    def room(self, count: int) -> Array:
-        """So many more samples, to be written."""
-        at = self.stop - self._start
+    def add(self, rows: Array) -> None:
+        """Add samples, as `row` has them."""
+        count, at = len(rows), self.stop - self._start
         if at + count > len(self._rows):
             self._make_room(count)
             at = self.stop - self._start
+        self._rows[at : at + count] = rows
         self.stop += count
-        return self._rows[at : at + count]
 
     def trim(self, begin: int | None) -> None:
         """Windows that begin before this one are closed; `None`: all are."""
@@ -186,7 +190,7 @@ class _Log:
             self._start = self.first = self.stop = self._clean = 0
 
     def pieces(self) -> Iterator[tuple[int, bytes | None]]:
-        size = self._row.itemsize
+        size = self.row.itemsize
         needed = self._numbers()
         data = self._rows.view(np.uint8).reshape(-1)
         origin, end = self._start * size, (self.stop - self._start) * size
@@ -203,7 +207,7 @@ class _Log:
         self.saved = set(pieces)
         if first == stop:
             return
-        size = self._row.itemsize
+        size = self.row.itemsize
         self.first, self.stop, self._clean = first, stop, stop
         self._start = self._begin()
         numbers = self._numbers()
@@ -213,16 +217,16 @@ class _Log:
         data = bytes(lead) + b"".join(pieces[number] for number in numbers)
         if len(data) != (stop - self._start) * size:
             raise ValueError(f"its samples have {len(data)} bytes, not {(stop - self._start) * size}")
-        self._rows = np.frombuffer(data, self._row).copy()
+        self._rows = np.frombuffer(data, self.row).copy()
 
     def _begin(self) -> int:
         """The number of the sample in which the piece of the first sample begins."""
-        size = self._row.itemsize
+        size = self.row.itemsize
         return self.first * size // PIECE * PIECE // size
 
     def _numbers(self) -> range:
         """The numbers of the pieces of the samples that are kept."""
-        size = self._row.itemsize
+        size = self.row.itemsize
         if self.stop == self.first:
             return range(0)
         return range(self.first * size // PIECE, -(-self.stop * size // PIECE))
@@ -230,7 +234,7 @@ class _Log:
     def _make_room(self, count: int) -> None:
         begin = self._begin()
         kept = self._rows[begin - self._start : self.stop - self._start]
-        rows = np.zeros(max(2 * (len(kept) + count), _FIRST), self._row)
+        rows = np.zeros(max(2 * (len(kept) + count), _FIRST), self.row)
         rows[: len(kept)] = kept
         self._rows, self._start = rows, begin
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Column, DenseColumn, Rows
+from pipelines.data.columns import Column, DenseColumn, Mask, Rows
 from pipelines.data.result import Gathered, Result
 from pipelines.errors import DataError, StreamerError
 from pipelines.observe.metrics import LATE_RECORDS, SHORT_HELP, SHORT_WINDOWS
 from pipelines.runners.forms import ArrayForm, Forms
 from pipelines.runners.keyed.aggregates import Aggregates, Read, repeats
 from pipelines.runners.keyed.countedplacing import CountedWindows
-from pipelines.runners.keyed.openwindows import OpenWindows
-from pipelines.runners.keyed.placing import MOST_AT_ONCE, AlignedWindows, Closing, Placed, Placing, Sessions
+from pipelines.runners.keyed.openwindows import Opened, OpenWindows
+from pipelines.runners.keyed.placing import NO_RECORD, AlignedWindows, Placed, Placing, Sessions
 from pipelines.runners.keyed.samplelogs import NO_FORM, SampleLogs, check_room, most_samples, too_large
 from pipelines.runners.keyed.samples import Samples, padded, samples_of, unlike
 from pipelines.runners.runner import OpenContext, StatefulRunner
@@ -44,12 +44,33 @@ class _Closed(NamedTuple):
     """A result: what a window has when it closes, or after a record."""
 
     key: tuple[Any, ...]
-    values: list[Any]
+    values: tuple[Any, ...]
     start: int
     end: int
     length: int
     """How many records it has; with samples, how many of these."""
     samples: npt.NDArray[Any] | None = None
+
+
+class _ClosedBy(NamedTuple):
+    """Windows that records close."""
+
+    records: Rows
+    """The place, among the records that were placed, of the one that closes each."""
+    windows: Opened
+
+
+class _Entering(NamedTuple):
+    """Records that enter their windows together."""
+
+    batch: Batch
+    read: list[Read]
+    samples: Sequence[Samples]
+    positions: Rows
+    """Their positions in the batch."""
+    codes: Rows
+    """The codes of their keys."""
+    times: Rows
 
 
 class TimedWindowRunner(StatefulRunner):
@@ -109,15 +130,15 @@ class TimedWindowRunner(StatefulRunner):
         return {**super().forms(given), self._step.output_name: array}
 
     def run_batch(self, batch: Batch) -> Result:
-        return self._keys.in_portions(batch, self._run, self.reads, MOST_AT_ONCE)
+        return self._keys.in_portions(batch, self._run, self.reads, self._placing.most_at_once)
 
     def tick(self, now: float) -> Result:
         if self._silence is None:
             return timed({}, [])
-        return self._ended(self._silence.due(now, self._keys.codes).tolist())
+        return self._ended(self._silence.due(now, self._open.codes))
 
     def flush(self) -> Result:
-        return self._ended(self._keys.codes.tolist())
+        return self._ended(self._open.codes)
 
     def forget(self, lanes: Iterable[Hashable]) -> None:
         lanes = set(lanes)
@@ -169,45 +190,47 @@ class TimedWindowRunner(StatefulRunner):
         for row, error in untimed.items():
             failed.setdefault(row, error)
         samples = self._samples(batch, failed)
-        tight = self._tight(samples)
-        if tight and batch.size > 1:
-            return self._keys.in_portions(batch, self._run, self.reads, (batch.size + 1) // 2)
         positions, codes = self._coded(batch, failed)
         positions, codes = self._alike(samples, positions, codes, failed)
-        if tight and len(positions):
-            positions, codes = self._with_room(samples, positions, codes, times[positions], failed)
-        if not len(positions):
-            return self._result(batch, [], [], failed, {})
-        times = times[positions]
+        parents = [row for row, _ in self._evicted]
+        made = [window for _, window in self._evicted]
+        self._evicted = []
+        dropped: dict[int, str] = {}
+        for part in self._portions(samples, positions, codes, times, failed):
+            self._enter(_Entering(batch, read, samples, *part), parents, made, failed, dropped)
+        return self._result(batch, parents, made, failed, dropped)
+
+    def _enter(
+        self,
+        entering: _Entering,
+        parents: list[int],
+        made: list[_Closed],
+        failed: dict[int, Exception],
+        dropped: dict[int, str],
+    ) -> None:
+        """Put records into their windows; results are added to `made`, the positions of their records to `parents`."""
+        positions, codes, times = entering.positions, entering.codes, entering.times
         if self._step.time == "arrival":
             # A clock that was put back, or that of the host before, makes no record late.
             times = np.maximum(times, self._placing.latest(codes))
         before = self._placing.latest(codes)
         placed = self._placing.place(codes, times)
-        dropped = self._late(positions[placed.late], times[placed.late], before[placed.late], failed)
-        self._note(codes[~placed.late], batch, positions[~placed.late])
+        dropped.update(self._late(positions[placed.late], times[placed.late], before[placed.late], failed))
+        self._note(codes[~placed.late], entering.batch, positions[~placed.late])
         slots = self._open.slots(codes[placed.records], placed.begins)
-        if self._size is None:
-            self._extend(slots, times[placed.records])
-        self._keep(samples, positions, codes, times, placed)
-        parents = [row for row, _ in self._evicted]
-        made = [window for _, window in self._evicted]
-        self._evicted = []
+        self._keep(entering.samples, positions, codes, times, placed)
         if self._step.emit == "each":
-            self._add_each(read, positions, codes, placed, slots, parents, made)
+            self._add_each(entering, times, placed, slots, parents, made)
         else:
-            self._contents.add(read, positions[placed.records], slots)
-        closings = self._closings()
-        for closing in closings:
-            window = self._given(closing.code, closing.begin)
-            if window is not None:
-                parents.append(int(positions[closing.record]))
-                made.append(window)
-            self._open.close(closing.code, closing.begin)
+            self._add(entering, times, placed, slots, slice(None))
+        closed = self._closed()
+        given = self._giving(closed.windows)
+        parents += positions[closed.records[given]].tolist()
+        made += self._windows(Opened(*(column[given] for column in closed.windows)))
+        self._open.close(closed.windows.codes, closed.windows.begins)
         if self._values is not None:
-            for code in {closing.code for closing in closings}:
+            for code in set(closed.windows.codes.tolist()):
                 self._logs.trim(code, self._open.of(code))
-        return self._result(batch, parents, made, failed, dropped)
 
     def _samples(self, batch: Batch, failed: dict[int, Exception]) -> list[Samples]:
         """The samples of the records, by their form."""
@@ -230,12 +253,44 @@ class TimedWindowRunner(StatefulRunner):
                         failed[row] = _several(count)
         return parts
 
-    def _tight(self, samples: Sequence[Samples]) -> bool:
-        """Whether these may be more samples than a window may have; then each record is looked at alone."""
-        if self._full is not None or not samples:
-            return False
-        count = sum(len(part.array) for part in samples)
-        return self._logs.most_held + count > min(most_samples(part.form) for part in samples)
+    def _portions(
+        self, samples: Sequence[Samples], positions: Rows, codes: Rows, times: Rows, failed: dict[int, Exception]
+    ) -> Iterator[tuple[Rows, Rows, Rows]]:
+        """The records to enter together, as positions, codes and times.
+
+        Each record of a key is alone that may come to have more samples than a window may have; those that have no room
+        are added to `failed`.
+        """
+        tight = self._tight(samples, positions, codes)
+        if tight is None:
+            if len(positions):
+                yield positions, codes, times[positions]
+            return
+        if not tight.all():
+            yield positions[~tight], codes[~tight], times[positions[~tight]]
+        for at in np.flatnonzero(tight).tolist():
+            position, code = positions[at : at + 1], codes[at : at + 1]
+            error = self._without_room(samples, position, code, times[position])
+            if error is None:
+                yield position, code, times[position]
+            else:
+                failed[int(position[0])] = error
+
+    def _tight(self, samples: Sequence[Samples], positions: Rows, codes: Rows) -> Mask | None:
+        """Of which records the keys may come to have more samples than a window may have; `None`: of none."""
+        if self._full is not None or not samples or not len(positions):
+            return None
+        most = min(most_samples(part.form) for part in samples)
+        if self._logs.most_held + sum(len(part.array) for part in samples) <= most:
+            return None
+        counts = np.ones(len(positions), np.int64)
+        for part in samples:
+            if part.counts is not None:
+                mine = np.isin(positions, part.rows)
+                counts[mine] = part.counts[np.searchsorted(part.rows, positions[mine])]
+        keys, inverse = np.unique(codes, return_inverse=True)
+        tight: Mask = self._logs.held(keys) + np.bincount(inverse, counts).astype(np.int64) > most
+        return tight[inverse] if tight.any() else None
 
     def _alike(
         self, samples: Sequence[Samples], positions: Rows, codes: Rows, failed: dict[int, Exception]
@@ -261,21 +316,20 @@ class TimedWindowRunner(StatefulRunner):
             failed[position] = unlike(self._logs.form(code), of[position], self._keys.text(code))
         return positions[~other], codes[~other]
 
-    def _with_room(
-        self, samples: Sequence[Samples], positions: Rows, codes: Rows, times: Rows, failed: dict[int, Exception]
-    ) -> tuple[Rows, Rows]:
-        """The single record, if its windows have room for its samples; else it leaves its key as it was."""
-        (code,), (part,) = codes.tolist(), samples
+    def _without_room(self, samples: Sequence[Samples], position: Rows, codes: Rows, times: Rows) -> DataError | None:
+        """Why the windows of a single record have no room for its samples; `None` if they have."""
+        (code,) = codes.tolist()
+        part = next(part for part in samples if np.isin(position, part.rows)[0])
+        array, _ = part.of(position)
         before = self._placing.saved(code)
         placed = self._placing.place(codes, times)
         self._placing.load(code, before)
         try:
             for begin in placed.begins.tolist():
-                check_room(part.form, self._logs.count(code, begin) + len(part.array))
+                check_room(part.form, self._logs.count(code, begin) + len(array))
         except DataError as error:
-            failed[int(positions[0])] = error
-            return positions[:0], codes[:0]
-        return positions, codes
+            return error
+        return None
 
     def _keep(self, samples: Sequence[Samples], positions: Rows, codes: Rows, times: Rows, placed: Placed) -> None:
         """Keep the samples of the records that are not late, with the windows that they are in."""
@@ -345,11 +399,17 @@ class TimedWindowRunner(StatefulRunner):
         if self._silence is not None:
             self._silence.heard(codes, self._keys.capacity)
 
+    def _add(self, entering: _Entering, times: Rows, placed: Placed, slots: Rows, places: Rows | slice) -> None:
+        """Add records to the numbers of their windows, those at these places of `placed`."""
+        records = placed.records[places]
+        if self._size is None:
+            self._extend(slots[places], times[records])
+        self._contents.add(entering.read, entering.positions[records], slots[places])
+
     def _add_each(
         self,
-        read: list[Read],
-        positions: Rows,
-        codes: Rows,
+        entering: _Entering,
+        times: Rows,
         placed: Placed,
         slots: Rows,
         parents: list[int],
@@ -357,62 +417,77 @@ class TimedWindowRunner(StatefulRunner):
     ) -> None:
         """Add records, with a result for each: those that are the first of their windows at once, then the second."""
         rank = repeats(slots)
-        running: list[_Closed | None] = [None] * len(slots)
+        codes = entering.codes[placed.records]
+        running: list[_Closed] = []
+        order: list[Rows] = []
         for turn in range(int(rank.max(initial=-1)) + 1):
             places = np.flatnonzero(rank == turn)
-            self._contents.add(read, positions[placed.records[places]], slots[places])
-            for place in places.tolist():
-                code, begin = int(codes[placed.records[place]]), int(placed.begins[place])
-                running[place] = self._window(code, begin)
-        parents += positions[placed.records].tolist()
-        made += [each for each in running if each is not None]
+            self._add(entering, times, placed, slots, places)
+            running += self._windows(Opened(codes[places], placed.begins[places], slots[places]))
+            order.append(places)
+        if order:
+            made += [running[at] for at in np.argsort(np.concatenate(order)).tolist()]
+        parents += entering.positions[placed.records].tolist()
 
-    def _closings(self) -> Sequence[Closing]:
-        moved = {code: windows for code in self._placing.moved if (windows := self._open.of(code))}
-        return self._placing.closings(moved) if moved else ()
+    def _closed(self) -> _ClosedBy:
+        """The windows that the records placed last have closed, in the order of records and begins."""
+        windows = self._open.all_of(self._placing.moved.tolist())
+        if not len(windows.codes):
+            return _ClosedBy(windows.codes, windows)
+        records = self._placing.closing(windows.codes, windows.begins)
+        at = np.flatnonzero(records != NO_RECORD)
+        at = at[np.lexsort((windows.begins[at], records[at]))]
+        return _ClosedBy(records[at], Opened(*(column[at] for column in windows)))
 
-    def _given(self, code: int, begin: int) -> _Closed | None:
-        """What a window gives that ends."""
-        records = self._contents.count(self._open.of(code)[begin])
-        if not self._placing.fresh(code, begin, records):
-            return None
-        if self._short is not None and records < (self._full or 0):
-            self._short.add()
+    def _giving(self, ending: Opened) -> Mask:
+        """Which of the windows that end give a result."""
+        counts = self._contents.counts(ending.slots)
+        given = self._placing.fresh(ending.codes, ending.begins, counts)
+        if self._short is not None:
+            short = given & (counts < (self._full or 0))
+            self._short.add(int(np.count_nonzero(short)))
             if self._step.short == "drop":
-                return None
-        return self._window(code, begin) if self._step.emit == "window" else None
+                given &= ~short
+        return given if self._step.emit == "window" else np.zeros(len(given), np.bool_)
 
-    def _window(self, code: int, begin: int) -> _Closed:
-        slot = self._open.of(code)[begin]
-        start, end = (int(self._from[slot]), int(self._to[slot])) if self._size is None else (begin, begin + self._size)
-        value = self._keys.value(code)
-        key = value if len(self._step.by) > 1 else (value,)
-        values, count = self._contents.values(slot), self._contents.count(slot)
+    def _windows(self, opened: Opened) -> list[_Closed]:
+        """What these windows have."""
+        codes, begins, slots = opened
+        starts, ends = (self._from[slots], self._to[slots]) if self._size is None else (begins, begins + self._size)
+        keys = list(map(self._keys.value, codes.tolist()))
+        if len(self._step.by) == 1:
+            keys = [(key,) for key in keys]
+        counts = self._contents.counts(slots).tolist()
+        made = list(map(_Closed, keys, self._contents.values(slots), starts.tolist(), ends.tolist(), counts))
         if self._values is None:
-            return _Closed(key, values, start, end, count)
+            return made
+        samples = (self._of_window(code, begin) for code, begin in zip(codes.tolist(), begins.tolist(), strict=True))
+        return [each._replace(length=count, samples=array) for each, (count, array) in zip(made, samples, strict=True)]
+
+    def _of_window(self, code: int, begin: int) -> tuple[int, npt.NDArray[Any]]:
+        """How many samples a window has, and the array of them."""
         samples = self._logs.window(code, begin, by_time=self._full is None)
         count = len(samples)
         if self._step.short == "pad" and self._full is not None:
             samples = padded(samples, self._full)
-        return _Closed(key, values, start, end, count, samples)
+        return count, samples
 
-    def _ended(self, codes: Sequence[int]) -> Result:
+    def _ended(self, codes: Rows) -> Result:
         """The open windows of these keys, which end without a record."""
-        ended = sorted(
-            ((begin, self._keys.text(code), code) for code in codes for begin in self._open.of(code)),
-            key=lambda each: each[:2],
-        )
-        made, records = [], []
-        for begin, _, code in ended:
-            window = self._given(code, begin)
-            if window is not None:
-                made.append(window)
-                records.append(self._last.record(code))
-        for begin, _, code in ended:
-            self._open.close(code, begin)
+        if not len(codes):
+            return timed({}, [])
+        windows = self._open.all_of(codes.tolist())
+        each = zip(windows.begins.tolist(), map(self._keys.text, windows.codes.tolist()), strict=True)
+        order = [at for *_, at in sorted((*by, at) for at, by in enumerate(each))]
+        ending = Opened(*(column[order] for column in windows))
+        given = self._giving(ending)
+        made = self._windows(Opened(*(column[given] for column in ending)))
+        records = [self._last.record(code) for code in ending.codes[given].tolist()]
+        self._open.close(ending.codes, ending.begins)
+        for code in codes.tolist():
             self._placing.ended(code)
             self._logs.trim(code, ())
-            self._changed[code] = True
+        self._changed[codes] = True
         return timed(self._columns(made), records, _bytes_of(made))
 
     def _result(
@@ -470,10 +545,12 @@ class TimedWindowRunner(StatefulRunner):
     def _evict(self, codes: Rows, rows: Rows) -> None:
         self._meters.evict(len(codes))
         for code, row in zip(codes.tolist(), rows.tolist(), strict=True):
-            for begin in sorted(self._open.of(code)):
-                window = self._given(code, begin)
-                if window is not None:
-                    self._evicted.append((row, window))
+            ending = self._open.all_of([code])
+            order = np.argsort(ending.begins)
+            ending = Opened(*(column[order] for column in ending))
+            given = self._giving(ending)
+            made = self._windows(Opened(*(column[given] for column in ending)))
+            self._evicted += [(row, window) for window in made]
             if self._saved[code]:
                 parts = self._gone.setdefault((self._keys.lane(code), self._keys.text(code)), set())
                 parts |= {0, *(number + 1 for number in self._logs.saved(code))}

@@ -76,6 +76,8 @@ class KeyTable:
         self._used = np.zeros(FIRST_CAPACITY, np.int64)
         """When each key had its last row, by code: rows are counted."""
         self._clock = 0
+        self._listed: Rows | None = None
+        """The codes of all keys; `None`: they have changed since they were listed."""
         self._oldest: dict[Hashable, list[tuple[int, int]]] = {}
         """The keys of a lane that had no row for longest, the oldest last: code, and when it had its last row."""
 
@@ -168,8 +170,10 @@ class KeyTable:
 
     @property
     def codes(self) -> Rows:
-        """The codes of all keys, `int64`."""
-        return np.array([code for codes in self._codes.values() for code in codes.values()], np.int64)
+        """The codes of all keys, `int64`; not to be written to."""
+        if self._listed is None:
+            self._listed = np.array([code for codes in self._codes.values() for code in codes.values()], np.int64)
+        return self._listed
 
     def lane(self, code: int) -> Hashable:
         """The lane of a key."""
@@ -185,6 +189,7 @@ class KeyTable:
 
     def drop(self, codes: Iterable[int]) -> None:
         """These keys are gone; their codes may be given to others."""
+        self._listed = None
         for code in codes:
             lane = self._lanes[code]
             of_lane = self._codes[lane]
@@ -271,6 +276,7 @@ class KeyTable:
 
     def _begun(self, lane: Hashable, known: dict[Any, int], key: Any) -> int:
         """A code for a new key."""
+        self._listed = None
         if not self._free:
             self._grow()
         code = known[key] = self._free.pop()

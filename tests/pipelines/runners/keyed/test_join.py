@@ -266,6 +266,43 @@ def test_beyond_most_the_one_that_waits_longest_waits_no_longer(caplog: pytest.L
     assert pairs(run.run([of("torque", "b", 0, n=8)]))[-1] == (1, 8)
 
 
+def test_a_record_that_cannot_be_kept_fails_alone_and_waits_no_longer() -> None:
+    run = StatefulRun(STEP)
+    outcomes = run.run([of("camera", "p", 0, text="\ud800"), of("camera", "q", 0, n=1)])
+    assert outcomes.failed.keys() == {0}
+    assert 'key "text" cannot be written' in outcomes.failed[0]
+    run.save()
+    assert {key for _, key, _ in run.saved} == {'"q"'}
+    assert run.run([of("torque", "p", 1, n=2)]).emitted == []
+    assert pairs(run.run([of("torque", "q", 1, n=3)])) == [(1, 3)]
+
+
+def test_a_record_that_cannot_be_kept_and_waits_no_longer_in_the_same_batch_fails() -> None:
+    run = StatefulRun(Join(by="part", topics=TWO, within=5, most=1, missing="emit"))
+    outcomes = run.run([of("camera", "p", 0, text="\ud800"), of("camera", "q", 0, n=1)])
+    assert outcomes.failed.keys() == {0}
+    assert run.tick(0).emitted == []
+    assert pairs(run.flush()) == [(1, None)]
+
+
+def test_a_record_that_cannot_be_kept_is_joined_within_its_batch() -> None:
+    outcomes = StatefulRun(STEP).run([of("camera", "p", 0, n=0, text="\ud800"), of("torque", "p", 1, n=1)])
+    assert (pairs(outcomes), outcomes.failed) == ([(0, 1)], {})
+
+
+def test_how_far_a_partition_was_before_it_went_says_nothing_when_it_comes_again() -> None:
+    run = StatefulRun(Join(by="part", topics=TWO, within=5, wait=3, missing="emit"))
+    run.tick(0)
+    run.run([of("torque", "p", 2000, n=-1), of("camera", "q", 2000, n=-1)])
+    run.runner.forget([("torque-0", 0), ("camera-0", 0)])
+    run.tick(1)
+    run.run([of("camera", "p", 1000, n=0)])
+    for second in range(2, 20):
+        # These are behind it: the topic has a backlog.
+        run.run([of("torque", f"r{second}", second, n=-1)])
+        assert (0, None) not in pairs(run.tick(second))
+
+
 def test_many_that_wait_in_vain_come_out_part_by_part() -> None:
     run = StatefulRun(Join(by="part", topics=TWO, within=5, wait=1, missing="emit"))
     run.run([of("camera", n, 0, n=n) for n in range(MOST_AT_ONCE + 1)])

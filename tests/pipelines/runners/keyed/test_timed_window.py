@@ -11,6 +11,8 @@ from statefulrun import START, Outcomes, StatefulRun, record
 
 from pipelines import Data, Window
 from pipelines.errors import StreamerError
+from pipelines.runners.keyed.countedplacing import CountedWindows
+from pipelines.runners.keyed.placing import AlignedWindows, Placing
 from pipelines.runners.keyed.timedwindow import LATE
 from pipelines.runners.state.item import Item
 
@@ -164,6 +166,11 @@ def test_a_lane_that_has_ended_leaves_nothing() -> None:
     assert [values["total"] for values in run.flush().values] == [2]
 
 
+@pytest.mark.parametrize("placing", [AlignedWindows(1000, 1, 0), CountedWindows(1000, 1, None)])
+def test_the_windows_of_records_that_are_placed_together_are_bounded(placing: Placing) -> None:
+    assert 1 <= placing.most_at_once <= 1000
+
+
 @pytest.mark.parametrize("value", [b"", b"\x02[]", b"\x01", b"\x01[[1],[],[]]", b'\x01[["x"],["s","t",0,0,null,1],[]]'])
 def test_damaged_state_is_refused_and_names_the_key(value: bytes) -> None:
     with pytest.raises(StreamerError, match="pump"):
@@ -177,6 +184,8 @@ STEPS = st.sampled_from(
         {"size": "10s", "every": "4s", "lateness": 1},
         {"gap": 3},
         {"size": "7s", "emit": "each"},
+        {"gap": 3, "emit": "each"},
+        {"size": "20s", "every": "1s"},
         {"size": "10s", "on_late": "drop"},
     ]
 )

@@ -112,10 +112,27 @@ def test_a_record_beyond_what_a_window_may_have_fails_alone(
 def test_a_record_that_fails_for_lack_of_room_does_not_move_the_time_of_its_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(samplelogs, "LONGEST", 1)
-    outcomes = ran(samples(every="5s", lateness=0), at(6, 1), at(11, np.ones(2, np.float32)), at(12, 2))
-    assert sorted(outcomes.failed) == [1, 2]
+    monkeypatch.setattr(samplelogs, "LONGEST", 2)
+    # At 12 s the window that ends at 10 s would have closed, and the last record be late.
+    outcomes = ran(samples(every="5s", lateness=0), at(6, 1), at(8, 2), at(12, 3), at(4, 4))
+    assert sorted(outcomes.failed) == [2, 3]
+    assert all("it has at most 2" in error for error in outcomes.failed.values())
     assert not outcomes.emitted
+
+
+@pytest.mark.parametrize("portion", [1, 4, None])
+def test_a_key_with_little_room_changes_nothing_for_others_of_its_batch(
+    portion: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samplelogs, "LONGEST", 4)
+    long = [at(second / 2, second, "long") for second in range(1, 30)]
+    others = [at(second / 2 + 0.1, second, f"other {second % 7}") for second in range(1, 30)]
+    records = [record for pair in zip(long, others, strict=True) for record in pair]
+    outcomes = ran(samples(), *records, portion=portion)
+    assert sorted(outcomes.failed) == [*range(8, 38, 2), *range(46, 58, 2)]
+    assert [row for row, *_ in flat(outcomes)] == sorted(row for row, *_ in flat(outcomes))
+    assert flat(outcomes)[0] == (38, [1, 2, 3, 4], 4)
+    assert sorted(length for _, _, length in flat(outcomes)[1:]) == [2, 2, 3, 3, 3, 3, 3]
 
 
 def test_a_record_that_fails_for_lack_of_room_makes_no_other_late(monkeypatch: pytest.MonkeyPatch) -> None:
