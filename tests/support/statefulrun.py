@@ -118,6 +118,13 @@ class StatefulRun:
         for lane in self._lanes:
             self._load(lane)
 
+    def rewind(self) -> None:
+        """Go back to what was saved last, with the same runner, as after a lost message."""
+        self.runner.forget([(lane, self._epoch) for lane in self._lanes])
+        self._epoch += 1
+        for lane in self._lanes:
+            self._load(lane)
+
     def _load(self, lane: Hashable) -> None:
         items = [Item(key, part, value) for (of, key, part), value in sorted(self.saved.items(), key=str) if of == lane]
         self.runner.load((lane, self._epoch), items)

@@ -93,10 +93,12 @@ def test_a_reminder_is_a_record_of_the_state_and_counts_all_since_it_began() -> 
     assert news(step, scores(0.9, 0.9, 0.9, 0.1, 0.9, 0.1, 0.9)) == [(1, "on", "off", 0, 2), (4, "on", "on", 0, 5)]
 
 
-def test_a_clock_that_was_ahead_does_not_silence_reminders() -> None:
+@pytest.mark.parametrize("portion", [1, None])
+def test_a_clock_that_was_ahead_does_not_silence_reminders(portion: int | None) -> None:
     year = 365 * 86400.0
     records = [record({"device": "a", "score": 0.9}, seconds) for seconds in (year, 1, 2, 4)]
-    assert [each[0] for each in news(Change(by="device", value="score", on=0.5, remind=3), records)] == [0, 1, 3]
+    step = Change(by="device", value="score", on=0.5, remind=3)
+    assert [each[0] for each in news(step, records, portion)] == [0, 1, 3]
 
 
 @pytest.mark.parametrize("values", [("idle", "idle", "running", "idle"), (3, 3, 4, 3)])
@@ -216,7 +218,8 @@ def test_a_device_that_is_calm_costs_no_room_in_the_store() -> None:
 def test_a_calm_device_in_the_place_of_one_that_went_costs_no_room() -> None:
     run = StatefulRun(Change(by="device", value="score", on=0.9, after=3, remind=2, most_keys=1))
     run.run(scores(0.9, 0.9, 0.9, 0.9))
-    run.run(scores(0.1, 0.1, device="b"))
+    for device in "bc":
+        run.run(scores(0.1, 0.1, device=device))
     run.save()
     assert run.saved == {}
 
@@ -224,6 +227,25 @@ def test_a_calm_device_in_the_place_of_one_that_went_costs_no_room() -> None:
 def test_records_that_change_nothing_count_after_a_restart_too() -> None:
     run = StatefulRun(Change(by="device", value="score", on=0.9, remind=3))
     outcomes = run.run(scores(0.9, 0.9, 0.9, 0.9), 1, {0, 1, 2})
+    assert [each.values["count"] for each in outcomes.emitted] == [1, 4]
+
+
+def test_records_that_change_nothing_and_come_again_count_once() -> None:
+    run = StatefulRun(Change(by="device", value="score", on=0.9, remind=3))
+    records = scores(0.9, 0.9, 0.9, 0.9)
+    run.run(records[:1])
+    run.save()
+    run.run(records[1:3])
+    run.rewind()
+    outcomes = run.run(records[1:], 1)
+    assert [each.values["count"] for each in outcomes.emitted] == [1, 4]
+
+
+def test_records_of_one_batch_that_change_nothing_all_count() -> None:
+    run = StatefulRun(Change(by="device", value="score", on=0.9, remind=3))
+    records = scores(0.9, 0.9, 0.9, 0.9)
+    for batch in (records[:1], records[1:3], records[3:]):
+        outcomes = run.run(batch)
     assert [each.values["count"] for each in outcomes.emitted] == [1, 4]
 
 
