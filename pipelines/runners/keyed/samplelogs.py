@@ -33,6 +33,7 @@ class SampleLogs:
     def __init__(self) -> None:
         self._logs: dict[int, _Log] = {}
         self._forms: dict[SampleForm, int] = {}
+        self._saved_forms: dict[tuple[str, tuple[int, ...]], SampleForm] = {}
         # By code: how many samples are kept, and the number of their form.
         self._held, self._form = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
@@ -134,7 +135,11 @@ class SampleLogs:
     def load(self, code: int, described: list[Any], pieces: dict[int, bytes]) -> None:
         """Take what `described` and `pieces` gave. Raises `ValueError` or `TypeError` if that is damaged."""
         dtype, shape, first, stop = described
-        form = SampleForm(np.dtype(dtype), tuple(shape))
+        written = dtype, tuple(shape)
+        # Each type that is made anew would be hashed anew, which takes as long as all else that is done for a key.
+        form = self._saved_forms.get(written)
+        if form is None:
+            form = self._saved_forms[written] = SampleForm(np.dtype(dtype), written[1])
         if form.dtype.kind not in "biuf" or not 0 <= first <= stop:
             raise ValueError("what its samples are is damaged")
         self.settle(code, form)
