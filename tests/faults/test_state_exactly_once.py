@@ -37,7 +37,7 @@ class SensorsOnce(Sensors):
         """Write samples of a device whose windows are larger than all others; returns how many."""
         producer = Producer({"bootstrap.servers": self.bootstrap})
         for _ in range(count):
-            value = Data({"device": "large", "x": np.random.default_rng(1).normal(size=500)}).to_bytes()
+            value = Data({"device": "large", "x": np.random.default_rng(1).normal(size=(1, 500))}).to_bytes()
             producer.produce(self.source, value, "large")
         assert producer.flush(60) == 0
         return count

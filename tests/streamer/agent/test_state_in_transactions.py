@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 from transactionalsums import SummingWorld
 
 from connectors.message import Message
+from connectors.records import Lane
 from pipelines import Data
 
 
@@ -58,10 +59,11 @@ def test_a_lost_message_puts_the_state_back_and_each_record_counts_once(world: S
 
     world.output.faults.lose = lose
     member = world.start()
-    world.feed(*"ab" * 60)
+    world.feed(*"ab" * 61)
     world.wait()
     world.check()
     assert member.agent.meters.run.transactions["aborted"] in (1, 2)
+    assert len({lane for lane, _ in member.sums.open}) < 2, "state of a lane that has ended is kept"
 
 
 def test_what_is_run_while_a_transaction_commits_is_not_saved_by_it(world: SummingWorld, eventually: Any) -> None:
@@ -81,6 +83,23 @@ def test_what_is_run_while_a_transaction_commits_is_not_saved_by_it(world: Summi
     world.check()
 
 
+def test_a_transaction_that_waits_saves_what_was_run_before_it_began_to_commit(
+    world: SummingWorld, eventually: Any
+) -> None:
+    member = world.start(transaction={"interval": "300ms", "timeout": "60s"})
+    world.feed("a")
+    eventually(lambda: bool(member.sums.open))
+    world.faults.cut()
+    eventually(lambda: member.agent._loop.waiting is not None)
+    world.feed("a")
+    eventually(lambda: [numbers for numbers, _ in member.sums.open.values()] == [[1, 2]])
+    world.faults.mend()
+    world.wait()
+    saved = [json.loads(message.value or b"") for message in world.state.messages()]
+    assert [each[0] for each in saved if isinstance(each, list)] == [[1], [1, 2]]
+    assert [each["position"] for each in saved if "position" in each] == [1, 2]
+
+
 @pytest.mark.parametrize("at", [2, 8, 20])
 def test_a_result_that_the_bus_refuses_late_is_found_and_buried_and_no_record_counts_twice(
     world: SummingWorld, at: int
@@ -95,14 +114,24 @@ def test_a_result_that_the_bus_refuses_late_is_found_and_buried_and_no_record_co
 
 
 def test_sums_that_time_closes_are_visible_once_with_the_state_that_lacks_them(
-    world: SummingWorld, eventually: Any
+    world: SummingWorld, eventually: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = world.start()
     world.feed(*"aab")
     world.wait()
     assert world.open == {"a": [1, 2], "b": [1]}
+    committed: list[list[int]] = []
+    commit = member.source.commit
+
+    def noted(positions: Mapping[Lane, int]) -> None:
+        committed.append([*positions.values()])
+        commit(positions)
+
+    monkeypatch.setattr(member.source, "commit", noted)
     member.sums.due = True
     eventually(lambda: world.sums == {"a": [3], "b": [1]} and not world.open)
+    # The position that has not moved is named again: by that brokers refuse a process which has lost the partition.
+    assert committed == [[3]]
     world.stop(member)
     assert world.acknowledged == 3
     assert world.saved_positions == [3]
