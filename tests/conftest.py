@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import hypothesis
 import pytest
+import sparkkit
 from drawn import browser
 from faultymqtt import FaultyMqtt, Window
 from kafkatopics import QUICK_GROUPS
@@ -202,6 +203,7 @@ _LONGEST = (
     "streamer/cli/test_cli_topics.py",
     "connectors/view/test_clip.py",
     "faults/test_faust.py",
+    "streamer/spark/test_spark_queries.py",
     "streamer/devbroker/test_broker.py",
     "faults/test_mqtt_faults.py",
     "connectors/camera/test_camera_faults.py",
@@ -381,6 +383,17 @@ def _dotted(settings: dict[str, str]) -> dict[str, str]:
 def topic_name() -> TopicName:
     """A factory of unused topic names, for topics that nobody creates beforehand and for consumer groups."""
     return lambda prefix="test": f"{prefix}-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="session")
+def spark_environment() -> dict[str, str]:
+    """Environment variables of programs that use Spark, and of this process if it imports PySpark.
+
+    Without Spark the test is skipped, saying why; in CI it fails.
+    """
+    # The first test of a fresh machine downloads it.
+    with off_the_clock():
+        return sparkkit.environment()
 
 
 @pytest.fixture

@@ -111,6 +111,7 @@ SCENARIOS: list[tuple[str, set[str], str]] = [
         "from streamer.devbroker.mqtt.container import mosquitto_container as c; c().__enter__()",
     ),
     ("faust", {"faust", "aiokafka", "mode"}, "import streamer.faust"),
+    ("spark", {"pyspark", "pandas", "pyarrow"}, "import streamer.spark; streamer.spark.start"),
     ("s3", {"s3fs", "fsspec"}, FETCH.format("S3", "s3")),
     ("gs", {"gcsfs", "fsspec"}, FETCH.format("GS", "gs")),
     ("az", {"adlfs", "fsspec"}, FETCH.format("AZ", "az")),

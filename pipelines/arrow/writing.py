@@ -95,7 +95,7 @@ def _converted(column: Column, kind: Any) -> Any:
     if column.empty:
         return pa.nulls(len(column), kind)
     if isinstance(column, SpansColumn):
-        return _texts(column, kind)
+        return array_of_spans(column, kind)
     if isinstance(column, ListsColumn):
         column = column.arrays
     if isinstance(column, (DenseColumn, NumbersColumn)):
@@ -111,7 +111,8 @@ def _converted(column: Column, kind: Any) -> Any:
     return pa.array(values, kind)
 
 
-def _texts(column: SpansColumn, kind: Any) -> Any:
+def array_of_spans(column: SpansColumn, kind: Any) -> Any:
+    """Texts or bytes in one buffer as a `pyarrow.Array` of this type. Raises `WrongTypeError` for bytes as text."""
     # One after the other: their starts are Arrow's offsets.
     spans = column.spans.compact()
     size = len(spans.buffer)

@@ -8,11 +8,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor as Pool
+from copy import copy
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from pipelines.batching import BATCH_KEY, checked_batch
 from pipelines.definitions.document import Document
@@ -64,6 +65,12 @@ class Pipeline(ABC):
     def base(self) -> Path | None:
         """The folder where relative paths start; `None`: the working directory at the time of opening."""
         return self._base
+
+    def moved(self, base: Path) -> Self:
+        """The same definition, whose relative paths start in the folder `base`."""
+        copied = copy(self)
+        copied._base = base
+        return copied
 
     @property
     def batch(self) -> Mapping[str, Any]:

@@ -34,11 +34,10 @@ from streamer.state.topicstore import TopicStore
 from streamer.state.transactionalcheckpoints import TransactionalCheckpoints
 
 
-def opened_delivery(assembly: Assembly, inbox: RunInbox, upstream: Upstream, meters: RunMeters, log: Any) -> Delivery:
-    """The delivery of a service whose sinks are open. Raises `DefinitionError` if its steps do not fit the
-    delivery guarantee."""
+def opened_delivery(assembly: Assembly, ledger: Ledger, upstream: Upstream, meters: RunMeters, log: Any) -> Delivery:
+    """The delivery of a service whose sinks are open, with this ledger. Raises `DefinitionError` if its steps do not
+    fit the delivery guarantee."""
     service, sinks = assembly.service, Sinks(assembly.routes, assembly.letters)
-    ledger = Ledger(inbox.budget.release, inbox.budget.add)
     confirming: Confirming
     if (first := assembly.transactional) is None:
         confirming = Barrier(sinks.all, meters)
@@ -106,23 +105,11 @@ def built_intakes(
     """The intakes of the sources, which are not open yet. `rule` says how long records wait for others, `dangerous`
     learns what was acknowledged."""
     service = assembly.service
-    pixels = None if batch.type == "hard" else service.limits.pixels
-    samples = batch.max_records if batch.type == "soft" else None
-    decoding = Decoding(assembly.wanted(), pixels, samples, assembly.opens_images)
     return [
         Intake(
             IntakeLoop(
                 SourceWatch(source, service.limits.stuck, log),
-                BlockDecoder(
-                    name,
-                    assembly.codecs[name],
-                    index,
-                    Into.of(config),
-                    RecordTime.of(config, meters.sources[name].untimed, log),
-                    Where.of(config, log),
-                    decoding,
-                    log,
-                ),
+                block_decoder(assembly, index, batch, meters, log),
                 _batcher(assembly, batch, runs, rule),
                 inbox,
                 guarantee(service.delivery),
@@ -133,8 +120,27 @@ def built_intakes(
                 commits=assembly.sources_commit,
             )
         )
-        for index, (name, config, source) in enumerate(assembly.sources)
+        for index, (name, _, source) in enumerate(assembly.sources)
     ]
+
+
+def block_decoder(
+    assembly: Assembly, index: int, batch: BatcherSettings, meters: ServiceMeters, log: Any
+) -> BlockDecoder:
+    """Decodes the records of the source of this number, once the pipeline is open."""
+    name, config, _ = assembly.sources[index]
+    pixels = None if batch.type == "hard" else assembly.service.limits.pixels
+    samples = batch.max_records if batch.type == "soft" else None
+    return BlockDecoder(
+        name,
+        assembly.codecs[name],
+        index,
+        Into.of(config),
+        RecordTime.of(config, meters.sources[name].untimed, log),
+        Where.of(config, log),
+        Decoding(assembly.wanted(), pixels, samples, assembly.opens_images),
+        log,
+    )
 
 
 def _batcher(assembly: Assembly, batch: BatcherSettings, runs: BatchRuns, rule: WaitRule | None) -> Batcher:

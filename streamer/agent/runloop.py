@@ -37,6 +37,7 @@ from streamer.definition.settings import StateSettings, StateTopicSettings
 from streamer.delivery.delivery import Delivery
 from streamer.delivery.failures import ServiceStopped
 from streamer.delivery.guarantee import guarantee
+from streamer.delivery.ledger import Ledger
 from streamer.delivery.letterlog import Logged
 from streamer.observe.metrics import ServiceMeters
 from streamer.tracing.heldback import HeldBack
@@ -148,7 +149,8 @@ class RunLoop:
         """Open the pipeline, the sinks and the sources, which begin to poll. Raises the first error of opening."""
         self._assembly.open(self._log.info)
         executor = self._assembly.executor
-        self._delivery = opened_delivery(self._assembly, self._inbox, self._intakes, self._meters.run, self._log)
+        ledger = Ledger(self._inbox.budget.release, self._inbox.budget.add)
+        self._delivery = opened_delivery(self._assembly, ledger, self._intakes, self._meters.run, self._log)
         self._meters.oldest = self._delivery.ledger.oldest
         self._stateful = executor.stateful
         if keep_together(self._assembly):

@@ -12,11 +12,12 @@ from mode.supervisors import CrashingSupervisor
 
 from connectors.kafka.config import KafkaSourceConfig
 from pipelines.errors import DefinitionError
+from streamer.definition.connectors.written import Written
 from streamer.definition.loading import load
 from streamer.definition.service import Service
 from streamer.faust.engine import Engine, OnEnd
 from streamer.faust.events import Undecoded
-from streamer.faust.fitting import Written, brokers_of, check_app, check_service
+from streamer.faust.fitting import brokers_of, check_app, check_service
 from streamer.faust.login import credentials
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
-from os import PathLike
 from typing import Any, Final
 
 from faust import App
 from faust.types.agents import AgentT
 from faust.types.enums import ProcessingGuarantee
 
-from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
+from connectors.config import SinkConfig, SourceConfig
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
-from pipelines.definitions.document import Document, KeyPath
-from pipelines.definitions.documents import only, read_documents
+from pipelines.definitions.document import KeyPath
 from pipelines.errors import DefinitionError
+from streamer.definition.connectors.written import Written
 from streamer.definition.service import Service
 from streamer.definition.settings import StateSettings, StateTopicSettings
 from streamer.delivery.guarantee import guarantee
@@ -40,52 +38,6 @@ _OF_PRODUCER: Final[Mapping[str, str]] = {
     "outbox": "leave it out: Faust keeps unacknowledged records on the bus",
 }
 """The same for a Kafka sink."""
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The fields that a service file sets, with their lines; of a service made in Python, those that differ from the
-    defaults."""
-
-    document: Document | None
-
-    @classmethod
-    def of(cls, service: str | PathLike[str] | Service) -> Written:
-        """Of a service file; raises `DefinitionError` as loading it does."""
-        if isinstance(service, Service):
-            return cls(None)
-        document = only(read_documents(service), str(service))
-        return cls(document if isinstance(document.data, dict) and "source" in document.data else None)
-
-    def connector(self, key: str, index: int = 0) -> KeyPath:
-        """The path of this source or sink in the file."""
-        data = None if self.document is None else self.document.data.get(key)
-        return (key, index) if isinstance(data, list) else (key,)
-
-    def says(self, path: KeyPath, config: ConnectorConfig, field: str) -> bool:
-        """Whether the connector at this path says this field."""
-        if self.document is not None:
-            return self.at((*path, field)) is not None
-        info = type(config).model_fields[field]
-        return bool(getattr(config, field) != info.get_default(call_default_factory=True))
-
-    def at(self, path: KeyPath) -> Any:
-        """The value that is written at this path; `None`: none is."""
-        data = None if self.document is None else self.document.data
-        for key in path:
-            if isinstance(data, Mapping):
-                data = data.get(key)
-            elif isinstance(data, list) and isinstance(key, int) and key < len(data):
-                data = data[key]
-            else:
-                return None
-        return data
-
-    def error(self, path: KeyPath, message: str) -> DefinitionError:
-        """An error about the value at this path, with file and line where these are known."""
-        if self.document is not None:
-            return self.document.error(path, message)
-        return Document(None).error(path, message)
 
 
 def check_service(service: Service, written: Written, *, logs_in: bool = False) -> None:
@@ -130,7 +82,7 @@ def check_service(service: Service, written: Written, *, logs_in: bool = False) 
         )
     skipped = {"client"} if logs_in else set()
     _check_source(service.sources[0], written, skipped)
-    for sink, path in sinks_of(service, written):
+    for sink, path in written.sinks_of(service):
         _check_sink(sink, path, service.sources[0], written, skipped)
 
 
@@ -179,14 +131,6 @@ def check_alone(service: Service, app: App, agent: AgentT[Any]) -> None:
                 f'service {service.name}: the agent "{name}" reads {sorted(both)[0]} too, and Faust acknowledges '
                 "records that one of two agents cannot decode for both; let it read another topic, or use another app"
             )
-
-
-def sinks_of(service: Service, written: Written) -> list[tuple[SinkConfig, KeyPath]]:
-    """The sinks of a service, that of dead letters among them, each with its path in the file."""
-    sinks = [(sink, written.connector("sink", index)) for index, sink in enumerate(service.sinks)]
-    if service.dead_letter is not None:
-        sinks.append((service.dead_letter, ("dead_letter",)))
-    return sinks
 
 
 def brokers_of(connector: SourceConfig | SinkConfig) -> list[str]:

@@ -14,8 +14,8 @@ from connectors.config import ConnectorConfig
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from pipelines.definitions.document import KeyPath
 from pipelines.errors import DefinitionError
+from streamer.definition.connectors.written import Written
 from streamer.definition.service import Service
-from streamer.faust.fitting import Written, sinks_of
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -46,7 +46,7 @@ def credentials(service: Service, written: Written) -> CredentialsT | None:
     (source,) = service.sources
     assert isinstance(source, KafkaSourceConfig)
     login = _Login(_texts(source), (*written.connector("source"), "client"), written).credentials()
-    for sink, path in sinks_of(service, written):
+    for sink, path in written.sinks_of(service):
         assert isinstance(sink, KafkaSinkConfig)
         # That of a sink without brokers of its own is the source's.
         if sink.client and _texts(sink) != _texts(source):

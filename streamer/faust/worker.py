@@ -7,9 +7,9 @@ import tempfile
 import faust
 
 from streamer.agent.summary import Summary
+from streamer.definition.connectors.written import Written
 from streamer.definition.service import Service
 from streamer.faust.attaching import app_of
-from streamer.faust.fitting import Written
 
 
 def run(service: Service, written: Written, *, log_level: str = "warning") -> tuple[int, Summary | None]:

@@ -27,7 +27,7 @@ _CLIENTS: Final = (
         "hpack",
     ),
     *("azure", "msal", "boto3", "botocore", "s3transfer", "aiobotocore", "s3fs", "google", "gcsfs", "adlfs", "hvac"),
-    *("fsspec", "huggingface_hub", "filelock", "grpc", "confluent_kafka", "paho", "asyncio"),
+    *("fsspec", "huggingface_hub", "filelock", "grpc", "confluent_kafka", "paho", "asyncio", "py4j"),
     *("docker", "testcontainers", "PIL", "h5py", "tensorflow", "absl", "onnxruntime"),
 )
 """Loggers of client libraries, which log at level info what only their own developers ask for, such as each request.

@@ -105,7 +105,7 @@ def program(name: str) -> str:
     If it cannot be had, the test is skipped, or in CI fails.
     """
     try:
-        return shutil.which(name) or str(_kept(PROGRAMS[name]))
+        return shutil.which(name) or str(kept(PROGRAMS[name]))
     except CannotBeHad as error:
         reason = f"{name} is not on the PATH, and cannot be had: {error}"
         if os.environ.get("CI"):
@@ -113,7 +113,7 @@ def program(name: str) -> str:
         pytest.skip(reason)
 
 
-def _kept(origin: Origin) -> Path:
+def kept(origin: Origin) -> Path:
     cache = platformdirs.user_cache_path("streamer-tests")
     cache.mkdir(parents=True, exist_ok=True)
     folder = cache / origin.folder

@@ -79,9 +79,20 @@ def run(
         typer.Option("--keep-going", help="A service that fails leaves the others running; the exit code is 1 then."),
     ] = False,
     engine: Annotated[
-        Literal["streamer", "faust"],
-        typer.Option("--engine", help="The client that reads and writes Kafka: streamer's own, or a Faust worker."),
+        Literal["streamer", "faust", "spark"],
+        typer.Option(
+            "--engine",
+            help="What reads and writes Kafka: streamer's own client, a Faust worker, or a streaming query of Spark.",
+        ),
     ] = "streamer",
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="DIR",
+            help="For --engine spark: the folder, or a URL such as s3a://bucket/digits, where Spark keeps positions.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Run services, in this process or in workers, until SIGTERM, SIGHUP, Ctrl-C or the end of their sources.
@@ -100,9 +111,13 @@ def run(
     log_json = form if log_json is None else log_json
     in_json = not sys.stderr.isatty() if log_json is None else log_json
     logged: Level = log_level or level or ("info" if in_json or trace else "warning")
+    if (engine == "spark") != (checkpoint is not None):
+        lacking = "needs --checkpoint DIR, where Spark keeps positions" if engine == "spark" else "has no --checkpoint"
+        raise typer.BadParameter(f"--engine {engine} {lacking}")
     if workers is not None:
-        if engine == "faust":
-            raise typer.BadParameter("--engine faust is not possible with --workers; start several processes instead")
+        if engine != "streamer":
+            instead = "start several processes" if engine == "faust" else "Spark has executors"
+            raise typer.BadParameter(f"--engine {engine} is not possible with --workers; {instead} instead")
         if profile is not None and workers > 1:
             raise typer.BadParameter(
                 "--profile is one file, which several workers cannot write; name one for each in the service file, "
@@ -132,6 +147,8 @@ def run(
     services = _observed(loaded(files, runners_given(runner), listed), profile, trace)
     if engine == "faust":
         return _in_faust(files, services, start_from, log_level or level or "warning", as_json=as_json)
+    if checkpoint is not None:
+        return _on_spark(files, services, start_from, checkpoint, as_json=as_json)
     worker = Worker.of_environment()
     if worker is not None:
         services = [worker.share_of(service) for service in services]
@@ -226,7 +243,7 @@ def _in_faust(
     if start_from is not None:
         raise DefinitionError("--from is not possible with --engine faust; reset the group with the brokers' own tools")
     from streamer.cli.signals import drain_at_hangup
-    from streamer.faust.fitting import Written
+    from streamer.definition.connectors.written import Written
     from streamer.faust.worker import run as run_worker
 
     drain_at_hangup()
@@ -236,6 +253,43 @@ def _in_faust(
         if as_json:
             say_json(summary.to_dict())
     return code
+
+
+def _on_spark(
+    files: list[Path], services: list[Service], start_from: str | None, checkpoint: str, *, as_json: bool
+) -> int:
+    from pipelines.errors import DefinitionError
+    from streamer.cli.terminal import FAILED, complain, remark, say_json
+
+    if len(services) != 1:
+        raise DefinitionError(
+            f"--engine spark runs one service in a session, and {', '.join(map(str, files))} define {len(services)}; "
+            "start several in a session of your own: streamer.spark.start"
+        )
+    if start_from is not None:
+        raise DefinitionError("--from is not possible with --engine spark, whose checkpoint has the positions")
+    import streamer.spark
+
+    # Named first, as it says how to install what is missing.
+    _ = streamer.spark.start
+    from streamer.cli.signals import draining
+    from streamer.definition.connectors.written import Written
+    from streamer.spark.running import SparkRun
+
+    service = services[0]
+    run = SparkRun(service, Written.of(files[0]), checkpoint)
+    with draining(run.stop, "stopping: finishing the micro-batch that runs (once more to end at once)"):
+        run.start()
+        source, sinks = described(service.sources[0]), ", ".join(map(described, service.sinks))
+        remark(f"{service.name}: running on Spark, {source} -> {sinks}, checkpoint {checkpoint}")
+        summary = run.join()
+        remark(ended(summary))
+        if summary.error is not None:
+            complain(" ".join(summary.error.splitlines()[:2]))
+        if as_json:
+            say_json(summary.to_dict())
+        run.close()
+    return FAILED if summary.error is not None else 0
 
 
 def loaded(files: list[Path], runners: dict[str, str], no_code: NoCode | None) -> list[Service]:

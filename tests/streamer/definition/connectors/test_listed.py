@@ -16,10 +16,11 @@ from streamer.build.uses import used_by
 from streamer.cli.place import place_of_sink
 from streamer.definition.circles import circle
 from streamer.definition.connectors.listed import connectors_of
+from streamer.definition.connectors.written import Written
 from streamer.definition.nocode import NoCode
 from streamer.definition.refusals import refused
 from streamer.definition.service import Service
-from streamer.faust.fitting import Written, check_service
+from streamer.faust.fitting import check_service
 from streamer.observe.configuration import configuration
 from streamer.testing.registries import registries_in_memory
 from streamer.workers.division import refusals
