@@ -13,7 +13,7 @@ from waiting import until
 from pipelines.data.columns import MISSING, Column
 from pipelines.errors import StreamerError
 from pipelines.plugins.tables import TableRows
-from pipelines.runners.tables import followedtable
+from pipelines.runners.tables import followedtable, rowsbykey
 from pipelines.runners.tables.followedtable import FollowedTable
 from pipelines.runners.tables.rowsbykey import RowsByKey
 from pipelines.runners.tables.tablefile import Limits
@@ -115,6 +115,18 @@ def test_a_row_that_cannot_be_read_takes_the_one_before_away_and_is_told_until_i
     there.put(rows(("a", 2)))
     there.put(rows(("a", None)))
     assert str(there.no_row([Column.of(["a"])], 0)) == "topic t has no row for id 'a'"
+
+
+def test_the_reasons_of_rows_that_cannot_be_read_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rowsbykey, "_REASONS", 1)
+    there = table()
+    there.put(rows(*((key, ValueError(f"no JSON in {key}")) for key in "ab")))
+    said = [str(there.no_row([Column.of([key])], 0)) for key in "ab"]
+    assert said == ["topic t has no row for id 'a': no JSON in a", "topic t has no row for id 'b'"]
+    assert there.unread == 2
+    # One that can be read makes room for the reason of another.
+    there.put(rows(("a", 1), ("c", ValueError("no JSON in c"))))
+    assert str(there.no_row([Column.of(["c"])], 0)) == "topic t has no row for id 'c': no JSON in c"
 
 
 @pytest.mark.parametrize(("most", "field"), [((2, 10_000), "maxRows"), ((100, 20), "maxBytes")])
