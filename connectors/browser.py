@@ -64,6 +64,13 @@ class TopicReader(ABC):
         """
         return self.partitions
 
+    def topic_id(self) -> str:
+        """The id by which the bus tells the topic from others of the same name that were deleted, as it is now.
+
+        Empty if the bus has no ids, or does not answer soon.
+        """
+        return ""
+
     @abstractmethod
     def committed(self) -> dict[int, Mark]:
         """The group's committed position in each partition."""

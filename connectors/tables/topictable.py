@@ -44,6 +44,7 @@ class TopicTable:
         self._stack = ExitStack()
         self._reader: TopicReader
         self._next: dict[int, int] = {}
+        self._id = ""
         self._looked = 0.0
         self.total = 0
 
@@ -53,6 +54,7 @@ class TopicTable:
             raise StreamerError(f"topics of {self._config.type} cannot be read to their end, as tables have to be")
         self._reader = self._stack.enter_context(browser.reader(self._config.topic, _GROUP))
         try:
+            self._id = self._reader.topic_id()
             firsts, ends = self._reader.range()
             self.total = sum(end - firsts[number] for number, end in ends.items())
             self._reader.begin(firsts)
@@ -90,6 +92,10 @@ class TopicTable:
         ends = self._reader.starts("latest")
         if any(end < self._next.get(number, 0) for number, end in ends.items()):
             raise ConnectorError(f'topic "{self._config.topic}" has fewer records than before', retriable=True)
+        now = self._reader.topic_id()
+        if now and self._id and now != self._id:
+            raise ConnectorError(f'topic "{self._config.topic}" was deleted and created again', retriable=True)
+        self._id = self._id or now
 
 
 def rows_of(records: Records, columns: Sequence[str], codec: Codec, wanted: frozenset[str], key: ByteType) -> TableRows:

@@ -174,6 +174,24 @@ def test_a_topic_that_was_made_again_is_read_anew(
         assert metric(executor, "lookup_outdated") == 0
 
 
+def test_a_topic_that_was_made_again_with_as_many_records_is_read_anew(
+    machines: Machines, kafka: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followedtable, "AGAIN", 0.3)
+    machines.put({"m1": {"line": "north"}})
+    with machines.opened() as executor:
+        assert line(executor, "m1") == "north"
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        for done in admin.delete_topics([machines.topic]).values():
+            done.result(60)
+        # All of it between two looks.
+        until(lambda: machines.topic not in admin.list_topics(timeout=60).topics)
+        create_topics(kafka.bootstrap, {machines.topic: 3})
+        machines.put({"m1": {"line": "west"}})
+        monkeypatch.setattr(topictable, "LOOK", 0.3)
+        until(lambda: line(executor, "m1") == "west")
+
+
 def test_a_service_reads_the_table_from_the_brokers_of_its_source_once_for_all_threads(
     kafka: Broker, topics: Callable[..., str], machines: Machines, caplog: pytest.LogCaptureFixture
 ) -> None:

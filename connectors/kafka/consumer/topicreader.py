@@ -70,6 +70,9 @@ class KafkaTopicReader(TopicReader):
             )
         return sorted(topics[self.topic].partitions)
 
+    def topic_id(self) -> str:
+        return self._queries.ids_now([self.topic]).get(self.topic, "")
+
     def committed(self) -> dict[int, Mark]:
         committed = self._asked(lambda: self._open.committed(self._places(), PATIENCE))
         return {partition.partition: Mark(partition.offset, partition.metadata or "") for partition in committed}
