@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from connectors.records import Lane
@@ -32,6 +32,11 @@ class StateTopic(ABC):
     """The name of the topic."""
     id: str
     """The id of the topic, once it is open: a topic that is deleted and created again has another one."""
+    partitions: Sequence[str]
+    """The partitions of the source, by the names that its lanes have, each at the `number` of its own, once it is open.
+    """
+    longest: int
+    """Bytes of the longest record that it takes, key and value together, once it is open."""
 
     @abstractmethod
     def share(self, first: TransactionalSink) -> None:
@@ -43,6 +48,10 @@ class StateTopic(ABC):
     @abstractmethod
     def open(self) -> None:
         """Connect. Waits up to half a minute for brokers."""
+
+    @abstractmethod
+    def look(self) -> None:
+        """Connect as `open` does, for somebody who looks into it: nothing is created, and `write` is not possible."""
 
     @abstractmethod
     def close(self) -> None:
@@ -89,3 +98,21 @@ class StateTopic(ABC):
     @abstractmethod
     def forget(self) -> None:
         """Drop what is known of records that were sent, once the transaction with them has ended."""
+
+    @abstractmethod
+    def each(self, partition: int) -> Iterator[tuple[bytes, bytes | None]]:
+        """Keys and values of the committed records of a partition, in order: the last one of a key is its state.
+
+        `None`: the key is gone. It ends with the last transaction that has begun when it is called.
+        """
+
+    @abstractmethod
+    def check_unused(self) -> None:
+        """Raise `ConnectorError`, naming its processes, while a service uses the topic."""
+
+    @abstractmethod
+    def clear(self, partition: int, keys: Sequence[bytes]) -> None:
+        """Delete these keys in one transaction, which moves no position. Raises as `check_unused`, having done nothing.
+
+        A service that starts meanwhile reads what the transaction has left.
+        """

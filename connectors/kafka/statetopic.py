@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -14,10 +15,14 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from connectors.kafka.client.errors import error_of, explained
+from connectors.kafka.client.member import Member
 from connectors.kafka.client.properties import admin_properties, scrubber
 from connectors.kafka.client.queries import PATIENCE, Queries, patiently
+from connectors.kafka.client.userproperties import queue_room
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
+from connectors.kafka.consumer.groupmembers import members_of
 from connectors.kafka.consumer.statereader import StateReader
+from connectors.kafka.producer.topiclimits import BATCH_OVERHEAD, RECORD_OVERHEAD
 from connectors.kafka.transactionalsink import KafkaTransactionalSink
 from connectors.records import Lane, Messages
 from connectors.sink import TransactionalSink, Voided
@@ -37,6 +42,9 @@ _AT_ONCE: Final = 10_000
 _TELL: Final = 5.0
 """Seconds between two lines of the log while an outcome is not known."""
 _LOOK: Final = 0.1
+_SHOWN: Final = 3
+"""Members of the group in an error."""
+_NO_POSITIONS: Final = TransactionToken(frozenset(), Member(None, None, {}))
 
 _CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(100 << 20)}
 """Of a topic that is created. The segment that is being written is never compacted, and is read whole with a partition:
@@ -50,10 +58,12 @@ class KafkaStateTopic(StateTopic):
         """`source` names its topics, and has the brokers and login of all."""
         self.name = topic
         self.id = ""
+        self.longest = 0
+        self.partitions: list[str] = []
         self._source = source
         self._label = f'state: topic "{topic}"'
         self._scrub = scrubber(source)
-        self._config = KafkaSinkConfig(topic=topic, name="state").in_service("", [source])
+        self._config = KafkaSinkConfig(topic=topic, name="state", max_message=queue_room({})).in_service("", [source])
         self._sink = KafkaTransactionalSink.first(self._config, source, _TIMEOUT, setting=None)
         self._queries = Queries(admin_properties(source), "read_uncommitted")
         self._reader = StateReader(topic, source)
@@ -69,14 +79,22 @@ class KafkaStateTopic(StateTopic):
 
     def open(self) -> None:
         """See `StateTopic.open`."""
+        self._connect(creates=True)
+        self._sink.open()
+
+    def look(self) -> None:
+        """See `StateTopic.look`."""
+        self._connect(creates=False)
+
+    def _connect(self, *, creates: bool) -> None:
         try:
-            self._counts = self._agreed_counts()
-            self._check_policy()
+            self._counts = self._agreed_counts(creates=creates)
+            self._check_settings()
             self.id = self._queries.ids_now([self.name]).get(self.name, self.name)
         except KafkaException as error:
             raise explained(error_of(error), self._label, self._scrub) from error
+        self.partitions = [f"{topic}-{at}" for topic in sorted(self._counts) for at in range(self._counts[topic])]
         self._reader.open()
-        self._sink.open()
 
     def close(self) -> None:
         """See `StateTopic.close`."""
@@ -98,12 +116,11 @@ class KafkaStateTopic(StateTopic):
                 f"{self._label} was deleted and created again, and the state with it; start the service once with "
                 "--from (earliest, latest or a time), from where it begins anew"
             )
-        try:
-            # Also what transactions have written whose ends are on their way yet.
-            end = self._queries.positions([(self.name, partition)], "latest")[self.name, partition]
-        except KafkaException as error:
-            raise explained(error_of(error), self._label, self._scrub) from error
-        return self._reader.read(partition, end, tell)
+        return self._reader.read(partition, self._end(partition), tell)
+
+    def each(self, partition: int) -> Iterator[tuple[bytes, bytes | None]]:
+        """See `StateTopic.each`."""
+        return self._reader.each(partition, self._end(partition), lambda: None)
 
     def write(
         self,
@@ -138,6 +155,42 @@ class KafkaStateTopic(StateTopic):
         """See `StateTopic.forget`. Nobody asks the sink what is confirmed, until which it keeps all that was sent."""
         self._sink.forget()
 
+    def check_unused(self) -> None:
+        """See `StateTopic.check_unused`: while its group has members."""
+        if members := members_of(self._source, self._label):
+            raise ConnectorError(
+                f"{self._label} is in use by the group {self._source.group}: {', '.join(members[:_SHOWN])}"
+                f"{' and more' if len(members) > _SHOWN else ''}. Stop the service first; a process that was killed "
+                "leaves the group once its session is over"
+            )
+
+    def clear(self, partition: int, keys: Sequence[bytes]) -> None:
+        """See `StateTopic.clear`. A member that comes while the group is looked at reads its state only once this
+        transaction has ended, as its records are in the topic by then."""
+        deadline = time.monotonic() + PATIENCE
+
+        def wait() -> None:
+            if time.monotonic() > deadline:
+                raise ConnectorError(f"{self._label}: the brokers do not answer; see what is left, and try again")
+
+        self._sink.open()
+        try:
+            self._until_known(self._sink.begin, wait)
+            for first in range(0, len(keys), _AT_ONCE):
+                records = [StateRecord(partition, key, None) for key in keys[first : first + _AT_ONCE]]
+                self._until_known(self._sending(records), wait)
+            if lost := self._sink.barrier(deadline):
+                raise next(iter(lost.values()))
+            self.check_unused()
+            self._until_known(partial(self._sink.commit, {}, _NO_POSITIONS), wait)
+            self._sink.forget()
+        except ConnectorError:
+            with suppress(ConnectorError):
+                self._sink.abort(time.monotonic() + _SLICE)
+            raise
+        finally:
+            self._sink.close()
+
     def _sending(self, records: Sequence[StateRecord]) -> Callable[[float], None]:
         """A call, with its deadline, that sends those of these records for which the client had no room before."""
         rest = Messages(
@@ -171,9 +224,16 @@ class KafkaStateTopic(StateTopic):
                     _log.warning("%s: a transaction waits: %s", self._label, error)
                 wait()
 
-    def _agreed_counts(self) -> dict[str, int]:
-        """How many partitions each topic of the source has; ours are as many. Creates the topic if it does not
-        exist."""
+    def _end(self, partition: int) -> int:
+        try:
+            # Also what transactions have written whose ends are on their way yet.
+            return self._queries.positions([(self.name, partition)], "latest")[self.name, partition]
+        except KafkaException as error:
+            raise explained(error_of(error), self._label, self._scrub) from error
+
+    def _agreed_counts(self, *, creates: bool) -> dict[str, int]:
+        """How many partitions each topic of the source has; ours are as many. With `creates`, the topic is
+        created if it does not exist."""
         deadline = time.monotonic() + PATIENCE
         created = False
         while True:
@@ -183,6 +243,8 @@ class KafkaStateTopic(StateTopic):
             counts = {topic: len(known[topic]) for topic in self._source.topics}
             if self.name in known:
                 break
+            if not creates:
+                raise ConnectorError(f"{self._label} does not exist: nothing was saved in it yet")
             if not created:
                 self._create(sum(counts.values()))
                 created = True
@@ -212,7 +274,7 @@ class KafkaStateTopic(StateTopic):
             if error_of(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
 
-    def _check_policy(self) -> None:
+    def _check_settings(self) -> None:
         resource = ConfigResource(ResourceType.TOPIC, self.name)
 
         def ask(limit: float) -> dict[str, ConfigEntry]:
@@ -223,9 +285,13 @@ class KafkaStateTopic(StateTopic):
             ].result()
             return entries
 
-        policy = patiently(ask)["cleanup.policy"].value
+        settings = patiently(ask)
+        policy = settings["cleanup.policy"].value
         if policy != "compact":
             raise DefinitionError(
                 f"{self._label} has the cleanup.policy {policy}, which deletes state that has not changed for long; "
                 "set it to compact"
             )
+        # The sink has no limit of its own but the client's queue.
+        limit = int(str(settings["max.message.bytes"].value)) - BATCH_OVERHEAD
+        self.longest = min(limit, self._sink.longest) - RECORD_OVERHEAD

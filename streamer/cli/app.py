@@ -48,7 +48,7 @@ COMMANDS: Final[dict[Any, str]] = {
     send: "streamer send digits.images photos/*.png",
     replay: "streamer replay digits.yaml --step decode --dry-run",
     outbox: "streamer outbox digits.yaml --resend",
-    state: "streamer state show vibration.state",
+    state: "streamer state show vibration.yaml",
     schema: "streamer schema --out service.schema.json",
     steps: "streamer steps",
     formats: "streamer formats",

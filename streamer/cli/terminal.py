@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from streamer.observe.shown import escaped, json_shown, masked, shown
@@ -69,6 +70,17 @@ def remark(text: object) -> None:
 def say_json(value: Any, *, indent: int | None = None) -> None:
     """Print plain data on stdout for machines, in one line unless there is an `indent`."""
     print(json_shown(value, indent=indent), flush=True)
+
+
+def say_json_of(
+    head: Mapping[str, Any], name: str, items: Iterable[Any], tail: Callable[[], Mapping[str, Any]]
+) -> None:
+    """As `say_json`, an object with a list `name` whose items are printed as they come, between `head` and `tail`,
+    which is asked for when all have come. Neither is empty."""
+    print(f"{json_shown(head)[:-1]}, {json_shown(name)}: [", end="")
+    for number, item in enumerate(items):
+        print(f"{', ' if number else ''}{json_shown(item)}", end="")
+    print(f"], {json_shown(tail())[1:]}", flush=True)
 
 
 def complain(text: str, error: BaseException | None = None) -> None:

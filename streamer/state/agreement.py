@@ -132,7 +132,7 @@ def _shape(step: Step) -> dict[str, Any]:
 
 def _check(store: StateStore, identity: str, before: SavedStep, now: SavedStep) -> None:
     if store.commits_positions:
-        anew = "delete the topic, and start the service once with --from (earliest, latest or a time)"
+        anew = f"streamer state forget SERVICE.yaml --step {identity}, with the file of this service"
     else:
         anew = f"streamer state forget {store.place} --step {identity}"
     remedy = f"go back, or let it begin anew: {anew}"

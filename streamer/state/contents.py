@@ -1,15 +1,15 @@
-"""What is in a state file, and forgetting parts of it, for people."""
+"""What is saved of the steps of a service, as people look at it, partition by partition."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Final, Protocol, Self
 
-from connectors.databasefile import DatabaseFile, looked_into
 from pipelines.errors import ConnectorError, nearest
-from streamer.state.filestore import STATE
+
+_COMPARED: Final = 1000
+"""Keys among which the one that was probably meant is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,95 +27,107 @@ class KeyState:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
-    """What is in a state file."""
+class PartitionState:
+    """What is saved of one partition of a source."""
 
-    service: str
-    host: str
-    """The machine where it was used last."""
-    checkpoint: int
-    """How often something was saved."""
-    positions: list[dict[str, Any]]
-    """Of each partition the source, its name, and the position after the last record that the state has seen."""
-    steps: dict[str, dict[str, Any]]
-    """Type, number of keys and bytes, by the name of the step."""
-
-
-def contents(path: Path) -> Contents:
-    """What is in this file, also while a service uses it. Raises `ConnectorError` for another file."""
-    with looked_into(path, STATE) as connection:
-        execute = connection.execute
-        service, host, checkpoint = execute("SELECT service, host, checkpoint FROM store").fetchone()
-        scopes = execute("SELECT source, partition, position FROM scopes ORDER BY source, partition").fetchall()
-        steps = execute(
-            "SELECT identity, type, count(DISTINCT scope || ' ' || key), coalesce(sum(length(value)), 0) FROM steps "
-            "LEFT JOIN items ON step = number GROUP BY number ORDER BY identity"
-        ).fetchall()
-    return Contents(
-        service,
-        host,
-        checkpoint,
-        [{"source": source, "partition": partition, "position": position} for source, partition, position in scopes],
-        {identity: {"type": kind, "keys": keys, "bytes": size} for identity, kind, keys, size in steps},
-    )
+    source: str
+    partition: str
+    position: int | None
+    """The position after the last record that the state has seen; `None` if none was saved."""
+    steps: Mapping[str, str]
+    """The types of the steps that are known there, by the names by which their state is saved."""
+    keys: Sequence[KeyState]
+    """All keys, by step and key."""
 
 
-def keys(path: Path, step: str | None, key: str | None) -> list[KeyState]:
-    """The keys of a step (`None`: of all), or a single one. Raises `ConnectorError` for an unknown step or key."""
-    with looked_into(path, STATE) as connection:
-        _check_step(connection, path, step)
-        rows = connection.execute(
-            "SELECT identity, source, partition, key, sum(length(value)) FROM items "
-            "JOIN steps ON steps.number = step JOIN scopes ON scopes.number = scope "
-            "WHERE (? IS NULL OR identity = ?) GROUP BY step, scope, key ORDER BY identity, source, partition, key",
-            (step, step),
-        ).fetchall()
-    states = [KeyState(*row) for row in rows]
-    return states if key is None else _of_key(states, key, path)
+class SavedState(Protocol):
+    """A place where state is saved. Its errors are `ConnectorError`s. A context manager: entering connects."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, as errors and listings call it."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *reason: object) -> None: ...
+
+    def about(self) -> Mapping[str, Any]:
+        """The `service`, the `host` where it is, and the number of its last save, `checkpoint`; `None` if not known."""
+
+    def steps(self) -> Mapping[str, str]:
+        """The types of steps that are known whatever partitions there are, by the names by which they are saved."""
+
+    def partitions(self) -> Iterator[PartitionState]:
+        """What is saved, also while a service uses it. One partition is in memory at a time."""
+
+    def forget(self, step: str | None, key: str | None) -> int:
+        """Delete the state of a step, of a key or of both; without them that of all.
+
+        Returns how many keys had state. Raises `ConnectorError` for an unknown step or key, and while a service uses
+        it.
+        """
 
 
-def forget(path: Path, step: str | None = None, key: str | None = None) -> int:
-    """Delete the state of a step, of a key or of both; without them all state and all positions.
+class Chosen:
+    """Chooses the state of a step, of a key or of both, and knows whether there is such a step and key."""
 
-    Returns how many keys had state. Raises `ConnectorError` for an unknown step or key, or while a service uses the
-    file.
-    """
-    gone = keys(path, step, key)
-    file = DatabaseFile(path, STATE)
-    file.open()
-    try:
-        with file.transaction() as connection:
-            if step is None and key is None:
-                connection.execute("DELETE FROM items")
-                connection.execute("DELETE FROM scopes")
-                connection.execute("DELETE FROM steps")
-                connection.execute("UPDATE store SET begins_anew = 1")
-            else:
-                connection.executemany(
-                    "DELETE FROM items WHERE step = (SELECT number FROM steps WHERE identity = ?) AND key = ?",
-                    sorted({(state.step, state.key) for state in gone}),
-                )
-                connection.execute("DELETE FROM steps WHERE number NOT IN (SELECT step FROM items)")
-    finally:
-        file.close()
-    return len(gone)
+    def __init__(self, saved: SavedState, step: str | None, key: str | None) -> None:
+        """`None`: all. A key that is a text may be given without its quotation marks."""
+        self._place = saved.place
+        self._step = step
+        self._key = key
+        self._steps = set(saved.steps())
+        self._keys: set[str] = set()
+        self._has_key = False
 
+    def of(self, partition: PartitionState) -> list[KeyState]:
+        """The chosen keys of this partition."""
+        self._steps.update(partition.steps)
+        of_step = [state for state in partition.keys if self._step is None or state.step == self._step]
+        if self._key is None:
+            return of_step
+        chosen = [state for state in of_step if state.key in (self._key, f'"{self._key}"')]
+        self._has_key = self._has_key or bool(chosen)
+        if not self._has_key and len(self._keys) < _COMPARED:
+            self._keys.update(state.key.strip('"') for state in of_step[:_COMPARED])
+        return chosen
 
-def _check_step(connection: Any, path: Path, step: str | None) -> None:
-    names = [name for (name,) in connection.execute("SELECT identity FROM steps ORDER BY identity")]
-    if step is not None and step not in names:
-        others = nearest(step, names) or f"; it has {_named(names)}"
-        raise ConnectorError(f'state {path}: there is no step "{step}"{others}')
+    def has(self, step: str) -> bool:
+        """Whether this step is chosen."""
+        return self._step is None or step == self._step
 
-
-def _of_key(states: Sequence[KeyState], key: str, path: Path) -> list[KeyState]:
-    # A text may be given without its quotation marks.
-    same = [state for state in states if state.key in (key, f'"{key}"')]
-    if not same:
-        known = [state.key.strip('"') for state in states]
-        raise ConnectorError(f'state {path}: there is no key "{key}"{nearest(key, known)}')
-    return same
+    def check(self) -> None:
+        """Raise `ConnectorError` if no partition had the step or the key."""
+        if self._step is not None and self._step not in self._steps:
+            names = sorted(self._steps)
+            others = nearest(self._step, names) or f"; it has {', '.join(names) or 'none'}"
+            raise ConnectorError(f'state {self._place}: there is no step "{self._step}"{others}')
+        if self._key is not None and not self._has_key:
+            raise ConnectorError(f'state {self._place}: there is no key "{self._key}"{nearest(self._key, self._keys)}')
 
 
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"
+class Totals:
+    """How much there is of each partition and step."""
+
+    def __init__(self, saved: SavedState) -> None:
+        self.positions: list[dict[str, Any]] = []
+        """Of each partition its source, name and position, and how many keys and bytes it has."""
+        self.steps: dict[str, dict[str, Any]] = {}
+        """Type, number of keys and bytes, by the name of the step."""
+        self._know(saved.steps())
+
+    def add(self, partition: PartitionState) -> None:
+        """Count this one too."""
+        about = {"source": partition.source, "partition": partition.partition, "position": partition.position}
+        size = sum(state.bytes for state in partition.keys)
+        self.positions.append({**about, "keys": len(partition.keys), "bytes": size})
+        # A service that starts while a file is read may make more of them.
+        self._know({**{state.step: "" for state in partition.keys}, **partition.steps})
+        for state in partition.keys:
+            step = self.steps[state.step]
+            step["keys"] += 1
+            step["bytes"] += state.bytes
+
+    def _know(self, steps: Mapping[str, str]) -> None:
+        for step, kind in steps.items():
+            self.steps.setdefault(step, {"type": kind, "keys": 0, "bytes": 0})

@@ -129,12 +129,6 @@ class FileStore:
             )
         self._read_names()
 
-    def scopes(self) -> Mapping[Scope, int | None]:
-        """See `StateStore.scopes`."""
-        with self._file.explained():
-            rows = self._file.connection.execute("SELECT source, partition, position FROM scopes").fetchall()
-        return {Scope(*names): position for *names, position in rows}
-
     def load(self, scope: Scope) -> Loaded:
         """See `StateStore.load`."""
         number = self._scopes.get(scope)

@@ -101,9 +101,6 @@ class StateStore(Protocol):
     def define(self, steps: Mapping[str, SavedStep]) -> None:
         """Remember these steps as those of the service, by identity, besides those that have state."""
 
-    def scopes(self) -> Mapping[Scope, int | None]:
-        """All scopes with their positions."""
-
     def load(self, scope: Scope) -> Loaded:
         """What is saved of this scope; nothing for an unknown one."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from connectors.records import Lane
 from connectors.sink import TransactionalSink
@@ -19,10 +19,11 @@ from pipelines.runners.state.item import Change, Item
 from streamer.delivery.confirming import Upstream
 from streamer.delivery.failures import ServiceStopped
 from streamer.state.store import NOTHING, Loaded, SavedStep, Scope
+from streamer.state.topicrecords import POSITION, record_key, record_text
 
-_POSITION: Final = b'["position"]'
-"""The key of the record with the position of a partition's state."""
 _READ: Final = json.JSONDecoder().raw_decode
+_SHOWN: Final = 60
+"""Characters of a key in an error."""
 
 
 class TopicSaving(NamedTuple):
@@ -36,12 +37,7 @@ class TopicSaving(NamedTuple):
 
 
 class TopicStore:
-    """The state of one service in a topic. Implements `StateStore`.
-
-    The key of a record is the JSON text of `["item", STEP, KEY, PART]`, `["step", STEP]` or `["position"]`. The value
-    is the content of the item, or JSON: `{"type": ..., "fields": ...}`,
-    `{"service": ..., "partition": ..., "position": ...}`.
-    """
+    """The state of one service in a topic. Implements `StateStore`."""
 
     begins_anew = False
     commits_positions = True
@@ -95,10 +91,6 @@ class TopicStore:
     def define(self, steps: Mapping[str, SavedStep]) -> None:
         """See `StateStore.define`."""
         self._defined = dict(steps)
-
-    def scopes(self) -> Mapping[Scope, int | None]:
-        """Those that were loaded."""
-        return dict(self._positions)
 
     def ready(self) -> Mapping[Lane, int] | None:
         """See `StateStore.ready`."""
@@ -173,7 +165,10 @@ class TopicStore:
         return self.checkpoint
 
     def saving(self, changes: Iterable[tuple[Scope, str, Change]], positions: Mapping[Scope, int]) -> TopicSaving:
-        """The records of these changes, as for `save`, to be sent in a transaction with the positions."""
+        """The records of these changes, as for `save`, to be sent in a transaction with the positions.
+
+        Raises `ConnectorError` for a piece that is larger than the topic takes.
+        """
         last: dict[tuple[Scope, str, str, int], bytes | None] = {
             (scope, step, change.key, change.part): change.value for scope, step, change in changes
         }
@@ -184,19 +179,25 @@ class TopicStore:
         }
         numbers = {scope: self._topic.number(scope.partition) for scope in scopes}
         records = [
-            StateRecord(numbers[scope], _key("item", step, key, part), value)
+            StateRecord(numbers[scope], record_key("item", step, key, part), value)
             for (scope, step, key, part), value in last.items()
         ]
+        for (_, step, key, _), record in zip(last, records, strict=True):
+            self._check_size(step, key, len(record.key) + len(record.value or b""))
         for scope in self._undefined.intersection(scopes):
             records += [
-                StateRecord(numbers[scope], _key("step", identity), _text({"type": step.type, "fields": step.fields}))
+                StateRecord(
+                    numbers[scope],
+                    record_key("step", identity),
+                    record_text({"type": step.type, "fields": step.fields}),
+                )
                 for identity, step in self._defined.items()
             ]
         records += [
             StateRecord(
                 numbers[scope],
-                _POSITION,
-                _text({"service": self._service, "partition": scope.partition, "position": position}),
+                POSITION,
+                record_text({"service": self._service, "partition": scope.partition, "position": position}),
             )
             for scope, position in reached.items()
         ]
@@ -215,6 +216,15 @@ class TopicStore:
         self._positions |= saving.positions
         self._undefined.difference_update(saving.scopes)
         self.checkpoint += 1
+
+    def _check_size(self, step: str, key: str, size: int) -> None:
+        if size > self._topic.longest:
+            shown = key if len(key) <= _SHOWN else f"{key[:_SHOWN]}..."
+            raise ConnectorError(
+                f"state: what step {step} remembers for the key {shown} has {size:,} bytes in one piece, and "
+                f"{self.place} takes at most {self._topic.longest:,}: raise its max.message.bytes, or have the step "
+                "remember less for a key"
+            )
 
     def _check_whose(self, service: str, partition: str, scope: Scope) -> None:
         if service != self._service:
@@ -242,11 +252,3 @@ class TopicStore:
         if self._upstream is None:
             raise StreamerError("the store has no sources yet")
         return self._upstream
-
-
-def _key(*parts: str | int) -> bytes:
-    return json.dumps(parts, separators=(",", ":")).encode()
-
-
-def _text(said: Mapping[str, Any]) -> bytes:
-    return json.dumps(said).encode()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sensors import PARTITIONS, Sensors
 
-from streamer.state.contents import forget
+from streamer.state.filecontents import FileContents
 
 pytestmark = pytest.mark.slow
 
@@ -105,7 +105,7 @@ def test_a_missing_state_file_is_told_from_a_first_start_until_the_state_is_to_b
         assert "windows.state on host" in text
         assert "streamer state forget" in text
         assert sensors.positions() == 0
-    assert forget(file) == 0
+    assert FileContents(file).forget(None, None) == 0
     member = sensors.start()
     sensors.wait_for_group(member)
     member.kill()

@@ -51,9 +51,6 @@ class MemoryStore:
 
     def define(self, steps: Mapping[str, SavedStep]) -> None: ...
 
-    def scopes(self) -> Mapping[Scope, int | None]:
-        return dict(self.positions)
-
     def load(self, scope: Scope) -> Loaded:
         items: dict[str, list[Item]] = {}
         for (place, step, key, part), value in sorted(self.pieces.items()):

@@ -6,7 +6,7 @@ import itertools
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -34,7 +34,8 @@ _identities = itertools.count()
 class MemoryStateTopic(StateTopic):
     """State in a memory topic, in the transactions of memory sinks."""
 
-    name, id = "state", "memory"
+    name, id, longest = "state", "memory", 1 << 20
+    partitions = ()
 
     def __init__(self, topic: MemoryTopic, transactions: MemoryTransactions) -> None:
         self._topic = topic
@@ -69,6 +70,21 @@ class MemoryStateTopic(StateTopic):
         return send
 
     def forget(self) -> None: ...
+
+    def look(self) -> None:
+        raise AssertionError("nobody looks into it")
+
+    def checked(self) -> str:
+        raise AssertionError("nobody checks it")
+
+    def each(self, partition: int) -> Iterator[tuple[bytes, bytes | None]]:
+        raise AssertionError("nobody looks into it")
+
+    def check_unused(self) -> None:
+        raise AssertionError("nobody looks into it")
+
+    def clear(self, partition: int, keys: Sequence[bytes]) -> None:
+        raise AssertionError("nobody looks into it")
 
 
 class SummingMember:

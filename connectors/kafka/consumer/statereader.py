@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from connectors.kafka.client.errors import error_of, explained
+from connectors.kafka.client.errors import error_of, explained, is_passing
 from connectors.kafka.client.properties import scrubber, source_properties
 from connectors.kafka.config import KafkaSourceConfig
 from pipelines.errors import ConnectorError
@@ -49,9 +49,18 @@ class StateReader:
         Waits for transactions that are open, however long. `tell` is called again and again meanwhile. Raises
         `ConnectorError`.
         """
+        values: dict[bytes, bytes] = {}
+        for key, value in self.each(partition, end, tell):
+            if value is None:
+                values.pop(key, None)
+            else:
+                values[key] = value
+        return values
+
+    def each(self, partition: int, end: int, tell: Callable[[], None]) -> Iterator[tuple[bytes, bytes | None]]:
+        """As `read`, all of the records one after the other, `None` where a key is gone."""
         if self._consumer is None:
             raise ConnectorError("the reader is not open")
-        values: dict[bytes, bytes] = {}
         reached, count = 0, 0
         began = logged_at = time.monotonic()
         try:
@@ -63,17 +72,15 @@ class StateReader:
                         # Behind the last record there may be markers of transactions: the client's end says that.
                         if error.code() == KafkaError._PARTITION_EOF and offset is not None:
                             reached = max(reached, offset)
-                        elif not error.retriable():
+                        elif not is_passing(error):
                             raise explained(error, f'state: topic "{self._topic}"', self._scrub)
                         continue
                     assert offset is not None
                     reached = max(reached, offset + 1)
                     count += 1
                     key, value = message.key(), message.value()
-                    if isinstance(key, bytes) and isinstance(value, bytes):
-                        values[key] = value
-                    elif isinstance(key, bytes):
-                        values.pop(key, None)
+                    if isinstance(key, bytes):
+                        yield key, value if isinstance(value, bytes) else None
                 tell()
                 if time.monotonic() - logged_at > _TELL:
                     logged_at = time.monotonic()
@@ -83,4 +90,3 @@ class StateReader:
             raise explained(error_of(error), f'state: topic "{self._topic}"', self._scrub) from error
         seconds = time.monotonic() - began
         _log.info("state of %s[%d]: %d records in %.1f s", self._topic, partition, count, seconds)
-        return values

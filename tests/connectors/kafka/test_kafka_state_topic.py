@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import threading
 import time
@@ -22,6 +23,7 @@ from connectors.records import Lane
 from connectors.source import CheckpointNote, LaneBegan
 from connectors.statetopic import StateRecord
 from pipelines.errors import ConnectorError, DefinitionError
+from streamer.devbroker import create_topics
 
 pytestmark = pytest.mark.usefixtures("hot_path")
 
@@ -167,6 +169,49 @@ def test_what_was_written_is_not_kept_in_memory(read_topic: MakeTopic) -> None:
         state.write(records, {lane: 4}, token, nothing)
         after = sys.getrefcount(records[0].value)
         assert after == before
+
+
+def test_records_may_be_as_large_as_the_topic_takes_and_it_may_take_more_than_usual(read_topic: MakeTopic) -> None:
+    topic = read_topic(1)
+    topic.write([b"x"] * 10)
+    create_topics(
+        topic.bootstrap,
+        {f"{topic.name}.state": 1},
+        config={"cleanup.policy": "compact", "max.message.bytes": "3000000"},
+    )
+    with opened(topic) as state, member(topic) as reader:
+        assert 2_999_800 < state.longest < 3_000_000
+        (lane,) = lanes_of(reader)
+        token = reader.source.transaction_token()
+        assert token is not None
+        value = random.Random(1).randbytes(state.longest - len(KEY))
+        state.write([StateRecord(0, KEY, value)], {lane: 4}, token, nothing)
+        assert state.read(0, nothing) == {KEY: value}
+
+
+def test_keys_are_deleted_only_while_the_group_has_no_members(read_topic: MakeTopic) -> None:
+    topic = read_topic(1)
+    topic.write([b"x"] * 10)
+    with opened(topic) as state, member(topic) as reader:
+        (lane,) = lanes_of(reader)
+        token = reader.source.transaction_token()
+        assert token is not None
+        state.write([StateRecord(0, KEY, b"one"), StateRecord(0, b"other", b"two")], {lane: 4}, token, nothing)
+    looked = KafkaStateTopic(state.name, topic.config())
+    looked.look()
+    try:
+        with member(topic) as reader:
+            lanes_of(reader)
+            with pytest.raises(ConnectorError, match=f"is in use by the group {topic.name}: .* on "):
+                looked.clear(0, [KEY])
+        # Tombstones of the transaction that was given up are none.
+        assert dict(looked.each(0)) == {KEY: b"one", b"other": b"two"}
+        for _ in range(2):
+            looked.clear(0, [KEY])
+        assert dict(looked.each(0)) == {KEY: None, b"other": b"two"}
+        assert topic.committed() == 4
+    finally:
+        looked.close()
 
 
 def test_a_client_that_fails_between_two_transactions_is_replaced(read_topic: MakeTopic) -> None:

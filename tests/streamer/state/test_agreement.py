@@ -17,7 +17,8 @@ from pipelines.steps.keyed.join import Join
 from pipelines.steps.keyed.window import Window
 from streamer.definition.settings import StateTopicSettings
 from streamer.state.agreement import agreed, check_topics, check_transactions, identities
-from streamer.state.contents import contents, forget, keys
+from streamer.state.contents import Chosen, Totals
+from streamer.state.filecontents import FileContents
 from streamer.state.filestore import FileStore
 from streamer.state.store import Scope
 
@@ -81,20 +82,33 @@ def test_keys_are_forgotten_one_by_one_or_all(store: FileStore) -> None:
     for key in ('"pump-1"', '"pump-2"'):
         saved(store, "WINDOW", key)
         saved(store, "DEDUP", key)
+    file = FileContents(store.path)
     with pytest.raises(ConnectorError, match="is being written by another service"):
-        forget(store.path)
+        file.forget(None, None)
     store.close()
-    assert [each.key for each in keys(store.path, "WINDOW", None)] == ['"pump-1"', '"pump-2"']
-    assert forget(store.path, "WINDOW", "pump-1") == 1
-    assert {name: step["keys"] for name, step in contents(store.path).steps.items()} == {"WINDOW": 1, "DEDUP": 2}
+    chosen = Chosen(file, "WINDOW", None)
+    assert [each.key for part in file.partitions() for each in chosen.of(part)] == ['"pump-1"', '"pump-2"']
+    assert file.forget("WINDOW", "pump-1") == 1
+    totals = Totals(file)
+    for partition in file.partitions():
+        totals.add(partition)
+    assert {name: step["keys"] for name, step in totals.steps.items()} == {"WINDOW": 1, "DEDUP": 2}
     with pytest.raises(ConnectorError, match='there is no key "pump-3"; did you mean "pump-'):
-        forget(store.path, key="pump-3")
+        file.forget(None, "pump-3")
     with pytest.raises(ConnectorError, match='there is no step "WINDOWS"; did you mean "WINDOW"'):
-        forget(store.path, "WINDOWS")
-    assert contents(store.path).positions[0]["position"] == 7
-    assert forget(store.path) == 3
+        file.forget("WINDOWS", None)
+    assert (totals.positions[0]["position"], totals.positions[0]["keys"]) == (7, 3)
+    assert file.forget(None, None) == 3
     store.open()
     assert (store.load(SCOPE).position, store.load(SCOPE).items) == (None, {})
+
+
+def test_a_step_that_has_saved_nothing_yet_is_forgotten_too(store: FileStore) -> None:
+    agreed(store, {"0:WINDOW": window()}, structlog.get_logger())
+    store.close()
+    assert FileContents(store.path).forget("WINDOW", None) == 0
+    store.open()
+    assert store.steps() == {}
 
 
 WINDOWS = """

@@ -59,7 +59,7 @@ def test_what_is_saved_is_loaded_after_a_restart(opened: Open) -> None:
     }
     assert again.load(PUMPS) == Loaded(17, items, 12)
     assert again.load(OTHERS[1]) == Loaded(None, {})
-    assert (again.id, again.checkpoint, again.scopes()) == (name, 1, {PUMPS: 17})
+    assert (again.id, again.checkpoint, again.load(PUMPS).position) == (name, 1, 17)
 
 
 def test_a_file_that_is_made_anew_has_another_id(opened: Open, tmp_path: Path) -> None:

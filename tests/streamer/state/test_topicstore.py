@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from pipelines.steps.keyed.window import Window
 from streamer.delivery.failures import ServiceStopped
 from streamer.state.agreement import check_saved
 from streamer.state.store import Loaded, SavedStep, Scope
+from streamer.state.topiccontents import TopicContents
 from streamer.state.topicstore import TopicStore
 
 LANE = Lane("kafka", "pumps-1", 3)
@@ -27,15 +28,19 @@ STEP = SavedStep("WINDOW", {"size": 4})
 class KeptTopic(StateTopic):
     """A topic in memory."""
 
-    name, id = "pumps.state", "T1"
+    name, id, longest = "pumps.state", "T1", 1000
+    partitions = ("pumps-0", "pumps-1")
 
     def __init__(self) -> None:
         self.records: list[StateRecord] = []
         self.committed: dict[Lane, int] = {}
         self.written = 0
         self.refuses = False
+        self.user: str | None = None
 
     def open(self) -> None: ...
+
+    def look(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -67,6 +72,17 @@ class KeptTopic(StateTopic):
         self.records += records
         self.committed |= positions
         self.written += 1
+
+    def each(self, partition: int) -> Iterator[tuple[bytes, bytes | None]]:
+        yield from [(record.key, record.value) for record in self.records if record.partition == partition]
+
+    def check_unused(self) -> None:
+        if self.user is not None:
+            raise ConnectorError(f"it is in use: {self.user}")
+
+    def clear(self, partition: int, keys: Sequence[bytes]) -> None:
+        self.check_unused()
+        self.records += [StateRecord(partition, key, None) for key in keys]
 
 
 class Sources:
@@ -120,7 +136,7 @@ def test_another_process_loads_what_was_saved_last(topic: KeptTopic) -> None:
 def test_the_remedy_for_state_that_does_not_fit_is_one_for_topics(topic: KeptTopic) -> None:
     store = store_on(topic)
     steps = {"0:WINDOW": Window.model_validate({"by": "a", "size": 8, "values": "x", "outputName": "y"})}
-    with pytest.raises(DefinitionError, match=r"let it begin anew: delete the topic, and start .* --from"):
+    with pytest.raises(DefinitionError, match=r"let it begin anew: streamer state forget SERVICE.yaml --step WINDOW"):
         check_saved(store, {"WINDOW": STEP}, steps)
 
 
@@ -162,6 +178,21 @@ def test_what_brokers_refuse_is_saved_by_the_next_call(topic: KeptTopic) -> None
     assert store_on(topic).load(SCOPE).position == 4
 
 
+def test_a_piece_that_is_too_large_is_named_with_the_remedy_and_nothing_is_written(topic: KeptTopic) -> None:
+    store = store_on(topic)
+    store.load(SCOPE)
+    text = (
+        'what step WINDOW remembers for the key "b" has 1,027 bytes in one piece, and topic pumps.state takes at most'
+    )
+    with pytest.raises(ConnectorError, match=text) as caught:
+        saved(store, 4, ('"a"', 0, b"x"), ('"b"', 0, b"x" * 1000))
+    assert "raise its max.message.bytes" in str(caught.value)
+    assert not caught.value.retriable
+    assert topic.records == []
+    saved(store, 4, ('"b"', 0, b"x" * 973))
+    assert store_on(topic).load(SCOPE).items["WINDOW"] == [Item('"b"', 0, b"x" * 973)]
+
+
 def test_reading_what_was_saved_ends_when_the_service_has_no_time_left(topic: KeptTopic) -> None:
     sources = Sources(LANE)
     store = TopicStore(topic, "pumps")
@@ -201,6 +232,65 @@ def test_the_state_of_another_topic_is_refused(topic: KeptTopic) -> None:
         store_on(topic).load(Scope("kafka", "fans-1"))
 
 
+def shown(topic: KeptTopic) -> list[tuple[str, int | None, list[tuple[str, str, int]]]]:
+    """Partition, position, and step, key and bytes of each key."""
+    return [
+        (part.partition, part.position, [(each.step, each.key, each.bytes) for each in part.keys])
+        for part in TopicContents(topic, "pumps", "kafka").partitions()
+    ]
+
+
+def test_steps_and_keys_of_each_partition_are_shown_as_they_were_saved_last(topic: KeptTopic) -> None:
+    store = store_on(topic)
+    store.load(SCOPE)
+    saved(store, 4, ('"a"', 0, b"\x01x"), ('"a"', 1, b"\x01yy"), ('"b"', 0, b"\x01z"))
+    saved(store, 7, ('"b"', 0, None), ('"a"', 0, b"\x01xxx"))
+    assert shown(topic) == [("pumps-0", None, []), ("pumps-1", 7, [("WINDOW", '"a"', 7)])]
+    topic.user = "one on this host"
+    assert len(shown(topic)) == 2
+    with pytest.raises(ConnectorError, match='has the state of service "pumps", and this is "fans"'):
+        list(TopicContents(topic, "fans", "kafka").partitions())
+
+
+def test_a_key_that_is_forgotten_begins_anew_and_positions_stay(topic: KeptTopic) -> None:
+    store = store_on(topic)
+    store.load(SCOPE)
+    saved(store, 4, ('"a"', 0, b"x"), ('"a"', 1, b"y"), ('"b"', 0, b"z"))
+    contents = TopicContents(topic, "pumps", "kafka")
+    before = len(topic.records)
+    for step, key, why in [
+        (None, "c", 'no key "c"'),
+        ("WINDOWS", None, 'no step "WINDOWS"; did you mean "WINDOW"'),
+        ("WINDOWS", "a", "no step"),
+    ]:
+        with pytest.raises(ConnectorError, match=why):
+            contents.forget(step, key)
+    topic.user = "one on this host"
+    for key in ("a", "c"):
+        with pytest.raises(ConnectorError, match="in use: one on this host"):
+            contents.forget(None, key)
+    assert len(topic.records) == before
+    topic.user = None
+    assert contents.forget(None, "a") == 1
+    assert store_on(topic).load(SCOPE) == Loaded(4, {"WINDOW": [Item('"b"', 0, b"z")]})
+
+
+def test_a_step_that_is_forgotten_may_have_other_fields(topic: KeptTopic) -> None:
+    store = store_on(topic)
+    store.define({"WINDOW": STEP, "DEDUP": SavedStep("DEDUP", {})})
+    store.load(SCOPE)
+    saved(store, 4, ('"a"', 0, b"x"))
+    contents = TopicContents(topic, "pumps", "kafka")
+    seen: list[Mapping[str, SavedStep]] = []
+    assert contents.forget("WINDOW", None) == 1
+    assert store_on(topic, check=seen.append).load(SCOPE) == Loaded(4, {})
+    # A step without state, too.
+    assert contents.forget("DEDUP", None) == 0
+    store_on(topic, check=seen.append).load(SCOPE)
+    assert seen == [{"DEDUP": SavedStep("DEDUP", {})}, {}]
+    assert contents.forget(None, None) == 0
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -218,3 +308,5 @@ def test_records_of_other_programs_are_not_taken_for_state(topic: KeptTopic, key
     topic.records.append(StateRecord(1, key, value))
     with pytest.raises(StreamerError, match="was not written by this program"):
         store_on(topic).load(SCOPE)
+    with pytest.raises(StreamerError, match="was not written by this program"):
+        shown(topic)
