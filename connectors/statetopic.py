@@ -54,6 +54,10 @@ class StateTopic(ABC):
         """Connect as `open` does, for somebody who looks into it: nothing is created, and `write` is not possible."""
 
     @abstractmethod
+    def checked(self) -> str:
+        """The text of `streamer check --connect` for it, which is not open. Creates nothing, and raises as `open`."""
+
+    @abstractmethod
     def close(self) -> None:
         """Disconnect. Idempotent."""
 

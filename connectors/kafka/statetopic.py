@@ -51,6 +51,10 @@ _CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(100 << 20)}
 a tenth of the usual size is what the brokers' own topic of offsets has, too."""
 
 
+class _Missing(ConnectorError):
+    """There is no such topic."""
+
+
 class KafkaStateTopic(StateTopic):
     """See `StateTopic`. Its transactions are of the source's group and `instance`, unless it shares those of a sink."""
 
@@ -85,6 +89,17 @@ class KafkaStateTopic(StateTopic):
     def look(self) -> None:
         """See `StateTopic.look`."""
         self._connect(creates=False)
+
+    def checked(self) -> str:
+        """See `StateTopic.checked`."""
+        try:
+            self._connect(creates=False)
+        except _Missing:
+            return f"{self.name} is created at the first start"
+        else:
+            return f"{self.name} has a partition for each of the source's, {len(self.partitions)}"
+        finally:
+            self.close()
 
     def _connect(self, *, creates: bool) -> None:
         try:
@@ -244,7 +259,7 @@ class KafkaStateTopic(StateTopic):
             if self.name in known:
                 break
             if not creates:
-                raise ConnectorError(f"{self._label} does not exist: nothing was saved in it yet")
+                raise _Missing(f"{self._label} does not exist: nothing was saved in it yet")
             if not created:
                 self._create(sum(counts.values()))
                 created = True

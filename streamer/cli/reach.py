@@ -15,6 +15,7 @@ from streamer.cli.findings import Finding, finding
 from streamer.definition.connectors.listed import connectors_of
 from streamer.definition.openedpipeline import opened_pipeline
 from streamer.definition.service import Service
+from streamer.definition.settings import StateTopicSettings
 
 
 def reached(service: Service) -> list[Finding]:
@@ -30,6 +31,9 @@ def reached(service: Service) -> list[Finding]:
             findings.append(finding(part, partial(_topics, browser, _names(config), silent)))
             if joins and isinstance(config, SourceConfig) and findings[-1].ok and len(config.topic_names) > 1:
                 findings.append(finding(f"joined topics of {part}", partial(_alike, browser, config.topic_names)))
+            state = service.state
+            if isinstance(state, StateTopicSettings) and isinstance(config, SourceConfig) and findings[-1].ok:
+                findings.append(finding("state", partial(_state, config, state.topic)))
         findings += _codecs(part, config)
     findings.append(finding("pipeline", partial(_opened, service)))
     return findings
@@ -52,6 +56,11 @@ def _alike(browser: Browser, topics: tuple[str, ...]) -> str:
             "many each, and write the records by the same key"
         )
     return "have as many partitions each"
+
+
+def _state(source: SourceConfig, topic: str) -> str:
+    """The state of the steps is in a topic beside those of the source."""
+    return source.build_state(topic).checked()
 
 
 def _codecs(part: str, config: ConnectorConfig) -> list[Finding]:

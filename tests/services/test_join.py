@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
 from waiting import until
 
 from connectors.memory import MemorySink, MemoryTopic
@@ -18,6 +19,8 @@ from streamer.agent.assembly import build
 from streamer.cli.reach import reached
 from streamer.definition.loading import loads
 from streamer.definition.service import Service
+from streamer.definition.settings import StateTopicSettings
+from streamer.devbroker import create_topics
 
 SERVICE = """
 name: GROUP
@@ -139,6 +142,20 @@ def test_a_member_of_the_group_that_reads_one_topic_alone_stops_the_service(line
         other.close()
     assert "the group has assigned different ones" in error
     assert "have to read the same topics, with assignor: range" in error
+
+
+def test_check_says_whether_a_topic_can_keep_the_state_of_both_topics(line: Callable[..., Line]) -> None:
+    made = line()
+    service = made.service.model_copy(update={"state": StateTopicSettings(topic=f"{made.left}.state")})
+    assert [each.text for each in reached(service) if each.part == "state"] == [
+        f"{made.left}.state is created at the first start"
+    ]
+    create_topics(made.bootstrap, {f"{made.left}.state": 3}, config={"cleanup.policy": "compact"})
+    (finding,) = [each for each in reached(service) if not each.ok]
+    assert "has 3 partitions, and what its source reads has 6" in finding.text
+    admin = AdminClient({"bootstrap.servers": made.bootstrap})
+    admin.create_partitions([NewPartitions(f"{made.left}.state", 6)])[f"{made.left}.state"].result(60)
+    until(lambda: [each.text[-1] for each in reached(service) if each.part == "state" and each.ok] == ["6"])
 
 
 def test_topics_with_as_many_partitions_each_pass_the_check(line: Callable[..., Line]) -> None:

@@ -42,6 +42,9 @@ class KeptTopic(StateTopic):
 
     def look(self) -> None: ...
 
+    def checked(self) -> str:
+        return ""
+
     def close(self) -> None: ...
 
     def number(self, partition: str) -> int:
