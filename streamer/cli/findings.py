@@ -566,7 +566,8 @@ def _state(service: Service, saving: Sequence[str]) -> str:
         if not saving:
             return "note: no step of the pipeline has state that is saved, so nothing is; remove it"
         place = settings.path if isinstance(settings, StateSettings) else f"topic {settings.topic}"
-        return f"{place}, saved every {settings.interval * 1000:g} ms: {', '.join(saving)}"
+        often = service.transactions.interval if _is_transactional(service) else settings.interval
+        return f"{place}, saved every {often * 1000:g} ms: {', '.join(saving)}"
     return "in memory: it begins anew with each start"
 
 

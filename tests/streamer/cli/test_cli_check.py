@@ -282,6 +282,20 @@ delivery: exactly_once
     [
         ("", "[{'@type': LOGGING}]", "{type: kafka, topic: out}", "delivery", "exactly_once, committed every 100 ms"),
         ("", "[{'@type': TRACK}]", "{type: kafka, topic: out}", "step 0:TRACK", "use at_least_once"),
+        (
+            "",
+            "[{'@type': WINDOW, by: d, size: 3, values: x, outputName: y}]",
+            "{type: kafka, topic: out}\nstate: {topic: kept}\ntransaction: {interval: 250ms}",
+            "state",
+            "topic kept, saved every 250 ms: 0:WINDOW",
+        ),
+        (
+            "",
+            "[{'@type': WINDOW, by: d, size: 3, values: x, outputName: y}]",
+            "{type: kafka, topic: out}\nstate: memory",
+            "step 0:WINDOW",
+            "Write state: {topic: NAME}, or use at_least_once",
+        ),
     ],
 )
 def test_check_tells_how_exactly_once_commits_and_which_step_is_at_odds_with_it(
