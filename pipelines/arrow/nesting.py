@@ -50,7 +50,7 @@ def lists_column(array: Any, leaf: Leaf, inner: Inner) -> tuple[Column, Mask | N
     content = array
     while is_fixed_list(content.type):
         size = content.type.list_size
-        content = _of_size(content, size)
+        content = content_of_size(content, size)
         shape.append(size)
         nulls = _with_nulls(nulls, content, len(array))
     if nulls is not None and present is not None:
@@ -62,11 +62,11 @@ def lists_column(array: Any, leaf: Leaf, inner: Inner) -> tuple[Column, Mask | N
             return DenseColumn(numbers.reshape(len(array), *shape), present=present), _any(nulls)
     if shape:
         splits = np.arange(len(array) + 1, dtype=np.int64) * shape[0]
-        return _lists(_of_size(array, shape[0]), splits, present, leaf, inner)
+        return _lists(content_of_size(array, shape[0]), splits, present, leaf, inner)
     return _lists(*_content(array), present, leaf, inner)
 
 
-def _of_size(array: Any, size: int) -> Any:
+def content_of_size(array: Any, size: int) -> Any:
     """What the lists of the array are parts of, `size` values each, also those that are null."""
     content = array.values.slice(array.offset * size, len(array) * size)
     if len(content) != len(array) * size:

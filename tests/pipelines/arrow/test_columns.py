@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pipelines import MISSING, Batch, BoundingBox, Column, Data, DataError, Image, Point, RowsFailed
 from pipelines.arrow import batch_of, record_batch_of
 from pipelines.arrow.buffers import numbers_of
+from pipelines.arrow.nesting import content_of_size
 from pipelines.arrow.types import field_for as field_or_none
 from pipelines.data.columns import DenseColumn, RaggedColumn
 from pipelines.data.spanscolumn import SpansColumn
@@ -310,6 +311,15 @@ def test_damaged_offsets_are_refused(broken: list[int]) -> None:
     for key in ("texts", "lists"):
         with pytest.raises(DataError, match="damaged"):
             batch[key].values()
+
+
+def test_lists_of_a_fixed_size_that_have_too_few_values_are_refused() -> None:
+    class Short(list[int]):
+        values = pa.array([1, 2, 3])
+        offset = 0
+
+    with pytest.raises(DataError, match="too few values"):
+        content_of_size(Short([0, 0]), 2)
 
 
 def test_two_columns_of_one_name_are_refused() -> None:

@@ -183,6 +183,14 @@ def test_the_schema_is_known_without_running_where_steps_state_it(records: Any) 
     assert results.schema == f.schema
 
 
+def test_a_column_may_be_null_in_the_results_though_it_is_not_in_the_records() -> None:
+    """A record that failed has no values."""
+    given = pa.schema([pa.field("x", pa.int64(), nullable=False)])
+    f = mapper(Sequence([Onnx(model_uri="digits.onnx", keep_other_values=True)], base=EXAMPLE))
+    images = pa.field("image", pa.list_(pa.list_(pa.uint8())), nullable=False)
+    assert f.schema_for(given.append(images)).field("x").nullable
+
+
 def test_a_schema_that_is_not_known_says_how_to_state_it() -> None:
     with pytest.raises(StreamerError, match=r"0:FUNCTION does not tell what it gives. Say them: mapper\(..., schema="):
         _ = mapper(Sequence([double])).schema
@@ -359,19 +367,32 @@ def test_a_worker_process_gives_the_same(records: Any) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
-def test_a_process_that_was_forked_opens_models_of_its_own() -> None:
+def test_a_process_that_was_forked_opens_models_of_its_own(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "digits")
     # In a process of its own, as forking one with threads is asking for trouble.
     script = f"""
-import os, numpy as np, pyarrow as pa
+import os, pathlib, numpy as np, pyarrow as pa
 from pipelines.arrow import mapper
-f = mapper({str(DIGITS)!r})
+from pipelines.errors import StreamerError
+folder = pathlib.Path({str(tmp_path / "digits")!r})
+f = mapper(folder / "digits.pipeline.yaml")
 records = pa.record_batch({{"image": pa.FixedShapeTensorArray.from_numpy_ndarray(np.zeros((3, 8, 8), np.uint8))}})
 (before,) = f([records])
 child = os.fork()
 if not child:
     (after,) = f([records])
+    (folder / "digits.onnx").unlink()
     os._exit(0 if after.equals(before) else 1)
 assert os.waitpid(child, 0)[1] == 0
+child = os.fork()
+if not child:
+    try:
+        list(f([records]))
+    except StreamerError:
+        os._exit(0)
+    os._exit(1)
+assert os.waitpid(child, 0)[1] == 0
+(after,) = f([records])
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
