@@ -39,6 +39,12 @@ def test_a_service_from_kafka_to_kafka_fits(tmp_path: Path) -> None:
     )
 
 
+def test_a_function_that_remembers_nothing_fits(tmp_path: Path) -> None:
+    checked(tmp_path, 'pipeline: {steps: [{"@type": FUNCTION, function: "rules:trend"}]}')
+    with pytest.raises(DefinitionError, match="step 0:FUNCTION remembers earlier records"):
+        checked(tmp_path, 'pipeline: {steps: [{"@type": FUNCTION, function: "rules:trend", remember: device}]}')
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [
@@ -71,6 +77,11 @@ def test_a_service_from_kafka_to_kafka_fits(tmp_path: Path) -> None:
         (
             "sink: [{type: kafka, topic: b, name: x, linger: 1ms}, {type: kafka, topic: c, name: y, linger: 2ms}]",
             "sink[1].linger: differs from that of the sink x",
+        ),
+        (
+            "sink: [{type: kafka, topic: b, name: x}, "
+            "{type: kafka, topic: c, name: y, client: {security.protocol: SSL}}]",
+            "sink[1].client: differs from that of the sink x",
         ),
         (
             'pipeline: {steps: [{"@type": DEDUP, by: a, for: 1s}]}',
