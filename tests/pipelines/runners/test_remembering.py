@@ -321,3 +321,31 @@ def test_a_function_that_drops_everything_is_told_of_remember(caplog: pytest.Log
     with pipelines.Sequence([lambda data: None]).open() as executor:
         executor.run(Data({"x": 1}))
     assert "remember" in caplog.text
+
+
+CLOSED: list[str] = []
+
+
+class Closing:
+    """Notes when it was closed."""
+
+    def __call__(self, data: Data, state: dict[str, Any]) -> Data:
+        return data
+
+    def close(self) -> None:
+        CLOSED.append(type(self).__name__)
+
+
+class ClosingLate(Closing):
+    """The same, and its calls are waited for."""
+
+    async def __call__(self, data: Data, state: dict[str, Any]) -> Data:  # type: ignore[override]
+        return data
+
+
+def test_the_object_of_a_function_is_closed_with_its_step_and_when_the_step_is_refused() -> None:
+    CLOSED.clear()
+    RememberingRunner(step_of(Closing), OpenContext()).close()
+    with pytest.raises(DefinitionError, match="is async"):
+        RememberingRunner(step_of(ClosingLate), OpenContext())
+    assert CLOSED == ["Closing", "ClosingLate"]

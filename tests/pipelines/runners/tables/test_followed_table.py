@@ -129,6 +129,20 @@ def test_the_reasons_of_rows_that_cannot_be_read_are_bounded(monkeypatch: pytest
     assert str(there.no_row([Column.of(["c"])], 0)) == "topic t has no row for id 'c': no JSON in c"
 
 
+def test_the_reason_goes_with_the_record_that_could_not_be_read() -> None:
+    there = table()
+    there.put(rows(("a", ValueError("no JSON"))))
+    there.put(rows(("a", None)))
+    assert str(there.no_row([Column.of(["a"])], 0)) == "topic t has no row for id 'a'"
+
+
+def test_a_value_of_another_type_than_the_step_says_fails_its_row_and_one_that_is_missing_does_not() -> None:
+    there = RowsByKey("topic t", "id", "text", "", {"line": "line"}, {"line": "integer"}, Limits(100, 10_000))
+    there.put(rows(("a", "north"), ("b", 2), ("c", MISSING), ("d", "south")))
+    assert (lines(there, "b"), there.size, there.unread) == ([2], 2, 2)
+    assert "north" in str(there.no_row([Column.of(["a"])], 0))
+
+
 @pytest.mark.parametrize(("most", "field"), [((2, 10_000), "maxRows"), ((100, 20), "maxBytes")])
 def test_there_is_no_row_that_there_is_no_room_for(most: tuple[int, int], field: str) -> None:
     there = table(*most)
