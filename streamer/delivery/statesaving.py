@@ -34,6 +34,10 @@ class TransactionState(Protocol):
     loaded again.
     """
 
+    def has(self, lane: Lane) -> bool:
+        """Whether the steps have the state of this lane. Until then none of its positions may be committed, as what is
+        saved would be of another one."""
+
     def has_changed(self) -> bool:
         """Whether there is something to save."""
 

@@ -329,6 +329,7 @@ class Transactions(Confirming):
             for lane, position in token.passed.items()
             if position > max(self._reached.get(lane, -1), self._transaction.contents.positions.get(lane, -1))
             and not self._ledger.has_ended(lane)
+            and (self.state is None or self.state.has(lane))
         }
 
     def _commit(self) -> None:

@@ -72,15 +72,18 @@ class Checkpointing:
 
     def begin_lanes(self) -> None:
         """Load the state of lanes that are new: what is due by time must not wait for their first record."""
+        # At the end only if there are records to be run.
+        if not (self.by_transactions and self._drain.begun):
+            self._load_new(self._settle_now)
+
+    def _load_new(self, settled: Callable[[], bool]) -> None:
+        """Load the state of all lanes that are new, once what was sent is confirmed, or not if `settled` says so."""
         checkpoints, ledger = self.checkpoints, self._delivery.ledger
-        if self.by_transactions and self._drain.begun:
-            # Only those are loaded of which there are records to be run.
-            return
         for lane, position in self._intakes.lanes.items():
             # One that takes the place of another waits for the records of that one.
             if checkpoints.has(lane) or checkpoints.before(lane) is not None or ledger.has_ended(lane):
                 continue
-            if self.by_transactions and self._settle() is not None:
+            if self.by_transactions and not settled():
                 return
             if not ledger.has_ended(lane):
                 self._load(lane, position)
@@ -91,13 +94,13 @@ class Checkpointing:
         lanes = dict.fromkeys(span.lane for span in decoded.records.spans)
         new = [lane for lane in lanes if not (self.checkpoints.has(lane) or self._delivery.ledger.has_ended(lane))]
         if new and self.by_transactions:
-            self._settle_for_sure("records wait for the transaction before them, to load the state that it leaves")
+            self._settle_for_sure()
         for lane in new:
             if not self._delivery.ledger.has_ended(lane):
                 self._begin(lane, self._intakes.lanes.get(lane, -1))
         if new:
             # Those that began with them, too: a step that joins topics looks for these records among theirs.
-            self.begin_lanes()
+            self._load_new(self._settle_for_sure)
         self._delivery.enter(decoded)
         seen = self.checkpoints.seen(decoded.records)
         if seen is not None:
@@ -136,13 +139,19 @@ class Checkpointing:
         self._assembly.executor.forget(ended)
         self.checkpoints.end(ended)
 
-    def _settle_for_sure(self, waiting: str) -> None:
+    def _settle_now(self) -> bool:
+        return self._settle() is None
+
+    def _settle_for_sure(self) -> bool:
         """Wait until all that was sent is confirmed: brokers that read the state wait for an open transaction, too."""
         while (trouble := self._settle()) is not None:
-            self._log.warning(waiting, error=str(trouble))
-            if self._drain.begun:
+            self._log.warning(
+                "records wait for the transaction before them, to load the state that it leaves", error=str(trouble)
+            )
+            if self._drain.patience() <= 0:
                 raise ServiceStopped("the state could not be loaded before the end")
             self._rest()
+        return True
 
     def _begin(self, lane: Lane, position: int | None) -> None:
         """Load the state of a lane whose first records are there, all of an earlier lane of its partition being run."""

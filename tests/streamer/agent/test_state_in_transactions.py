@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from transactionalsums import SummingWorld
+from mortal import Mortal
+from savedsums import Sums
+from transactionalsums import MemoryStateTopic, SummingWorld
 
 from connectors.message import Message
 from connectors.records import Lane
-from pipelines import Data
+from connectors.source import TransactionToken
+from pipelines import Batch, Data, Result
+from streamer.agent.runs.checkpointing import Checkpointing
 
 
 @pytest.fixture
@@ -194,6 +199,66 @@ def test_what_time_has_changed_without_a_result_is_saved_by_a_transaction_of_its
     member.sums.open.clear()
     eventually(lambda: not world.open)
     assert world.saved_positions == [3]
+
+
+def test_positions_behind_what_is_never_delivered_are_committed_with_the_state_that_is_of_them(
+    define: Any, monkeypatch: pytest.MonkeyPatch, eventually: Any
+) -> None:
+    token, read = Mortal.transaction_token, MemoryStateTopic.read
+
+    def passing(source: Mortal) -> TransactionToken:
+        made = token(source)
+        return replace(made, passed=dict.fromkeys(made.lanes, 9))
+
+    def slow(topic: MemoryStateTopic, partition: int, tell: Callable[[], None]) -> dict[bytes, bytes]:
+        time.sleep(0.2)
+        return read(topic, partition, tell)
+
+    monkeypatch.setattr(Mortal, "transaction_token", passing)
+    monkeypatch.setattr(MemoryStateTopic, "read", slow)
+    monkeypatch.setattr("streamer.delivery.transactions.PASS_AFTER", 0.1)
+    world = SummingWorld(define, monkeypatch, partitions=4)
+    member = world.start()
+    # The state of some partitions is being loaded still.
+    eventually(lambda: world.acknowledged > 0)
+    world.stop(member)
+    world.check()
+    member = world.start()
+    world.wait(4 * 9)
+    world.stop(member)
+    world.check()
+
+
+def test_the_first_record_meets_the_state_of_all_partitions_also_at_the_end(
+    define: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = SummingWorld(define, monkeypatch, partitions=3)
+    world.feed(*"abcdefgh")
+    member = world.start()
+    world.wait()
+    world.stop(member)
+    met: list[set[str]] = []
+    begin_lanes, run_batch = Checkpointing.begin_lanes, Sums.run_batch
+
+    def held(checkpointing: Checkpointing) -> None:
+        # Nothing is loaded before the service is told to stop, with a batch that waits.
+        while not checkpointing._drain.begun:
+            time.sleep(0.001)
+        begin_lanes(checkpointing)
+
+    def noted(runner: Sums, batch: Batch) -> Result:
+        met.append({key for _, key in runner.open})
+        return run_batch(runner, batch)
+
+    monkeypatch.setattr(Checkpointing, "begin_lanes", held)
+    monkeypatch.setattr(Sums, "run_batch", noted)
+    world.feed("a")
+    member = world.start()
+    while not member.agent._loop._has_work:
+        time.sleep(0.001)
+    world.stop(member)
+    assert met == [set("abcdefgh")]
+    world.check()
 
 
 @pytest.mark.slow
