@@ -243,11 +243,13 @@ class Transactions(Confirming):
             self._abort("lanes were taken away")
 
     def end(self, deadline: float) -> None:
-        """Abort the transaction, or wait for the outcome of its commit."""
+        """Abort the transaction, also one that is only beginning, or wait for the outcome of its commit."""
         self._ending = True
-        if self._transaction.state is State.OPEN:
-            self._abort("the service has failed")
-        while self.unconfirmed and time.monotonic() < deadline:
+        while self.unconfirmed:
+            if self._transaction.state is State.OPEN:
+                self._abort("the service has failed")
+            if time.monotonic() >= deadline:
+                break
             self._advance()
             self._transaction.calls.rest(deadline)
 
@@ -333,8 +335,9 @@ class Transactions(Confirming):
         }
 
     def _commit(self) -> None:
-        """Begin to commit, unless dead letters of the transaction are held back."""
-        if self.postponed:
+        """Begin to commit, unless dead letters of the transaction are held back, or the service has failed: then what
+        steps remember may be of records whose results were not sent."""
+        if self.postponed or self._ending:
             return
         # In this order: then all lanes that ended before the token was taken are known when the token is used.
         token = self._upstream.token()

@@ -19,6 +19,7 @@ from connectors.records import Lane
 from connectors.source import TransactionToken
 from pipelines import Batch, Data, Result
 from streamer.agent.runs.checkpointing import Checkpointing
+from streamer.delivery.transactions import Transactions
 
 
 @pytest.fixture
@@ -226,6 +227,41 @@ def test_positions_behind_what_is_never_delivered_are_committed_with_the_state_t
     member = world.start()
     world.wait(4 * 9)
     world.stop(member)
+    world.check()
+
+
+@pytest.mark.parametrize("aborted", [1, 0], ids=["in time", "too late"])
+def test_what_was_run_and_could_not_be_sent_before_the_end_is_not_saved(
+    world: SummingWorld, eventually: Any, monkeypatch: pytest.MonkeyPatch, aborted: int
+) -> None:
+    end = Transactions.end
+
+    def ended(transactions: Transactions, deadline: float) -> None:
+        end(transactions, deadline if aborted else 0.0)
+        world.faults.mend()
+        eventually(
+            lambda: transactions._transaction.calls._future is None or transactions._transaction.calls._future.done()
+        )
+
+    monkeypatch.setattr(Transactions, "end", ended)
+    member = world.start(limits={"drain": "1s"})
+    # Its results wait for a transaction, which begins when the service has given up.
+    world.faults.cut()
+    world.feed("a")
+    eventually(lambda: bool(member.sums.open))
+    member.agent.stop()
+    confirming = member.agent._loop._open_delivery.confirming
+    assert isinstance(confirming, Transactions)
+    if aborted:
+        eventually(lambda: confirming._ending)
+        world.faults.mend()
+    summary = member.agent.join(60)
+    assert "results wait for a transaction, and there is no time left" in str(summary.error)
+    assert member.agent.meters.run.transactions["aborted"] == aborted
+    world.members.clear()
+    assert not world.open
+    world.start()
+    world.wait()
     world.check()
 
 
