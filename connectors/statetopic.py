@@ -73,8 +73,8 @@ class StateTopic(ABC):
         """The last value of each key of a partition, as all committed transactions have left it.
 
         To be called when the source has the position of the partition: no transaction that moves it is open then.
-        `tell` is called again and again meanwhile; what it raises ends the reading. Raises `DefinitionError` if the
-        topic was deleted and created again.
+        Waits for brokers however long: `tell` is called again and again meanwhile; what it raises ends the reading.
+        Raises `DefinitionError` if the topic was deleted and created again.
         """
 
     @abstractmethod

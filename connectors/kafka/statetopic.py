@@ -131,7 +131,16 @@ class KafkaStateTopic(StateTopic):
                 f"{self._label} was deleted and created again, and the state with it; start the service once with "
                 "--from (earliest, latest or a time), from where it begins anew"
             )
-        return self._reader.read(partition, self._end(partition), tell)
+        while True:
+            try:
+                end = self._end(partition)
+                break
+            except ConnectorError as error:
+                if not error.retriable:
+                    raise
+                _log.warning("%s: partition %d cannot be read yet: %s", self._label, partition, error)
+            tell()
+        return self._reader.read(partition, end, tell)
 
     def each(self, partition: int) -> Iterator[tuple[bytes, bytes | None]]:
         """See `StateTopic.each`."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, ResourceType
 from kafkatopics import ReadTopic, write
 
@@ -87,6 +87,35 @@ def test_the_topic_is_compacted_and_has_the_partitions_of_the_source(read_topic:
         assert len(admin.list_topics(state.name, timeout=30).topics[state.name].partitions) == 3
         resource = ConfigResource(ResourceType.TOPIC, state.name)
         assert admin.describe_configs([resource])[resource].result(30)["cleanup.policy"].value == "compact"
+
+
+def test_brokers_that_do_not_answer_when_state_is_read_are_waited_for(
+    read_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = read_topic(1)
+    with opened(topic) as state:
+        positions = state._queries.positions
+        errors = [KafkaError._TIMED_OUT, KafkaError._TRANSPORT]
+
+        def away(*arguments: Any) -> Any:
+            if errors:
+                raise KafkaException(KafkaError(errors.pop()))
+            return positions(*arguments)
+
+        monkeypatch.setattr(state._queries, "positions", away)
+        told: list[int] = []
+        assert state.read(0, lambda: told.append(len(errors))) == {}
+        assert told[:2] == [1, 0]
+        errors.append(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+        with pytest.raises(ConnectorError, match="ask for an access rule"):
+            state.read(0, nothing)
+        errors.append(KafkaError._TRANSPORT)
+        with pytest.raises(ConnectorError, match="no time is left"):
+            state.read(0, no_time)
+
+
+def no_time() -> None:
+    raise ConnectorError("no time is left")
 
 
 def test_a_transaction_that_ends_while_it_is_read_is_waited_for(read_topic: MakeTopic) -> None:
