@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from exactlyonce import EXACTLY_ONCE, wait_for_open_transactions
 from groupmembers import GroupMembers
 from kafkatopics import read
 
@@ -32,6 +33,7 @@ class Stations(GroupMembers):
         pipeline: str,
         partitions: tuple[int, int],
         state: str,
+        more: str = "",
     ) -> None:
         left, right = topics(partitions[0], "left"), topics(partitions[1], "right")
         self.topics = {left: partitions[0], right: partitions[1]}
@@ -40,7 +42,7 @@ class Stations(GroupMembers):
         self._written: dict[tuple[str, str], int] = defaultdict(int)
         super().__init__(kafka.bootstrap, left, self.topics, folder / "service.yaml", running)
         self._producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
-        self.file.write_text(self.text([left, right], left, self.sink, f"{{topic: {state}, interval: 100ms}}"))
+        self.file.write_text(self.text([left, right], left, self.sink, f"{{topic: {state}, interval: 100ms}}\n{more}"))
 
     def text(self, read: Iterable[str], group: str, sink: str, state: str) -> str:
         return f"""
@@ -83,7 +85,11 @@ state: {state}
         return self.results(sink)
 
     def results(self, sink: str | None = None) -> set[tuple[bytes | None, bytes | None]]:
-        return {(message.key, message.value) for message in read(self.bootstrap, sink or self.sink)}
+        return set(self.messages(sink or self.sink))
+
+    def messages(self, sink: str) -> list[tuple[bytes | None, bytes | None]]:
+        wait_for_open_transactions(self.bootstrap, sink)
+        return [(message.key, message.value) for message in read(self.bootstrap, sink)]
 
 
 def of_few(chance: random.Random) -> str:
@@ -92,7 +98,11 @@ def of_few(chance: random.Random) -> str:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("pipeline", "partitions"), [(JOIN, (3, 3)), (WINDOW, (3, 2))], ids=["joined", "alone"])
+@pytest.mark.parametrize(
+    ("pipeline", "partitions", "more"),
+    [(JOIN, (3, 3), ""), (WINDOW, (3, 2), ""), (JOIN, (3, 3), EXACTLY_ONCE)],
+    ids=["joined", "alone", "joined once"],
+)
 def test_results_are_those_of_an_undisturbed_run_though_members_join_leave_and_are_killed(
     kafka: Any,
     topics: Any,
@@ -101,8 +111,9 @@ def test_results_are_those_of_an_undisturbed_run_though_members_join_leave_and_a
     running: Any,
     pipeline: str,
     partitions: tuple[int, int],
+    more: str,
 ) -> None:
-    stations = Stations(kafka, topics, tmp_path, running, pipeline, partitions, topic_name("state"))
+    stations = Stations(kafka, topics, tmp_path, running, pipeline, partitions, topic_name("state"), more)
     stations.write(2000, 1, of_few)
     first = stations.start()
     stations.wait_for_group(first, until=0.3)
@@ -120,6 +131,8 @@ def test_results_are_those_of_an_undisturbed_run_though_members_join_leave_and_a
     expected = stations.undisturbed()
     assert len(expected) > 1000
     assert stations.results() == expected
+    if more:
+        assert len(stations.messages(stations.sink)) == len(expected)
 
 
 @pytest.mark.timeout(200)
