@@ -92,7 +92,7 @@ def test_what_is_run_while_a_transaction_commits_is_not_saved_by_it(world: Summi
 def test_a_transaction_that_waits_saves_what_was_run_before_it_began_to_commit(
     world: SummingWorld, eventually: Any
 ) -> None:
-    member = world.start(transaction={"interval": "300ms", "timeout": "60s"})
+    member = world.start(transaction={"interval": "2s", "timeout": "60s"})
     world.feed("a")
     eventually(lambda: bool(member.sums.open))
     world.faults.cut()
