@@ -14,8 +14,10 @@ from mortal import Mortal
 from savedsums import Sums
 from transactionalsums import MemoryStateTopic, SummingWorld
 
+from connectors.memory import MemoryTransactions
 from connectors.message import Message
 from connectors.records import Lane
+from connectors.sink import Voided
 from connectors.source import TransactionToken
 from pipelines import Batch, Data, Result
 from streamer.agent.runs.checkpointing import Checkpointing
@@ -187,6 +189,9 @@ def test_sums_that_time_closes_and_the_bus_refuses_late_are_buried_with_their_va
         {"y": 1, "k": "a"},
         {"y": 3, "k": "b"},
     ]
+    confirming = member.agent._loop._open_delivery.confirming
+    assert isinstance(confirming, Transactions)
+    eventually(lambda: not confirming._suspects)
 
 
 def test_what_time_has_changed_without_a_result_is_saved_by_a_transaction_of_its_own(
@@ -228,6 +233,52 @@ def test_positions_behind_what_is_never_delivered_are_committed_with_the_state_t
     world.wait(4 * 9)
     world.stop(member)
     world.check()
+
+
+def test_what_time_has_changed_without_a_result_is_put_back_when_its_transaction_is_aborted(
+    world: SummingWorld, eventually: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = world.start()
+    world.feed(*"aab")
+    world.wait()
+    commit = MemoryTransactions.commit
+
+    def refused(transactions: MemoryTransactions, *arguments: Any) -> None:
+        monkeypatch.setattr(MemoryTransactions, "commit", commit)
+        raise Voided("refused")
+
+    monkeypatch.setattr(MemoryTransactions, "commit", refused)
+    member.sums.changed |= member.sums.open.keys()
+    member.sums.open.clear()
+    eventually(lambda: member.agent.meters.run.transactions["aborted"] == 1 and len(member.sums.open) == 2)
+    world.feed("a")
+    world.wait()
+    world.check()
+
+
+def test_an_abort_puts_back_the_state_of_all_partitions_that_a_step_joins(
+    define: Any, monkeypatch: pytest.MonkeyPatch, eventually: Any
+) -> None:
+    world = SummingWorld(define, monkeypatch, partitions=2)
+    member = world.start()
+    loop = member.agent._loop
+    loop._open_delivery.confirming.keep_together(loop._intakes.beside)
+    world.feed(*"abcdefgh")
+    world.wait()
+    before = {lane for lane, _ in member.sums.open}
+    assert len(before) == 2
+    lost: list[int] = []
+
+    def lose(message: Message) -> bool:
+        lost.append(sum_of(message))
+        return len(lost) == 1
+
+    world.output.faults.lose = lose
+    world.feed("a", "a")
+    world.wait()
+    eventually(lambda: len(member.sums.open) == 7 and before.isdisjoint(lane for lane, _ in member.sums.open))
+    world.check()
+    world.end()
 
 
 @pytest.mark.parametrize("aborted", [1, 0], ids=["in time", "too late"])
