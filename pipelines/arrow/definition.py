@@ -21,8 +21,9 @@ _SHIP = (
     "working directory of its workers, Ray with `runtime_env={'working_dir': ...}`; name them by relative paths then"
 )
 
-_opened: dict[tuple[int, object], Executor] = {}
-"""By process and definition. A process that was forked does not close what its parent opened: the threads are gone."""
+_opened: dict[tuple[int, object], tuple[Pipeline | None, Executor]] = {}
+"""By process and definition. A process that was forked does not close what its parent opened: the threads are gone.
+A pipeline that is known by its `id` is held, so that no other one gets that."""
 _opening = threading.Lock()
 
 
@@ -99,8 +100,8 @@ class ShippedDefinition:
         key = (os.getpid(), self._key())
         with _opening:
             if key not in _opened:
-                _opened[key] = self.open()
-            return _opened[key]
+                _opened[key] = self._pipeline, self.open()
+            return _opened[key][1]
 
     def __getstate__(self) -> dict[str, Any]:
         if self._path is None and self._text is None:

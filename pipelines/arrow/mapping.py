@@ -109,6 +109,8 @@ class Mapper:
     def batch(self, records: Any) -> Any:
         """The results of one `pyarrow.Table` or `pyarrow.RecordBatch`, as a table or record batch."""
         executor = self._in_any_order()
+        # Records without rows have the columns of others, or lack them.
+        self._reader_for(executor, _of_arrow(records).schema)
         mapped = list(self._mapped(executor, [records], ends=False))
         schema = mapped[0].schema if mapped else self._columns.schema(records.schema)
         table = pa.Table.from_batches(mapped, schema)
@@ -227,12 +229,13 @@ class Mapper:
         self._check(executor, schema)
         if self._columns.fields is None:
             self._state(executor, schema, insist=False)
-        self._reader = BatchReader(schema)
-        return self._reader
+        # Other threads may set another one meanwhile.
+        reader = self._reader = BatchReader(schema)
+        return reader
 
     def _parts(self, batches: Iterable[Any]) -> Iterator[Any]:
         for given in batches:
-            for records in given.to_batches() if isinstance(given, pa.Table) else [given]:
+            for records in given.to_batches() if isinstance(_of_arrow(given), pa.Table) else [given]:
                 if 0 < records.num_rows <= self._rows:
                     yield records
                     continue
@@ -284,6 +287,16 @@ class Mapper:
         parts = zip([*arrays, pa.nulls(results.size, pa.string())], [*lost, _texts(failed)], strict=True)
         joined = [selected(pa.concat_arrays(pair), order) for pair in parts]
         return pa.RecordBatch.from_arrays(joined, schema=schema)
+
+
+def _of_arrow(records: Any) -> Any:
+    if isinstance(records, (pa.RecordBatch, pa.Table)):
+        return records
+    kind = type(records)
+    raise StreamerError(
+        f"a {kind.__module__}.{kind.__qualname__} is no pyarrow.RecordBatch or Table: give f(table.to_batches()), "
+        "f.batch(pyarrow.Table.from_pandas(frame)), or f.frame(frame) of Polars"
+    )
 
 
 def _raise_first(failed: Mapping[int, Exception]) -> None:

@@ -75,6 +75,8 @@ class OutputColumns:
             if key not in self._names:
                 column = results.column(key)
                 why = f'the results before have no value of "{key}"'
+                if key == ERROR:
+                    why = f'results have a value "{ERROR}" of their own: name it otherwise, or set errors="drop"'
                 failed.update({row: WrongTypeError(why) for row in column.positions() if row not in failed})
         return arrays
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from pipelines.data.listscolumn import ListsColumn
 from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.sparsecolumn import SparseColumn
 from pipelines.data.wirecolumn import WireColumn
-from pipelines.errors import WrongTypeError
+from pipelines.errors import DataError, WrongTypeError
 from pipelines.values import ValueType
 from pipelines.values.ndarray import array_type
 
@@ -62,7 +63,7 @@ def field_for(key: str, column: Column) -> Any | None:
     """The `pyarrow.Field` that fits the values of a column, and others like them; `None` if no row has a value.
 
     Of arrays the first length may differ from row to row, the others not. Where no type fits all values, such as texts
-    beside numbers, it is that of the first. Raises `WrongTypeError` for a value that Arrow has no type for.
+    beside numbers, it is that of the first that has one. Raises `WrongTypeError` if none has.
     """
     if isinstance(column, SparseColumn):
         column = column.column
@@ -98,8 +99,11 @@ def _inferred(key: str, column: Column) -> Any:
         return field_for(key, Column.of(values[:1]))
     try:
         return pa.field(key, pa.array([plain(value) for value in values]).type)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, DataError) as error:
         if len(values) == 1:
             raise WrongTypeError(f'no type of Arrow fits the value of "{key}": {error}') from None
-    # Those of other types than the first do not fit, as in later batches.
-    return field_for(key, Column.of(values[:1]))
+    # Those of other types than the first that has one do not fit, as in later batches.
+    for value in values[:-1]:
+        with suppress(WrongTypeError):
+            return field_for(key, Column.of([value]))
+    return field_for(key, Column.of(values[-1:]))

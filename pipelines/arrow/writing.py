@@ -141,7 +141,10 @@ def _numbers(numbers: Array, present: Mask | None, kind: Any) -> Any:
     # The buffers themselves: half the time of `pyarrow.array`.
     bits = None if present is None else _bits(present)
     values = _bits(numbers) if numbers.dtype == np.bool_ else pa.py_buffer(numbers)
-    array = pa.Array.from_buffers(_NUMBERS[numbers.dtype], len(numbers), [bits, values])
+    given = _NUMBERS.get(numbers.dtype)
+    if given is None:
+        raise WrongTypeError(f"it is of {numbers.dtype}, which Arrow does not have")
+    array = pa.Array.from_buffers(given, len(numbers), [bits, values])
     if array.type == kind:
         return array
     if types.is_int64(array.type) and types.is_temporal(kind):

@@ -6,13 +6,14 @@ import datetime
 from decimal import Decimal
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines import MISSING, Batch, BoundingBox, Column, Data, DataError, Image, Point, RowsFailed
+from pipelines import MISSING, Batch, BoundingBox, Column, Data, DataError, Image, Point, RowsFailed, WrongTypeError
 from pipelines.arrow import batch_of, record_batch_of
 from pipelines.arrow.buffers import numbers_of
 from pipelines.arrow.nesting import content_of_size
@@ -383,6 +384,9 @@ def test_of_values_that_no_one_type_fits_the_first_counts() -> None:
     assert field_for("x", Column.of([np.zeros((2, 2)), np.zeros(2)])).type == pa.list_(pa.list_(pa.float64(), 2))
     assert field_for("x", Column.of([Data({"a": 1}), Data({"a": "x"})])).type == pa.struct([("a", pa.int64())])
     assert field_for("x", Column.of([MISSING])) is None
+    assert field_for("x", Column.of([[1, "a"], [1, 2], "a"])).type == pa.list_(pa.int64())
+    with pytest.raises(WrongTypeError, match='no type of Arrow fits the value of "x"'):
+        field_for("x", Column.of([[1, "a"], [2, "b"]]))
 
 
 @pytest.mark.parametrize(
@@ -407,6 +411,13 @@ def test_a_value_of_another_type_than_the_schema_fails_its_row_alone(values: lis
         record_batch_of(batch, pa.schema([("x", kind)]))
     assert list(error.value.failures) == [row]
     assert record_batch_of(batch.take([0]), pa.schema([("x", kind)])).num_rows == 1
+
+
+def test_arrays_of_numbers_that_arrow_lacks_fail_their_rows() -> None:
+    batch = Batch({"x": Column.of([np.zeros(2, ml_dtypes.bfloat16)] * 2)}, 2)
+    with pytest.raises(RowsFailed, match="it is of bfloat16, which Arrow does not have") as error:
+        record_batch_of(batch, pa.schema([("x", pa.list_(pa.float32()))]))
+    assert list(error.value.failures) == [0, 1]
 
 
 def test_a_rare_key_is_written_in_its_rows() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -223,6 +224,18 @@ def test_later_results_have_the_types_of_the_first_or_fail() -> None:
     assert run(mapper(Sequence([mixed]), errors="drop"), table(1), table(2, 1)) == [{"y": 1}, {"y": 1}]
 
 
+def test_a_result_that_cannot_be_written_fails_alone_also_if_it_is_the_first() -> None:
+    f = mapper(Sequence([lambda data: Data({"y": [1, "a"] if data["x"] == 1 else [1, 2]})]))
+    results = run(f, table(1, 2))
+    assert [row["y"] for row in results] == [None, [1, 2]]
+    assert "a list in a Data has elements of one type" in results[0]["_error"]
+
+
+def test_results_with_an_error_of_their_own_are_told_what_to_do() -> None:
+    (row,) = run(mapper(Sequence([lambda data: Data({"_error": "e"})])), table(1))
+    assert row["_error"].endswith('results have a value "_error" of their own: name it otherwise, or set errors="drop"')
+
+
 def test_results_that_come_after_failures_say_what_the_columns_are() -> None:
     f = mapper(Sequence([odd_ones_fail]), keep=["name"])
     results = list(f(table(1, 3, 2).to_batches(max_chunksize=1)))
@@ -279,6 +292,28 @@ def test_one_table_or_record_batch_gives_one(records: Any, given: str) -> None:
     assert (unknown.num_rows, unknown.schema.names) == (0, ["name", "_error"])
 
 
+def test_records_without_rows_give_the_columns_of_others(records: Any) -> None:
+    """Engines ask for nothing to see what comes out, and have parts without rows."""
+    none = pa.Table.from_batches([records]).slice(0, 0)
+    f = mapper(DIGITS, keep=["id"])
+    assert f.batch(none).schema.names == ["id", "probabilities", "prob", "label", "_error"]
+    assert f.frame(pl.from_arrow(none)).columns == ["id", "probabilities", "prob", "label", "_error"]
+    with pytest.raises(StreamerError, match='keep: there is no column "idx"'):
+        mapper(DIGITS, keep=["idx"]).batch(none)
+    with pytest.raises(StreamerError, match='needs the column "image"'):
+        mapper(DIGITS).batch(none.drop_columns(["image"]))
+
+
+def test_what_is_not_of_arrow_is_refused_with_the_call_that_takes_it() -> None:
+    f = mapper(Sequence([double]))
+    with pytest.raises(
+        StreamerError, match=r"a polars.*DataFrame is no pyarrow.RecordBatch or Table.*f\.frame\(frame\)"
+    ):
+        f.batch(pl.DataFrame({"x": [1]}))
+    with pytest.raises(StreamerError, match=r"ChunkedArray is no .*: give f\(table.to_batches\(\)\)"):
+        run(f, *table(1))
+
+
 def test_a_mapper_is_pickled_without_its_models(records: Any) -> None:
     f = mapper(DIGITS, keep=["id"])
     (before,) = f([records])
@@ -303,6 +338,14 @@ def test_what_schema_for_said_holds_where_the_mapper_is_sent() -> None:
     f = mapper(Sequence([Map(select={"y": "x"})]), schema=pa.schema([("y", pa.float32())]))
     assert f.schema.field("y").type == pa.float32()
     assert pickle.loads(pickle.dumps(f)).schema == f.schema
+
+
+def test_pipelines_of_code_that_cannot_be_written_are_not_taken_for_each_other() -> None:
+    """Though Python uses the place of one that is gone again."""
+    for number in range(20):
+        f = mapper(Sequence([lambda data, number=number: Data({"y": number})]))
+        assert [row["y"] for row in run(f, table(1))] == [number]
+        del f
 
 
 def test_models_are_opened_once_in_a_process(records: Any, tmp_path: Path) -> None:
@@ -412,8 +455,10 @@ def test_steps_that_remember_run_in_order_and_begin_anew_with_each_call() -> Non
 
 def test_what_steps_hold_at_the_end_comes_last() -> None:
     f = mapper(Sequence([Window(by="name", size=2, values=["x"], output_name="xs", short="emit")]))
-    given = pa.record_batch({"x": [1.0, 2.0, 3.0], "name": ["a", "b", "a"]})
+    given = pa.record_batch({"x": [1.0, 2.0, 3.0], "name": ["a", "b", "a"], "id": [1, 2, 3]})
     assert [np.ravel(row["xs"]).tolist() for row in run(f, given)] == [[1, 3], [2]]
+    f = mapper(Sequence([Window(by="name", size=2, values=["x"], output_name="xs", short="emit")]), keep=["id"])
+    assert [row["id"] for row in run(f, given)] == [3, None]
 
 
 def test_wrong_arguments_say_what_is_right() -> None:
