@@ -114,6 +114,7 @@ def program(name: str) -> str:
 
 
 def kept(origin: Origin) -> Path:
+    """The program's path in the cache, where one process gets it and others wait. Raises `CannotBeHad`."""
     cache = platformdirs.user_cache_path("streamer-tests")
     cache.mkdir(parents=True, exist_ok=True)
     folder = cache / origin.folder
@@ -121,9 +122,13 @@ def kept(origin: Origin) -> Path:
     with (cache / f"{origin.folder}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / origin.path).exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-            origin.get(folder)
+            # It has its name when it is whole: what gets it may be killed, with some files already there.
+            part = cache / f"{origin.folder}.part"
+            for old in (folder, part):
+                shutil.rmtree(old, ignore_errors=True)
+            part.mkdir()
+            origin.get(part)
+            part.rename(folder)
     return folder / origin.path
 
 

@@ -129,11 +129,13 @@ def _jar(coordinates: tuple[str, str, str]) -> str:
         # Two processes that download at once could read each other's half-written jars.
         fcntl.flock(lock, fcntl.LOCK_EX)
         context = MavenContext(repo_cache=GlobalSettings.load().repo_cache, timeout=120)
-        try:
-            file = Path(context.project(group, artifact).at_version(version).artifact().resolve())
-        except Exception as error:
-            raise CannotBeHad(f"{group}:{artifact}:{version} cannot be downloaded: {error}") from error
-        if hashlib.sha256(file.read_bytes()).hexdigest() != _JARS[coordinates]:
+        # A download that was cut short leaves a part of the jar, which is downloaded anew.
+        for _ in range(2):
+            try:
+                file = Path(context.project(group, artifact).at_version(version).artifact().resolve())
+            except Exception as error:
+                raise CannotBeHad(f"{group}:{artifact}:{version} cannot be downloaded: {error}") from error
+            if hashlib.sha256(file.read_bytes()).hexdigest() == _JARS[coordinates]:
+                return str(file)
             file.unlink()
-            raise CannotBeHad(f"{file} is not what it should be: its SHA-256 is another, and it was removed")
-    return str(file)
+    raise CannotBeHad(f"{file} is not what it should be: its SHA-256 is another, and it was removed")
