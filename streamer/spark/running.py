@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -52,7 +53,11 @@ class SparkRun:
         builder = builder.config("spark.ui.showConsoleProgress", "false")
         # In what Spark logs and shows.
         builder = builder.config("spark.redaction.regex", "(?i)secret|password|token|access[.]?key|keystore[.]key|jaas")
+        at_ctrl_c = signal.getsignal(signal.SIGINT)
         self._spark = builder.getOrCreate()
+        if threading.current_thread() is threading.main_thread():
+            # PySpark has set one that breaks the micro-batch off.
+            signal.signal(signal.SIGINT, at_ctrl_c)
         self._spark.streams.addListener(self._counts)
         self._query = started(self._spark, self._service, self._written, checkpoint=self._checkpoint)
 
@@ -66,11 +71,13 @@ class SparkRun:
         try:
             while not self._stopped.is_set() and query.isActive:
                 query.awaitTermination(_WAIT)
+            self._drain(query)
+            if query.isActive:
+                query.stop()
+            # Raises what ended it, also between the questions whether it is active.
+            query.awaitTermination(_WAIT)
         except Exception as failure:  # noqa: BLE001 - whatever ended the query is the reason in the summary
             error = failure
-        if error is None and query.isActive:
-            self._drain(query)
-            query.stop()
         self._counts.ended.wait(_LAST_NEWS)
         counts = self._counts.counts
         return Summary(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyspark
+from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -96,7 +96,7 @@ def started(
     check_service(service, written)
     check_code(service)
     _check_python(spark)
-    made = _service_map(service, written)
+    made = service_map(service, written)
     reading = {**read_options(service, written), **read}
     writing = {**write_options(service, written), **write}
     try:
@@ -116,7 +116,7 @@ def started(
         return writer.start()
 
 
-def _service_map(service: Service, written: Written) -> ServiceMap:
+def service_map(service: Service, written: Written) -> ServiceMap:
     """The function that travels to the workers, without what they do not need: logins, and the text of the file."""
     bare = {
         "source": [source.model_copy(update={"client": {}}) for source in service.sources],
@@ -132,7 +132,8 @@ def _service_map(service: Service, written: Written) -> ServiceMap:
     return ServiceMap(
         query=uuid.uuid4().hex,
         version=version(DISTRIBUTION),
-        service=pickle.dumps(service.model_copy(update=bare)),
+        # Functions of the program that starts the query travel whole.
+        service=cloudpickle.dumps(service.model_copy(update=bare)),
         name=service.name,
         file=str(Path(file).absolute()) if file else "",
         steps=tuple(part.name for part in parts if isinstance(part.what, Step)),

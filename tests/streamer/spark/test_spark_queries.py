@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import random
 import shutil
 import signal
@@ -21,6 +22,7 @@ from kafkatopics import IN_ORDER, Topics, read, write
 from securedkafka import PASSWORD, USER, secured_kafka
 from waiting import until
 
+import pipelines
 import streamer
 import streamer.spark
 from connectors.message import Message
@@ -156,6 +158,16 @@ def test_results_and_dead_letters_are_those_of_the_agent_bit_for_bit(
     assert sum(each["seconds 0:MAP"] for each in counts) > 0
 
 
+def test_functions_of_the_job_itself_travel_to_the_workers(spark: Any) -> None:
+    from streamer.spark.starting import service_map
+
+    source, sink = {"type": "kafka", "topics": ["a"], "codec": "json"}, {"type": "kafka", "topic": "b", "codec": "json"}
+    pipeline = pipelines.Sequence([lambda data: pipelines.Data({"y": data["x"] * 3})])
+    made = service_map(streamer.Service(source=source, pipeline=pipeline, sink=sink), Written(None))
+    (step,) = pickle.loads(made.service).pipeline.steps
+    assert step.function(pipelines.Data({"x": 2}))["y"] == 6
+
+
 def test_a_query_goes_on_from_its_checkpoint(spark: Any, place: Place) -> None:
     place.write(0, 100)
     place.run(spark)
@@ -188,6 +200,8 @@ def test_a_run_of_the_command_line_tells_why_it_failed_in_the_words_of_the_worke
     place.write(0, 60)
     run = SparkRun(streamer.load(place.file), Written.of(place.file), place.folder / "checkpoint")
     run.start()
+    until(lambda: not spark.streams.active)
+    run.stop()
     summary = run.join()
     assert (summary.reason, summary.ok) == ("failed", 0)
     assert summary.error is not None
@@ -322,8 +336,8 @@ class Driver:
         self.process.wait(30)
 
     def stop(self) -> dict[str, Any]:
-        """The summary, after a first signal."""
-        self.process.send_signal(signal.SIGTERM)
+        """The summary, after a first signal, for which PySpark has a handler of its own."""
+        self.process.send_signal(signal.SIGINT)
         assert self.process.wait(90) == 0, self.log.read_text()
         said = self.log.read_text()
         summary: dict[str, Any] = json.loads(said[said.rindex('{"service"') : said.rindex("}") + 1])
