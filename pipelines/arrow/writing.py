@@ -112,7 +112,10 @@ def _converted(column: Column, kind: Any) -> Any:
 
 
 def array_of_spans(column: SpansColumn, kind: Any) -> Any:
-    """Texts or bytes in one buffer as a `pyarrow.Array` of this type. Raises `WrongTypeError` for bytes as text."""
+    """Texts or bytes in one buffer as a `pyarrow.Array` of this type.
+
+    Raises `WrongTypeError` for bytes as text, and for a type of numbers or times: Arrow would read them out of texts.
+    """
     # One after the other: their starts are Arrow's offsets.
     spans = column.spans.compact()
     size = len(spans.buffer)
@@ -124,7 +127,10 @@ def array_of_spans(column: SpansColumn, kind: Any) -> Any:
     array = pa.Array.from_buffers(given, len(spans), [bits, pa.py_buffer(offsets), pa.py_buffer(spans.buffer)])
     if array.type == kind:
         return array
-    if column.type is ValueType.BYTES and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    types, is_bytes = pa.types, column.type is ValueType.BYTES
+    if types.is_primitive(kind) or types.is_decimal(kind):
+        raise WrongTypeError("it is of bytes" if is_bytes else "it is a text")
+    if is_bytes and (types.is_string(kind) or types.is_large_string(kind)):
         raise WrongTypeError("it is of bytes")
     return array.cast(kind)
 

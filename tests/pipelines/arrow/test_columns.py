@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -418,6 +419,17 @@ def test_arrays_of_numbers_that_arrow_lacks_fail_their_rows() -> None:
     with pytest.raises(RowsFailed, match="it is of bfloat16, which Arrow does not have") as error:
         record_batch_of(batch, pa.schema([("x", pa.list_(pa.float32()))]))
     assert list(error.value.failures) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.int64(), pa.float32(), pa.bool_(), pa.decimal128(5), pa.timestamp("ms"), pa.date32()], ids=str
+)
+def test_texts_of_numbers_and_times_are_none(kind: Any) -> None:
+    for texts in (pa.array(["1", "2"]), pa.array(["2026-01-31", "true"]), pa.array([b"1", b"2"])):
+        batch = batch_of(pa.record_batch({"x": texts}))
+        with pytest.raises(RowsFailed, match=f'"x" is not {re.escape(str(kind))}: it is (a text|of bytes)') as error:
+            record_batch_of(batch, pa.schema([("x", kind)]))
+        assert list(error.value.failures) == [0, 1]
 
 
 def test_a_rare_key_is_written_in_its_rows() -> None:
