@@ -258,6 +258,19 @@ def _work() -> Iterator[Panel]:
         stacked=True,
     )
     yield _lines(
+        "Lookups",
+        "Records a second that LOOKUP steps pass on without a row of their table, or leave out; and 1 while a table is "
+        "outdated, as the new one cannot be read.",
+        "short",
+        [
+            (
+                f"sum by (service, step) (rate(streamer_lookup_missing_total{{{CHOSEN}}}{RATE}))",
+                "{{service}} {{step}} without a row",
+            ),
+            (f"max by (service, step) (streamer_lookup_outdated{{{CHOSEN}}})", "{{service}} {{step}} outdated"),
+        ],
+    )
+    yield _lines(
         "Transactions",
         "Of services with delivery: exactly_once, a second. The records of an aborted one run again.",
         "cps",

@@ -41,8 +41,17 @@ JOIN_MISSING: Final = "streamer_join_missing"
 """Name of the metric in which it counts those for which none came."""
 JOIN_EVICTED: Final = "streamer_join_evicted"
 """Name of the metric in which it counts those that no longer wait because there are too many."""
+LOOKUP_MISSING: Final = "streamer_lookup_missing"
+"""Name of the metric in which LOOKUP counts the records that its table has no row for."""
+LOOKUP_ROWS: Final = "streamer_lookup_rows"
+"""Name of the metric in which it says how many rows its table has."""
+LOOKUP_OUTDATED: Final = "streamer_lookup_outdated"
+"""Name of the metric in which it says that a newer table cannot be read."""
 _SERVICES: Final = frozenset(
-    {LABELS, FILLED, RETRIES, KEYS, EVICTED, LATE_RECORDS, SHORT_WINDOWS, JOIN_WAITING, JOIN_MISSING, JOIN_EVICTED}
+    {
+        *(LABELS, FILLED, RETRIES, KEYS, EVICTED, LATE_RECORDS, SHORT_WINDOWS),
+        *(JOIN_WAITING, JOIN_MISSING, JOIN_EVICTED, LOOKUP_MISSING, LOOKUP_ROWS, LOOKUP_OUTDATED),
+    }
 )
 
 Kind = TypeVar("Kind", bound=Meter)

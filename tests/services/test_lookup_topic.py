@@ -73,7 +73,7 @@ def test_the_newest_row_of_each_key_in_all_partitions_is_there_for_the_first_rec
             Data({"machine": f"m{number}", "n": number, "line": "old" if number % 2 else f"line {number}"})
             for number in range(3000)
         ]
-        assert metric(executor, "lookup_rows") == 3000
+        assert metric(executor, "streamer_lookup_rows") == 3000
 
 
 def test_a_changed_row_is_used_and_one_with_a_tombstone_is_gone(machines: Machines) -> None:
@@ -84,7 +84,7 @@ def test_a_changed_row_is_used_and_one_with_a_tombstone_is_gone(machines: Machin
         machines.put({"m1": {"line": "west"}, "m2": None, "m3": {"line": "east"}})
         until(lambda: line(executor, "m3") == "east" and "no row" in line(executor, "m2"))
         until(lambda: line(executor, "m1") == "west")
-        assert metric(executor, "lookup_outdated") == 0
+        assert metric(executor, "streamer_lookup_outdated") == 0
 
 
 def test_values_inside_of_others_are_reached_by_dots(machines: Machines) -> None:
@@ -144,7 +144,7 @@ def test_a_row_that_is_one_too_many_later_is_not_there_and_said(
         until(lambda: "raise maxRows of the step" in line(executor, "m2"))
         machines.put({"m1": {"line": "west"}})
         until(lambda: line(executor, "m1") == "west")
-        assert metric(executor, "lookup_outdated") == 1
+        assert metric(executor, "streamer_lookup_outdated") == 1
         assert sum("rows that came last are not there" in message for message in caplog.messages) == 1
 
 
@@ -166,12 +166,12 @@ def test_a_topic_that_was_made_again_is_read_anew(
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         for done in admin.delete_topics([machines.topic]).values():
             done.result(60)
-        until(lambda: line(executor, "m1") == "north" and metric(executor, "lookup_outdated") == 1)
+        until(lambda: line(executor, "m1") == "north" and metric(executor, "streamer_lookup_outdated") == 1)
         create_topics(kafka.bootstrap, {machines.topic: 1})
         machines.put({"m1": {"line": "west"}})
         until(lambda: line(executor, "m1") == "west")
         assert "no row" in line(executor, "m2")
-        assert metric(executor, "lookup_outdated") == 0
+        assert metric(executor, "streamer_lookup_outdated") == 0
 
 
 def test_a_topic_that_was_made_again_with_as_many_records_is_read_anew(

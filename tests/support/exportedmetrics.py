@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from prometheus_client import Metric
@@ -30,6 +31,7 @@ from pipelines.plugins.registry import default_registry
 from pipelines.runners.runner import OpenContext
 from pipelines.steps.keyed.join import Join
 from pipelines.steps.keyed.window import Window
+from pipelines.steps.tables.lookup import Lookup
 from streamer.definition.hotpaths import PartHotPath
 from streamer.models.canary import Canary
 from streamer.models.choice import Choice
@@ -82,6 +84,11 @@ def exported_families() -> Sequence[Metric]:
         )
     join = Join(by="key", topics={"left": "a", "right": "b"}, within=1)
     default_registry().create(join, OpenContext(step="2:JOIN", meters=meters.of_executors[0]))
+    with TemporaryDirectory() as folder:
+        table = Path(folder, "machines.json")
+        table.write_text('[{"id": "a", "line": "north"}]')
+        context = OpenContext(step="3:LOOKUP", meters=meters.of_executors[0])
+        default_registry().create(Lookup(table, by="id", take="line"), context).close()
     state = StateMeters()
     state.bytes = 1
     meters.state = state.readings

@@ -12,6 +12,7 @@ import numpy as np
 from pipelines.data.batch import Batch
 from pipelines.data.result import Result
 from pipelines.errors import RowsFailed, StreamerError
+from pipelines.observe.metrics import LOOKUP_MISSING, LOOKUP_OUTDATED, LOOKUP_ROWS
 from pipelines.runners.forms import Forms, ValueForm
 from pipelines.runners.models.arrays import array_column
 from pipelines.runners.runner import OpenContext, Runner
@@ -52,10 +53,10 @@ class LookupRunner(Runner):
         self._live: LiveTable | FollowedTable = self._shared.get(
             self._key, partial(_opened, step, context), lambda live: live.close()
         )
-        self._lacking = context.metrics.counter("lookup_missing", "Records that LOOKUP had no row for.")
-        self._size = context.metrics.gauge("lookup_rows", "Rows of the table that LOOKUP uses.")
+        self._lacking = context.metrics.counter(LOOKUP_MISSING, "Records that LOOKUP had no row for.")
+        self._size = context.metrics.gauge(LOOKUP_ROWS, "Rows of the table that LOOKUP uses.")
         self._outdated = context.metrics.gauge(
-            "lookup_outdated", "Whether the table of before is in use, as the new one cannot be read."
+            LOOKUP_OUTDATED, "Whether the table of before is in use, as the new one cannot be read."
         )
         self._shown: tuple[int, bool] | None = None
         self._show()

@@ -246,7 +246,8 @@ def test_the_thread_that_looks_begins_with_the_first_batch_and_ends_with_the_pip
         (tmp_path / "new").rename(path)
         until(lambda: executor.run({"id": "a"}) == Data({"id": "a", "x": 2}))
         path.write_text("id\n")
-        until(lambda: executor.run({"id": "a"}) and executor.metrics["0:LOOKUP"]["lookup_outdated"].samples()[0][1])
+        outdated = executor.metrics["0:LOOKUP"]["streamer_lookup_outdated"]
+        until(lambda: executor.run({"id": "a"}) and outdated.samples()[0][1])
         assert executor.run({"id": "a"}) == Data({"id": "a", "x": 2})
         assert len(looking()) == 1
     until(lambda: not looking())

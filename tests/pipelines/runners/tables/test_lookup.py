@@ -105,9 +105,9 @@ def test_a_record_without_a_row_passes_on_without_the_values_if_so_asked(machine
         ]
         metrics = executor.metrics["0:LOOKUP"]
         assert {name: metrics[name].samples()[0][1] for name in metrics} == {
-            "lookup_missing": 2,
-            "lookup_rows": 3,
-            "lookup_outdated": 0,
+            "streamer_lookup_missing": 2,
+            "streamer_lookup_rows": 3,
+            "streamer_lookup_outdated": 0,
         }
 
 
@@ -118,7 +118,7 @@ def test_a_record_without_a_row_is_left_out_if_so_asked(machines: Path) -> None:
         assert [data["line"] for data in result.batch.to_list()] == ["north", "south"]
         assert (result.rows.tolist(), result.dropped, result.failed) == ([1, 3], {0: "no row", 2: "no row"}, {})
         assert executor.run({"machine": "z"}) is None
-        assert executor.metrics["0:LOOKUP"]["lookup_missing"].samples()[0][1] == 3
+        assert executor.metrics["0:LOOKUP"]["streamer_lookup_missing"].samples()[0][1] == 3
 
 
 @pytest.mark.parametrize("missing", ["fail", "absent", "drop"])
