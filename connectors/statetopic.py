@@ -107,7 +107,8 @@ class StateTopic(ABC):
     def each(self, partition: int) -> Iterator[tuple[bytes, bytes | None]]:
         """Keys and values of the committed records of a partition, in order: the last one of a key is its state.
 
-        `None`: the key is gone. It ends with the last transaction that has begun when it is called.
+        `None`: the key is gone. It ends with the last transaction that has begun when it is called. Raises
+        `ConnectorError` if the brokers send nothing for a minute.
         """
 
     @abstractmethod

@@ -42,6 +42,9 @@ _AT_ONCE: Final = 10_000
 _TELL: Final = 5.0
 """Seconds between two lines of the log while an outcome is not known."""
 _LOOK: Final = 0.1
+_SILENCE: Final = 60.0
+"""Seconds for which somebody who looks into the topic waits for the next record: brokers that are there end a
+transaction that a killed service left open long before."""
 _SHOWN: Final = 3
 """Members of the group in an error."""
 _NO_POSITIONS: Final = TransactionToken(frozenset(), Member(None, None, {}))
@@ -144,7 +147,18 @@ class KafkaStateTopic(StateTopic):
 
     def each(self, partition: int) -> Iterator[tuple[bytes, bytes | None]]:
         """See `StateTopic.each`."""
-        return self._reader.each(partition, self._end(partition), lambda: None)
+        heard = time.monotonic()
+
+        def tell() -> None:
+            if time.monotonic() - heard > _SILENCE:
+                raise ConnectorError(
+                    f"{self._label}: nothing came for {_SILENCE:g} s, and there is more in partition {partition}: the "
+                    "brokers do not answer, or a transaction is open in it; try again"
+                )
+
+        for record in self._reader.each(partition, self._end(partition), tell):
+            yield record
+            heard = time.monotonic()
 
     def write(
         self,

@@ -10,6 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from connectors.contract import Reader, Received
 from connectors.kafka.config import KafkaSourceConfig
@@ -171,3 +179,18 @@ def numbers(start: int, stop: int) -> list[bytes]:
 def values(received: Iterable[Received]) -> list[bytes]:
     """The payloads of what was received."""
     return [one.message.value for one in received]
+
+
+def forbid(bootstrap: str, kind: ResourceType, name: str, operation: AclOperation) -> None:
+    """Deny all users an operation, on brokers with access rules."""
+
+    def rule(what: AclOperation, permission: AclPermissionType) -> AclBinding:
+        return AclBinding(kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", what, permission)
+
+    # A resource with a rule is forbidden except for the allowed operations.
+    rules = [rule(AclOperation.ALL, AclPermissionType.ALLOW), rule(operation, AclPermissionType.DENY)]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for answer in admin.create_acls(rules).values():
+        answer.result()
+    # Brokers learn of it a moment later.
+    time.sleep(1)

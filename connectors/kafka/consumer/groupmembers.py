@@ -26,13 +26,17 @@ def members_of(source: KafkaSourceConfig, label: str) -> list[str]:
         states = {each.group_id: each.state for each in listed.valid}
         if group not in states and listed.errors:
             raise KafkaException(listed.errors[0].args[0])
-        if states.get(group, ConsumerGroupState.DEAD) in _EMPTY:
+        state = states.get(group)
+        if state in _EMPTY:
             return []
         described = patiently(
             lambda limit: admin.describe_consumer_groups([group], request_timeout=limit)[group].result()
         )
     except KafkaException as error:
-        raise explained(error_of(error), label, scrubber(source)) from error
+        raise explained(error_of(error), f"{label}: members of the group {group}", scrubber(source)) from error
+    # Brokers leave groups out of the list that the user may not describe; asked for such a one they refuse, above.
+    if state is None and described.state in _EMPTY:
+        return []
     return [
         f"{member.group_instance_id or member.client_id} on {member.host.strip('/')}" for member in described.members
     ] or ["its members are not told"]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, ResourceType
-from kafkatopics import ReadTopic, write
+from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewPartitions, ResourceType
+from kafkatopics import ReadTopic, forbid, write
 
 from connectors.contract import Reader
 from connectors.kafka import statetopic
@@ -139,6 +139,23 @@ def test_a_transaction_that_ends_while_it_is_read_is_waited_for(read_topic: Make
         assert found == [{KEY: b"late"}]
 
 
+def test_somebody_who_looks_into_it_does_not_wait_for_ever(
+    read_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statetopic, "_SILENCE", 1.0)
+    topic = read_topic(1)
+    with opened(topic) as state:
+        producer = Producer({"bootstrap.servers": topic.bootstrap, "transactional.id": topic.name})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        producer.produce(state.name, b"open", KEY, 0)
+        assert producer.flush(60) == 0
+        with pytest.raises(ConnectorError, match="nothing came for 1 s, and there is more in partition 0"):
+            dict(state.each(0))
+        producer.commit_transaction(60)
+        assert dict(state.each(0)) == {KEY: b"open"}
+
+
 def test_a_former_owner_writes_nothing(read_topic: MakeTopic) -> None:
     topic = read_topic(1)
     topic.write([b"x"] * 10)
@@ -241,6 +258,20 @@ def test_keys_are_deleted_only_while_the_group_has_no_members(read_topic: MakeTo
         assert topic.committed() == 4
     finally:
         looked.close()
+
+
+@pytest.mark.timeout(240)
+def test_keys_are_not_deleted_if_the_user_may_not_see_whether_the_group_has_members(
+    start_kafka: Callable[..., Any], read_topic: MakeTopic
+) -> None:
+    rules = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    topic = read_topic(1, on=start_kafka(authorizer_class_name=rules, allow_everyone_if_no_acl_found="true"))
+    topic.write([b"x"])
+    with opened(topic) as state, member(topic) as reader:
+        lanes_of(reader)
+        forbid(topic.bootstrap, ResourceType.GROUP, topic.name, AclOperation.DESCRIBE)
+        with pytest.raises(ConnectorError, match=f"members of the group {topic.name}: .* access rule"):
+            state.check_unused()
 
 
 def test_a_client_that_fails_between_two_transactions_is_replaced(read_topic: MakeTopic) -> None:

@@ -12,16 +12,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourceType
 from kafkabus import make_anew, set_largest_message
-from kafkatopics import CuttableKafka, MakeTopic, ReadTopic, Topics, numbers, read, values, write
+from kafkatopics import CuttableKafka, MakeTopic, ReadTopic, Topics, forbid, numbers, read, values, write
 
 from connectors.contract import Reader, Received
 from connectors.kafka.client.member import Member
@@ -600,19 +593,6 @@ def test_errors_name_the_right_that_access_rules_deny(start_kafka: Callable[...,
     forbid(kafka.bootstrap, ResourceType.TRANSACTIONAL_ID, f"streamer-{place.records.name}-one", AclOperation.WRITE)
     with pytest.raises(ConnectorError, match=f"transactional id streamer-{place.records.name}-one"):
         place.sink(instance="one").open()
-
-
-def forbid(bootstrap: str, kind: ResourceType, name: str, operation: AclOperation) -> None:
-    def rule(what: AclOperation, permission: AclPermissionType) -> AclBinding:
-        return AclBinding(kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", what, permission)
-
-    # A resource with a rule is forbidden except for the allowed operations.
-    rules = [rule(AclOperation.ALL, AclPermissionType.ALLOW), rule(operation, AclPermissionType.DENY)]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for answer in admin.create_acls(rules).values():
-        answer.result()
-    # Brokers learn of it a moment later.
-    time.sleep(1)
 
 
 def no_positions(place: Place) -> Any:
