@@ -15,6 +15,7 @@ from pipelines.runners.keyed.keyedrunner import KeyedRunner, by_number, dropped
 from pipelines.runners.runner import OpenContext
 from pipelines.runners.state.keytable import grown
 from pipelines.runners.state.recordtimes import RecordTimes
+from pipelines.runners.state.tickclock import TickClock
 from pipelines.steps.keyed.dedup import Dedup
 
 REPEATED: Final = "repeated"
@@ -33,7 +34,7 @@ class DedupRunner(KeyedRunner):
     """Drops the records whose key was let through less than `for` before, or after, the time of the record.
 
     The state of a key is the time of the record that was let through last. A key is forgotten when it was silent for
-    `for` of the computer's clock, as `tick` tells it, and a minute more: so whether a record is a repetition does
+    `for` of the computer's clock, as `TickClock` counts it, and a minute more: so whether a record is a repetition does
     depend on its own key's time alone, also where another device's clock is ahead, or sends what it has kept for an
     hour.
     """
@@ -49,6 +50,7 @@ class DedupRunner(KeyedRunner):
         self._through = np.full(self.table.capacity, NEVER, np.int64)
         self._since = np.zeros(self.table.capacity, np.float64)
         """When `tick` first saw that a record was let through; NaN: it has not yet."""
+        self._clock = TickClock()
         self._next = 0
 
     @property
@@ -103,8 +105,9 @@ class DedupRunner(KeyedRunner):
         part = slice(start, self._next)
         known = self._through[part] != NEVER
         since = self._since[part]
-        since[known & np.isnan(since)] = now
-        old = start + np.flatnonzero(known & (now - since > self._patience))
+        self._clock.tick(now)
+        since[known & np.isnan(since)] = self._clock.seconds
+        old = start + np.flatnonzero(known & (self._clock.seconds - since > self._patience))
         if len(old):
             self.drop(old)
         return super().tick(now)

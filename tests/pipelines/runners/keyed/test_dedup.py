@@ -117,28 +117,40 @@ def test_a_key_is_forgotten_when_it_was_silent_for_long_and_leaves_the_store() -
     run.save()
     assert len(run.saved) == 2
     run.run(readings(("a", 2, 10)))
-    run.tick(1000 + 10 + LONGER)
+    tick(run, 1001, 1010 + LONGER)
     run.save()
     assert len(run.saved) == 2
-    run.tick(1000 + 11 + LONGER)
+    run.tick(1011 + LONGER)
     run.save()
     assert [key for _, key, _ in run.saved] == ['["a",2]']
     run.reload()
-    run.tick(5)
-    run.tick(4 + LONGER)
+    tick(run, 5, 15 + LONGER)
     run.save()
     assert len(run.saved) == 1
-    run.tick(100 + LONGER)
+    run.tick(16 + LONGER)
     run.save()
     assert run.saved == {}
     assert [each.row for each in run.run(readings(("a", 1, 1))).emitted][-1] == 3
 
 
+def tick(run: StatefulRun, start: float, stop: float) -> None:
+    """Let the clock go from `start` to `stop`, in whole seconds."""
+    for now in range(int(start), int(stop) + 1):
+        run.tick(now)
+
+
+def test_a_key_is_remembered_over_a_time_in_which_the_service_stood_still() -> None:
+    run = StatefulRun(STEP)
+    run.run(readings(("a", 1, 0)))
+    for now in (0, 1, 1000):
+        run.tick(now)
+    assert [each.row for each in run.run(readings(("a", 1, 5))).emitted] == [0]
+
+
 def test_forgetting_goes_on_from_call_to_call() -> None:
     run = StatefulRun(Dedup(by="seq", span=10, most_keys=1_000_000))
     run.run(readings(*(("a", number, 0) for number in range(2 * LOOKED_AT))))
-    for now in (0, 0, 1000, 1000):
-        run.tick(now)
+    tick(run, 0, 2 * (11 + LONGER))
     run.save()
     assert run.saved == {}
 
@@ -159,8 +171,7 @@ def test_a_lane_that_ended_is_forgotten_and_stays_in_the_store() -> None:
     run.save()
     run.runner.forget([("lane", 0)])
     assert list(run.runner.changes()) == []
-    run.tick(0)
-    run.tick(10_000)
+    tick(run, 0, 20 + LONGER)
     assert list(run.runner.changes()) == []
 
 
