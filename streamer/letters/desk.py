@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from connectors.browser import Browser, TopicReader
     from connectors.codec import Codec
     from streamer.definition.service import Service
+    from streamer.delivery.deadletter import Original
     from streamer.letters.replaying import ReplayReport
     from streamer.letters.route import Route
 
@@ -57,7 +58,7 @@ class LetterDesk:
         route = self._route()
         shown = [
             {
-                **document(stored, self._codec_of(stored.letter.topic)),
+                **document(stored, self._codec_of(stored.letter)),
                 "replayed": None if marks is None else _is_in(marks, stored),
                 "stays": _stays(stored, route),
             }
@@ -114,10 +115,13 @@ class LetterDesk:
         except StreamerError as error:
             return error
 
-    def _codec_of(self, topic: str) -> Codec | StreamerError:
-        """The codec of the source that reads this topic."""
+    def _codec_of(self, letter: Original) -> Codec | StreamerError:
+        """The codec of the source that reads the topic of this letter's record; that of a window is always the same."""
         from connectors.codecs.registry import codec_of
 
+        if letter.is_window:
+            return codec_of("konduit-json")
+        topic = letter.topic
         sources = self._service.sources
         settings = [source.codec for source in sources if source.reads(topic)] or [source.codec for source in sources]
         if any(setting != settings[0] for setting in settings):

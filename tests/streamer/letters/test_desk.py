@@ -8,11 +8,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import structlog
 from kafkatopics import read, write
 
 from connectors.codecs.letterdocument import document
+from pipelines import Data
 from pipelines.errors import ConnectorError, StreamerError
 from streamer.definition.loading import loads
 from streamer.devbroker import Broker
@@ -155,6 +157,15 @@ def test_a_letter_with_the_values_of_a_window_is_not_sent_where_records_are_read
         fans.replay(window["id"], again=True)
     assert str(refused.value) == why
     assert [message.value for message in fans.back()] == [b"1"]
+
+
+def test_a_window_is_shown_however_records_are_written(kafka: Broker, topics: Any, tmp_path: Path) -> None:
+    fans = Fans(kafka, topics, tmp_path / "dead.jsonl", codec="protodata")
+    window = Data({"device": "a", "samples": np.array([[1], [2]], np.float32)}).to_json().encode()
+    fans.bury(window, [("streamer-window", b"json"), *headers_of(fans.origin)])
+    (letter,) = fans.listed()
+    assert letter["value"]["device"] == "a"
+    assert "2" in str(letter["value"]["samples"])
 
 
 def test_a_letter_that_must_not_or_cannot_go_back_says_why_before_and_when_it_is_replayed(fans: Fans) -> None:
