@@ -14,6 +14,7 @@ from pipelines.steps.base import Step
 from streamer.definition.connectors.written import Written
 from streamer.definition.refusals import place_of
 from streamer.definition.service import Service
+from streamer.delivery.guarantee import AtLeastOnce
 
 _INSTEAD: Final = "or run the service with streamer run"
 _OF_SOURCE: Final[Mapping[str, str]] = {
@@ -59,7 +60,7 @@ def remembers(step: str) -> str:
 
 
 def _refused(service: Service) -> Iterator[tuple[KeyPath, str]]:
-    if service.delivery != "at_least_once":
+    if service.delivery != AtLeastOnce.name:
         yield (
             ("delivery",),
             f"{service.delivery} is not possible on Spark, whose sink for Kafka writes a micro-batch again after a "
