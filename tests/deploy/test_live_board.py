@@ -60,6 +60,16 @@ pipeline:
 state: {{path: sensors.state}}
 sink: {{type: mqtt, url: "{mqtt}", topic: "{images}/out", codec: json, outbox: {{path: out.outbox}}}}
 control: {{listen: "{listen}"}}
+---
+name: parts
+source: {{type: mqtt, url: "{mqtt}", topics: "{images}/parts/+", client_id: {images}-parts, codec: json}}
+pipeline:
+  - {{"@type": LOOKUP, by: part, path: parts.csv, take: line, missing: absent}}
+  - {{"@type": JOIN, by: part, topics: {{left: "{images}/parts/a", right: "{images}/parts/b"}}, within: 1s, wait: 1s}}
+state: {{path: parts.state}}
+sink: {{type: memory, topic: joined}}
+dead_letter: {{type: memory, topic: unjoined}}
+control: {{listen: "{listen}"}}
 """
 
 
@@ -88,6 +98,7 @@ def watched(kafka: Broker, mqtt_broker: MqttBroker, tmp_path_factory: pytest.Tem
         digits=ROOT / "examples/digits/digits.pipeline.yaml",
     )
     (folder / "services.yaml").write_text(text)
+    (folder / "parts.csv").write_text("part,line\np0,A\n")
     images = np.load(ROOT / "examples/digits/digits.npz")["images"].tolist()
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     numbers = itertools.count()
@@ -100,6 +111,7 @@ def watched(kafka: Broker, mqtt_broker: MqttBroker, tmp_path_factory: pytest.Tem
         assert producer.flush(60) == 0
         with MqttClient(mqtt_broker.host, mqtt_broker.port, version=MQTTv5) as client:
             client.publish(f"{topics['images']}/in", b'{"x": 1}', 1)
+            client.publish(f"{topics['images']}/parts/a", b'{"part": "p%d"}' % next(numbers), 1)
 
     with ExitStack() as stack:
         log = stack.enter_context((folder / "services.log").open("wb"))
@@ -111,7 +123,7 @@ def watched(kafka: Broker, mqtt_broker: MqttBroker, tmp_path_factory: pytest.Tem
             assert services.poll() is None, (folder / "services.log").read_text()
             try:
                 with urllib.request.urlopen(f"http://{listen}/ready", timeout=5) as answer:
-                    return len(json.load(answer)) == 3
+                    return len(json.load(answer)) == 4
             except OSError:
                 return False
 
@@ -156,7 +168,7 @@ def test_panels_show_what_happened(watched: Watched) -> None:
         )
 
     until(lambda: finished("dead") > 0 and finished("ok") == 19 * finished("dead"), "all records to be finished")
-    assert {s["metric"]["service"] for s in ask("streamer_ready == 1")} == {"digits", "yard", "sensors"}
+    assert {s["metric"]["service"] for s in ask("streamer_ready == 1")} == {"digits", "yard", "sensors", "parts"}
     # Three services of one process: it is there once.
     (memory,) = ask("process_resident_memory_bytes")
     assert float(memory["value"][1]) > 20e6

@@ -30,7 +30,7 @@ MD5, SHA = DIGEST.format("MD5"), DIGEST.format("SHA-256")
 def test_a_login_that_libav_does_not_speak_is_not_blamed_on_the_password(challenges: list[str], text: str) -> None:
     with RtspCamera(login=LOGIN) as camera:
         camera.challenges = challenges
-        gate = {"url": camera.address, "username": "viewer", "password": "other"}
+        gate = {"url": camera.address, "username": "viewer", "password": "not-the-password"}
         with reading({"gate": gate}) as reader:
             reader.wait(lambda: reader.reason("gate") != "None", "a reason")
             assert text in reader.reason("gate")

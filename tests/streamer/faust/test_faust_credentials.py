@@ -110,7 +110,7 @@ def test_a_locked_key_is_opened_by_its_password_and_none_is_asked_for_at_the_ter
     locked.write_bytes(key.private_bytes(pem, pkcs8, serialization.BestAvailableEncryption(b"sesame")))
     files = {"ssl.certificate.location": str(made.certificate), "ssl.key.location": str(locked)}
     assert credentials(service(tmp_path, security__protocol="SSL", ssl__key__password="sesame", **files)) is not None
-    for wrong in ({}, {"ssl.key.password": "other"}):
+    for wrong in ({}, {"ssl.key.password": "not-the-password"}):
         with pytest.raises(DefinitionError, match=r"ssl.certificate.location: cannot be used with its key"):
             credentials(service(tmp_path, security__protocol="SSL", **files, **wrong))
 
