@@ -49,9 +49,14 @@ _SHOWN: Final = 3
 """Members of the group in an error."""
 _NO_POSITIONS: Final = TransactionToken(frozenset(), Member(None, None, {}))
 
-_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(100 << 20)}
+_CONFIG: Final = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(100 << 20),
+    "max.message.bytes": str(16 << 20),
+}
 """Of a topic that is created. The segment that is being written is never compacted, and is read whole with a partition:
-a tenth of the usual size is what the brokers' own topic of offsets has, too."""
+a tenth of the usual size is what the brokers' own topic of offsets has, too. What a step keeps of a record may take
+more bytes than the record, and brokers take records of 1 MiB by default."""
 
 
 class _Missing(ConnectorError):

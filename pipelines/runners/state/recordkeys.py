@@ -15,6 +15,9 @@ from pipelines.errors import DataError, StreamerError
 _TEXT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _READ: Final = json.JSONDecoder().raw_decode
 """A third of the time of `json.loads`; what follows the value has to be looked for."""
+LONGEST_KEY: Final = 4096
+"""Characters of a text that says whose record it is: any key then fits into a record of a state topic, however many of
+them have to be escaped."""
 
 
 class RecordKeys(NamedTuple):
@@ -23,7 +26,7 @@ class RecordKeys(NamedTuple):
     keys: Sequence[Any]
     """The key of each row, hashable, equal for equal values of one type; `MISSING` where `failed` has the row."""
     failed: dict[int, Exception]
-    """The rows whose key is missing or of another type, by position."""
+    """The rows whose key is missing, of another type or too long, by position."""
 
 
 def keys_of(batch: Batch, by: Sequence[str]) -> RecordKeys:
@@ -35,8 +38,13 @@ def keys_of(batch: Batch, by: Sequence[str]) -> RecordKeys:
     failed: dict[int, Exception] = {}
     for name, values in zip(by, columns, strict=True):
         # One look at the types of a column: nearly always all are texts, or integers.
-        if not set(map(type, values)) <= {str, int}:
+        types = set(map(type, values))
+        if not types <= {str, int}:
             _check(name, values, failed)
+        if str in types:
+            texts = values if types == {str} else [value for value in values if type(value) is str]
+            if max(map(len, texts)) > LONGEST_KEY:
+                _check_lengths(name, values, failed)
     keys = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True)) or [()] * batch.size
     if failed:
         keys = [MISSING if row in failed else key for row, key in enumerate(keys)]
@@ -87,6 +95,14 @@ def _check(name: str, values: list[Any], failed: dict[int, Exception]) -> None:
             failed[row] = DataError(
                 f'"{name}" is a {type(value).__name__}; what says whose record it is, is a text, an integer or a '
                 "boolean"
+            )
+
+
+def _check_lengths(name: str, values: list[Any], failed: dict[int, Exception]) -> None:
+    for row, value in enumerate(values):
+        if type(value) is str and len(value) > LONGEST_KEY:
+            failed[row] = DataError(
+                f'"{name}" has {len(value)} characters; what says whose record it is, has at most {LONGEST_KEY}'
             )
 
 

@@ -217,16 +217,17 @@ def test_what_was_written_is_not_kept_in_memory(read_topic: MakeTopic) -> None:
         assert after == before
 
 
-def test_records_may_be_as_large_as_the_topic_takes_and_it_may_take_more_than_usual(read_topic: MakeTopic) -> None:
+@pytest.mark.parametrize(("most", "made"), [(3_000_000, True), (16 << 20, False)], ids=["made before", "created"])
+def test_records_may_be_as_large_as_the_topic_takes_and_it_may_take_more_than_usual(
+    most: int, made: bool, read_topic: MakeTopic
+) -> None:
     topic = read_topic(1)
     topic.write([b"x"] * 10)
-    create_topics(
-        topic.bootstrap,
-        {f"{topic.name}.state": 1},
-        config={"cleanup.policy": "compact", "max.message.bytes": "3000000"},
-    )
+    if made:
+        config = {"cleanup.policy": "compact", "max.message.bytes": str(most)}
+        create_topics(topic.bootstrap, {f"{topic.name}.state": 1}, config=config)
     with opened(topic) as state, member(topic) as reader:
-        assert 2_999_800 < state.longest < 3_000_000
+        assert most - 200 < state.longest < most
         (lane,) = lanes_of(reader)
         token = reader.source.transaction_token()
         assert token is not None

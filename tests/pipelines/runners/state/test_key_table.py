@@ -75,6 +75,15 @@ def test_a_missing_key_or_one_of_another_type_fails_its_row_alone() -> None:
     assert [code == NO_CODE for code in coded.codes.tolist()] == [False, True, True, False]
 
 
+@pytest.mark.parametrize("others", [("a", "b"), (1, "b"), (True, 2)])
+def test_a_text_of_more_than_4096_characters_fails_its_row_alone(others: tuple[Any, Any]) -> None:
+    keys, _, _ = table()
+    first, last = others
+    coded = keys.coded(ids(first, "é" * 4097, "é" * 4096, last))
+    assert [code == NO_CODE for code in coded.codes.tolist()] == [False, True, False, False]
+    assert str(coded.failed[1]) == ('"id" has 4097 characters; what says whose record it is, has at most 4096')
+
+
 def test_lanes_have_keys_of_their_own_and_are_forgotten_alone() -> None:
     keys, _, _ = table()
     codes = keys.coded(ids("a", "a", "b", lanes=("p0", "p1", "p0"))).codes.tolist()
