@@ -370,9 +370,9 @@ def start_driver(place: Place, spark_environment: dict[str, str]) -> Iterator[Ca
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.soak)])
+@pytest.mark.soak
 def test_a_driver_that_is_killed_loses_no_record_and_no_letter(
-    kills: int, place: Place, start_driver: Callable[[], Driver]
+    place: Place, start_driver: Callable[[], Driver]
 ) -> None:
     chance = random.Random(7)
     records = 20_000
@@ -382,7 +382,7 @@ def test_a_driver_that_is_killed_loses_no_record_and_no_letter(
     def ids() -> list[int]:
         return [json.loads(message.value or b"")["id"] for message in place.results()]
 
-    for _ in range(kills):
+    for _ in range(3):
         before = place.result_count()
         driver = start_driver()
         driver.wait_for(lambda: place.result_count() > before)  # noqa: B023
