@@ -175,8 +175,7 @@ class KafkaStateTopic(StateTopic):
         """See `StateTopic.write`."""
         try:
             self._until_known(self._sink.begin, wait)
-            for first in range(0, len(records), _AT_ONCE):
-                self._until_known(self._sending(records[first : first + _AT_ONCE]), wait)
+            self._until_known(self.sending(records), wait)
             self._until_known(partial(self._sink.commit, positions, token), wait)
         except Voided as error:
             self._until_known(self._sink.abort, wait)
@@ -185,12 +184,15 @@ class KafkaStateTopic(StateTopic):
 
     def sending(self, records: Sequence[StateRecord]) -> Callable[[float], None]:
         """See `StateTopic.sending`."""
-        calls = deque(self._sending(records[first : first + _AT_ONCE]) for first in range(0, len(records), _AT_ONCE))
+        blocks = deque(_block(records[first : first + _AT_ONCE]) for first in range(0, len(records), _AT_ONCE))
 
         def send(deadline: float) -> None:
-            while calls:
-                calls[0](deadline)
-                calls.popleft()
+            while blocks:
+                refused = self._sink.send(blocks[0], deadline)
+                if refused:
+                    blocks[0] = blocks[0].take(np.array(sorted(refused), np.int64))
+                    raise next(iter(refused.values()))
+                blocks.popleft()
 
         return send
 
@@ -219,9 +221,7 @@ class KafkaStateTopic(StateTopic):
         self._sink.open()
         try:
             self._until_known(self._sink.begin, wait)
-            for first in range(0, len(keys), _AT_ONCE):
-                records = [StateRecord(partition, key, None) for key in keys[first : first + _AT_ONCE]]
-                self._until_known(self._sending(records), wait)
+            self._until_known(self.sending([StateRecord(partition, key, None) for key in keys]), wait)
             if lost := self._sink.barrier(deadline):
                 raise next(iter(lost.values()))
             self.check_unused()
@@ -233,24 +233,6 @@ class KafkaStateTopic(StateTopic):
             raise
         finally:
             self._sink.close()
-
-    def _sending(self, records: Sequence[StateRecord]) -> Callable[[float], None]:
-        """A call, with its deadline, that sends those of these records for which the client had no room before."""
-        rest = Messages(
-            np.arange(len(records)),
-            [record.value for record in records],
-            [record.key for record in records],
-            partitions=np.array([record.partition for record in records], np.int64),
-        )
-
-        def send(deadline: float) -> None:
-            nonlocal rest
-            refused = self._sink.send(rest, deadline)
-            rest = rest.take(np.array(sorted(refused), np.int64))
-            for error in refused.values():
-                raise error
-
-        return send
 
     def _until_known(self, call: Callable[[float], None], wait: Callable[[], None]) -> None:
         """Make this call, with its deadline, again until its outcome is known."""
@@ -338,3 +320,12 @@ class KafkaStateTopic(StateTopic):
         # The sink has no limit of its own but the client's queue.
         limit = int(str(settings["max.message.bytes"].value)) - BATCH_OVERHEAD
         self.longest = min(limit, self._sink.longest) - RECORD_OVERHEAD
+
+
+def _block(records: Sequence[StateRecord]) -> Messages:
+    return Messages(
+        np.arange(len(records)),
+        [record.value for record in records],
+        [record.key for record in records],
+        partitions=np.array([record.partition for record in records], np.int64),
+    )
