@@ -30,6 +30,7 @@ from streamer.routing.recordtime import RecordTime
 from streamer.routing.sinkroute import Sinks
 from streamer.state.agreement import agreed, check_saved, check_state, check_topics, check_transactions
 from streamer.state.checkpoints import Checkpoints
+from streamer.state.store import StateStore
 from streamer.state.topicstore import TopicStore
 from streamer.state.transactionalcheckpoints import TransactionalCheckpoints
 
@@ -64,7 +65,9 @@ def keep_together(assembly: Assembly) -> bool:
     return True
 
 
-def opened_checkpoints(assembly: Assembly, delivery: Delivery, intakes: Intakes, log: Any) -> Checkpoints | None:
+def opened_checkpoints(
+    assembly: Assembly, delivery: Delivery, intakes: Intakes, log: Any
+) -> Checkpoints[StateStore] | None:
     """The checkpoints of a service whose steps save their state; `None` if it is not saved.
 
     Raises `DefinitionError` if the service does not say where, or the saved state does not fit the steps.
@@ -82,7 +85,7 @@ def opened_checkpoints(assembly: Assembly, delivery: Delivery, intakes: Intakes,
     store = assembly.state
     store.attach(intakes, lambda saved: check_saved(store, saved, steps))
     given = identities, lambda: assembly.executor, delivery.ledger, counting, intakes.acknowledged, log
-    checkpoints: Checkpoints
+    checkpoints: Checkpoints[StateStore]
     if isinstance(delivery.confirming, Transactions) and isinstance(store, TopicStore):
         checkpoints = delivery.confirming.state = TransactionalCheckpoints(store, *given)
     else:

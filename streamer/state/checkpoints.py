@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -24,13 +24,15 @@ from streamer.state.loading import Loading
 from streamer.state.otherposition import OtherPosition
 from streamer.state.store import Scope, StateStore
 
+StoreT_co = TypeVar("StoreT_co", bound=StateStore, covariant=True)
 
-class Checkpoints:
+
+class Checkpoints(Generic[StoreT_co]):
     """The checkpoints of one service. Owned by the run thread."""
 
     def __init__(
         self,
-        store: StateStore,
+        store: StoreT_co,
         identities: Mapping[str, str],
         executor: Callable[[], Executor],
         ledger: Ledger,

@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
 
 from connectors.records import Lane
-from pipelines.executors.executor import Executor
-from streamer.delivery.ledger import Ledger
 from streamer.state.checkpoints import Checkpoints
 from streamer.state.store import Scope
 from streamer.state.topicstore import TopicSaving, TopicStore
 
 
-class TransactionalCheckpoints(Checkpoints):
+class TransactionalCheckpoints(Checkpoints[TopicStore]):
     """Checkpoints that are part of transactions: a `streamer.delivery.statesaving.TransactionState`.
 
     `save` is not used: the transactions ask for what has changed, and commit it with results and positions.
     """
-
-    def __init__(
-        self,
-        store: TopicStore,
-        identities: Mapping[str, str],
-        executor: Callable[[], Executor],
-        ledger: Ledger,
-        counting: Collection[str],
-        acknowledged: Callable[[], Mapping[Lane, int]],
-        log: Any,
-    ) -> None:
-        super().__init__(store, identities, executor, ledger, counting, acknowledged, log)
-        self._topic = store
 
     def has_changed(self) -> bool:
         """See `TransactionState.has_changed`."""
@@ -47,18 +31,20 @@ class TransactionalCheckpoints(Checkpoints):
         changes = [(place[0], place[1], change) for place, change in self._unsaved.items() if place[0] in lanes]
         # Whatever becomes of the transaction: if it is aborted, these lanes end, and are loaded again.
         self._unsaved = {}
-        reached = {scope: positions.get(lane, self._saved.get(scope, -1)) for scope, lane in lanes.items()}
-        has_results = {scope for scope, lane in lanes.items() if lane in positions or lane in others}
-        saving = self._topic.saving(
-            changes, {scope: position for scope, position in reached.items() if scope in has_results and position >= 0}
-        )
-        return TransactionSaving(self, self._topic, saving, lanes)
+        reached = {
+            scope: position
+            for scope, lane in lanes.items()
+            if (lane in positions or lane in others)
+            and (position := positions.get(lane, self._saved.get(scope))) is not None
+        }
+        saving = self._store.saving(changes, reached)
+        return TransactionSaving(self, self._store, saving, lanes)
 
     def was_saved(self, saving: TopicSaving, seconds: float) -> None:
         """What was saved is committed, `seconds` after it was asked for."""
-        self._topic.committed(saving)
+        self._store.committed(saving)
         self._saved |= saving.positions
-        self.meters.saved(seconds, sum(len(record.value or b"") for record in saving.records), self._topic.bytes)
+        self.meters.saved(seconds, sum(len(record.value or b"") for record in saving.records), self._store.bytes)
         self.meters.is_saved()
 
 

@@ -21,6 +21,7 @@ from streamer.agent.runs.batchruns import DrainTime
 from streamer.delivery.delivery import Delivery
 from streamer.delivery.failures import ServiceStopped
 from streamer.state.checkpoints import Checkpoints
+from streamer.state.store import StateStore
 from streamer.state.transactionalcheckpoints import TransactionalCheckpoints
 
 _HEARS_WITHIN: Final = 10.0
@@ -32,7 +33,7 @@ class Checkpointing:
 
     def __init__(
         self,
-        checkpoints: Checkpoints,
+        checkpoints: Checkpoints[StateStore],
         assembly: Assembly,
         delivery: Delivery,
         intakes: Intakes,
