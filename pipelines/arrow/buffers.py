@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from pipelines.arrow.library import pa
 from pipelines.data.columns import Mask, Rows
 from pipelines.data.spans import Spans
 from pipelines.errors import DataError
 
 Array = npt.NDArray[Any]
+
+_LARGE: Final = frozenset(kind.id for kind in (pa.large_string(), pa.large_binary(), pa.large_list(pa.int64())))
+"""The types whose offsets have 64 bits."""
 
 
 def present_of(array: Any) -> Mask | None:
@@ -31,28 +35,32 @@ def numbers_of(array: Any) -> Array:
     return _values(array.buffers()[1], dtype, array.offset, len(array))
 
 
-def integers_of(array: Any, bits: int) -> Array:
-    """The integers of so many bits that an Arrow array of dates or times is made of, `(N,)`."""
-    return _values(array.buffers()[1], np.dtype(f"i{bits // 8}"), array.offset, len(array))
+def integers_of(array: Any, bits: int, place: int = 1) -> Array:
+    """The integers of so many bits in the buffer at `place` of an Arrow array of dates, times or views, `(N,)`."""
+    return _values(array.buffers()[place], np.dtype(f"i{bits // 8}"), array.offset, len(array))
 
 
-def splits_of(array: Any, *, large: bool) -> Rows:
+def splits_of(array: Any) -> Rows:
     """Where each list or text of the array begins and ends in what they are parts of, `int64 (N + 1,)`.
 
     Raises `DataError` for offsets that fall, or are below 0.
     """
     if not len(array):
         return np.zeros(1, np.int64)
-    offsets = _values(array.buffers()[1], np.dtype("i8" if large else "i4"), array.offset, len(array) + 1)
+    dtype = np.dtype("i8" if array.type.id in _LARGE else "i4")
+    offsets = _values(array.buffers()[1], dtype, array.offset, len(array) + 1)
     splits = offsets.astype(np.int64, copy=False)
     if splits[0] < 0 or (np.diff(splits) < 0).any():
         raise DataError("the Arrow array is damaged: its offsets fall")
     return splits
 
 
-def spans_of(array: Any, present: Mask | None, *, large: bool) -> Spans:
-    """The texts or bytes of the array as spans of its own buffer. Raises `DataError` if they lie outside of it."""
-    splits = splits_of(array, large=large)
+def spans_of(array: Any, present: Mask | None) -> Spans:
+    """The texts or bytes of the array as spans of its own buffer, null where they are not `present`.
+
+    Raises `DataError` if they lie outside of the buffer.
+    """
+    splits = splits_of(array)
     content = array.buffers()[2]
     buffer = np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
     if splits[-1] > len(buffer):

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from pipelines.arrow.buffers import Array, present_of, splits_of
+from pipelines.arrow.buffers import Array, integers_of, present_of, splits_of
 from pipelines.arrow.library import pa
 from pipelines.data.columns import MISSING, Column, DenseColumn, Mask, RaggedColumn, Rows
 from pipelines.errors import DataError
@@ -91,13 +91,8 @@ def _content(array: Any) -> tuple[Any, Rows]:
     types = pa.types
     if types.is_list_view(array.type) or types.is_large_list_view(array.type):
         # Views may overlap, leave gaps and lie in any order.
-        dtype = np.dtype("i8" if types.is_large_list_view(array.type) else "i4")
-        starts, sizes = (
-            np.frombuffer(array.buffers()[place], dtype, len(array), array.offset * dtype.itemsize).astype(np.int64)
-            if len(array)
-            else np.zeros(0, np.int64)
-            for place in (1, 2)
-        )
+        bits = 64 if types.is_large_list_view(array.type) else 32
+        starts, sizes = (integers_of(array, bits, place).astype(np.int64) for place in (1, 2))
         present = present_of(array)
         if present is not None:
             sizes = np.where(present, sizes, 0)
@@ -106,7 +101,7 @@ def _content(array: Any) -> tuple[Any, Rows]:
         splits = np.append(0, np.cumsum(sizes))
         places = np.repeat(starts - splits[:-1], sizes) + np.arange(splits[-1])
         return array.values.take(pa.array(places)), splits
-    splits = splits_of(array, large=types.is_large_list(array.type))
+    splits = splits_of(array)
     if splits[-1] > len(array.values):
         raise DataError("the Arrow array is damaged: lists lie outside of its values")
     first = int(splits[0])

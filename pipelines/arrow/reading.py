@@ -109,6 +109,18 @@ def column_of(array: Any, field: Any) -> Column:
     return column
 
 
+def milliseconds_of(array: Any) -> Array:
+    """The values of an Arrow array of dates or times in milliseconds, `int64 (N,)`; those of nulls mean nothing."""
+    types, kind = pa.types, array.type
+    if types.is_date32(kind):
+        return integers_of(array, 32).astype(np.int64) * _DAY
+    if types.is_date64(kind):
+        return integers_of(array, 64)
+    numbers = integers_of(array, 32 if types.is_time32(kind) else 64).astype(np.int64, copy=False)
+    times, parts = _PARTS[kind.unit]
+    return numbers * times if times > 1 else numbers // parts if parts > 1 else numbers
+
+
 def _holds_images(field: Any) -> bool:
     if field.metadata is not None and IMAGE in field.metadata:
         return True
@@ -162,7 +174,7 @@ def _decimals(array: Any, field: Any) -> _Read:
 
 
 def _times(array: Any, field: Any) -> _Read:
-    return DenseColumn(_milliseconds(array), ValueType.INT64, present_of(array)), _FINE
+    return DenseColumn(milliseconds_of(array), ValueType.INT64, present_of(array)), _FINE
 
 
 def _in_lists(array: Any) -> Array | None:
@@ -170,21 +182,10 @@ def _in_lists(array: Any) -> Array | None:
     array = _plain(array)
     read = _READERS.get(array.type.id)
     if read is _times:
-        return _milliseconds(array)
+        return milliseconds_of(array)
     if read is _decimals:
         return numbers_of(array.cast(pa.float64()))
     return numbers_of(array) if read in (_booleans, _doubles, _integers) else None
-
-
-def _milliseconds(array: Any) -> Array:
-    types, kind = pa.types, array.type
-    if types.is_date32(kind):
-        return integers_of(array, 32).astype(np.int64) * _DAY
-    if types.is_date64(kind):
-        return integers_of(array, 64)
-    numbers = integers_of(array, 32 if types.is_time32(kind) else 64).astype(np.int64, copy=False)
-    times, parts = _PARTS[kind.unit]
-    return numbers * times if times > 1 else numbers // parts if parts > 1 else numbers
 
 
 def _integers(array: Any, field: Any) -> _Read:
@@ -200,7 +201,7 @@ def _integers(array: Any, field: Any) -> _Read:
 
 
 def _texts(array: Any, field: Any) -> _Read:
-    spans = spans_of(array, present_of(array), large=pa.types.is_large_string(array.type))
+    spans = spans_of(array, present_of(array))
     column = SpansColumn.of_texts(spans)
     if column is not None:
         return column, _FINE
@@ -219,7 +220,7 @@ def _bytes(array: Any, field: Any) -> _Read:
     if pa.types.is_fixed_size_binary(array.type):
         array = array.cast(pa.large_binary())
     present = present_of(array)
-    spans = spans_of(array, present, large=pa.types.is_large_binary(array.type))
+    spans = spans_of(array, present)
     column = SpansColumn(spans, ValueType.BYTES, present)
     if field.metadata is None or IMAGE not in field.metadata:
         return column, _FINE

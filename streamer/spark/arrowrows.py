@@ -12,7 +12,9 @@ from connectors.blockcolumns import lengths
 from connectors.headers import Headers
 from connectors.records import Ints, Lane, Messages, Records, Span, no_headers
 from pipelines.arrow.buffers import present_of, spans_of
+from pipelines.arrow.reading import milliseconds_of
 from pipelines.arrow.writing import array_of_spans
+from pipelines.data.batch import NO_TIMESTAMP
 from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
 from pipelines.values import ValueType
@@ -43,8 +45,8 @@ def records_of(batch: pa.RecordBatch, source: str, epoch: int) -> Records:
     starts = [0, *changes.tolist()] if len(offsets) else []
     stops = [*starts[1:], len(offsets)]
     places = [(names[codes[start]], int(partitions[start])) for start in starts]
-    values, keys = strings_of(batch.column("value")), batch.column("key")
-    read_keys = None if keys.null_count == len(keys) else strings_of(keys)
+    values, keys = _strings(batch.column("value")), batch.column("key")
+    read_keys = None if keys.null_count == len(keys) else _strings(keys)
     stamps = batch.column("timestamp")
     headers = batch.column("headers") if "headers" in batch.schema.names else None
     return Records(
@@ -81,18 +83,16 @@ def rows_of(topics: Sequence[str], messages: Messages) -> Iterator[list[pa.Array
     ]
 
 
-def strings_of(column: Any) -> Spans:
-    """A column of binary or text, in its own buffers. Raises `DataError` if it is damaged."""
-    large = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
-    return spans_of(column, present_of(column), large=large)
-
-
 def headers_of(column: Any) -> Headers:
     """A column of lists of `(key, value)`."""
     entries = column.flatten()
     counts: Ints = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     names, values = entries.flatten()
-    return Headers(strings_of(names), strings_of(values), np.cumsum(counts) - counts, counts)
+    return Headers(_strings(names), _strings(values), np.cumsum(counts) - counts, counts)
+
+
+def _strings(column: Any) -> Spans:
+    return spans_of(column, present_of(column))
 
 
 def _header_rows(headers: Headers) -> Any:
@@ -116,7 +116,5 @@ def _fields() -> Iterator[Any]:
 
 
 def _milliseconds(stamps: Any) -> Ints:
-    made: Ints = (
-        stamps.cast(pa.timestamp("us", stamps.type.tz)).cast(pa.int64()).fill_null(-1000).to_numpy(zero_copy_only=False)
-    )
-    return made // 1000
+    present, times = present_of(stamps), milliseconds_of(stamps)
+    return times if present is None else np.where(present, times, NO_TIMESTAMP)
