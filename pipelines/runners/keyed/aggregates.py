@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.data.batch import Batch
-from pipelines.data.columns import MISSING, Column, Mask, Rows
+from pipelines.data.columns import MISSING, Mask, Rows
 from pipelines.errors import DataError
 from pipelines.runners.keyed.numbers import Numbers, numbers_of
 from pipelines.runners.state.keytable import grown
@@ -298,10 +298,6 @@ class Aggregates:
         counts = self._counts[slots].tolist()
         each = [accumulator.values(slots, counts) for accumulator in self._accumulators.values()]
         return list(zip(*each, strict=True))
-
-    def columns(self, rows: Sequence[tuple[Any, ...]]) -> dict[str, Column]:
-        """The columns of these results of `values`."""
-        return {key: Column.of([row[at] for row in rows]) for at, key in enumerate(self._accumulators)}
 
     def saved(self, slot: int) -> list[Any]:
         """What is known of a window, as values of JSON."""

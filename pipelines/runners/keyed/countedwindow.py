@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from itertools import pairwise
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -10,42 +10,27 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Column, DenseColumn, Mask, Rows
+from pipelines.data.columns import Mask, Rows
 from pipelines.data.record import RecordContext
-from pipelines.data.result import Gathered, Result
+from pipelines.data.result import Result
 from pipelines.errors import DataError
 from pipelines.observe.metrics import SHORT_HELP, SHORT_WINDOWS
 from pipelines.runners.forms import ArrayForm, Forms
 from pipelines.runners.keyed.countedstate import CountedState
 from pipelines.runners.keyed.samples import Samples, padded, samples_of, spread, unlike
+from pipelines.runners.keyed.windowresults import Closed, Outcome, WindowResults
 from pipelines.runners.runner import OpenContext, StatefulRunner
 from pipelines.runners.state.item import Change, Item
 from pipelines.runners.state.keymeters import KeyMeters
 from pipelines.runners.state.keytable import NO_CODE
 from pipelines.runners.state.recordtimes import RecordTimes
 from pipelines.runners.state.silence import Silence
-from pipelines.runners.state.timed import timed
 from pipelines.steps.keyed.window import ADDED, Window
 from pipelines.values import ValueType
 
 Array = npt.NDArray[Any]
 _NO_ROW: Final = -1
 """The row of a window that no record ended."""
-
-
-class Closed(NamedTuple):
-    """A window that has ended."""
-
-    row: int
-    """The position of the record that ended it, or `_NO_ROW`."""
-    key: tuple[Any, ...]
-    """The values of `by`."""
-    samples: Array
-    start: int
-    """Milliseconds since 1970, as `end`."""
-    end: int
-    length: int
-    """How many samples are the key's own, without those of padding."""
 
 
 class CountedWindowRunner(StatefulRunner):
@@ -73,7 +58,9 @@ class CountedWindowRunner(StatefulRunner):
         self._silence = None if step.idle is None else Silence(step.idle)
         self._remembers = step.short != "drop"
         """Whether a result that no record makes may come, which needs a record that it belongs to."""
-        self._closed: list[Closed] = []
+        self._closed: list[tuple[int, Closed]] = []
+        """Windows that have ended, with the position of the record that ended each, or `_NO_ROW`."""
+        self._results = WindowResults(step.by, step.output_name)
         self._short = context.metrics.counter(SHORT_WINDOWS, SHORT_HELP)
         self._meters = KeyMeters(context.metrics, context.step or step.type_name, step.most_keys)
 
@@ -121,7 +108,8 @@ class CountedWindowRunner(StatefulRunner):
             self._add(batch, _without(part, codes[part.rows] != NO_CODE), codes, times)
         self._meters.remembers(len(self._state.keys))
         closed, self._closed = self._closed, []
-        return self._result(batch, closed, codes != NO_CODE, failed)
+        outcome = Outcome([row for row, _ in closed], [window for _, window in closed], failed)
+        return self._results.of(batch, outcome)
 
     def tick(self, now: float) -> Result:
         if self._silence is None:
@@ -163,7 +151,7 @@ class CountedWindowRunner(StatefulRunner):
             codes = np.full(batch.size, NO_CODE, np.int64)
             coded = self._state.keys.coded(batch.take(good))
             codes[good] = coded.codes
-            self._closed = [each._replace(row=int(good[each.row])) for each in self._closed]
+            self._closed = [(int(good[row]), window) for row, window in self._closed]
             wrong = {int(good[row]): error for row, error in coded.failed.items()}
         failed.update(wrong)
         self._heard(codes[codes != NO_CODE])
@@ -281,7 +269,7 @@ class CountedWindowRunner(StatefulRunner):
             row = int(np.searchsorted(ends, at + count - 1, "right"))
             start, end = int(state.starts[code, mark]), int(run.times[row])
             window = store.window(slot, head, self._size)
-            self._closed.append(Closed(int(run.rows[row]), self._key(code), window, start, end, self._size))
+            self._closed.append((int(run.rows[row]), Closed(self._key(code), (), start, end, self._size, window)))
             state.head[code] = (head + self._every) % self._size
             state.mark[code] = (mark + 1) % state.marks
             state.fill[code] = self._size - self._every
@@ -301,7 +289,7 @@ class CountedWindowRunner(StatefulRunner):
         if self._step.short == "pad":
             samples = padded(samples, self._size)
         start, end = int(state.starts[code, state.mark[code]]), int(state.last[code])
-        self._closed.append(Closed(row, self._key(code), samples, start, end, fill))
+        self._closed.append((row, Closed(self._key(code), (), start, end, fill, samples)))
 
     def _evict(self, codes: Rows, rows: Rows) -> None:
         self._meters.evict(len(codes))
@@ -319,37 +307,11 @@ class CountedWindowRunner(StatefulRunner):
         closed, self._closed = self._closed, []
         self._state.drop(codes)
         self._meters.remembers(len(self._state.keys))
-        return timed(self._columns(closed), records, _bytes_of(closed)) if closed else Result(Batch({}, 0))
+        return self._results.timed([window for _, window in closed], records)
 
     def _key(self, code: int) -> tuple[Any, ...]:
         value = self._state.keys.value(code)
         return value if len(self._step.by) > 1 else (value,)
-
-    def _result(self, batch: Batch, closed: list[Closed], good: Mask, failed: dict[int, Exception]) -> Result:
-        at = np.array([each.row for each in closed], np.int64)
-        order = np.argsort(at, kind="stable")
-        at = at[order]
-        rows, splits = batch.numbers(at)
-        columns = self._columns([closed[each] for each in order.tolist()])
-        made = Batch(columns, len(at), rows=rows, splits=splits, origin=batch.origin)
-        good[at] = False
-        held, _ = batch.numbers(np.flatnonzero(good))
-        numbers = {int(number): error for row, error in failed.items() for number in batch.parents(row).tolist()}
-        gathered = (Gathered(made, _bytes_of(closed)),) if closed else ()
-        return Result(made, numbers, held=held, gathered=gathered)
-
-    def _columns(self, closed: Sequence[Closed]) -> dict[str, Column]:
-        if not closed:
-            return {}
-        columns = {
-            name: Column.of(list(values))
-            for name, values in zip(self._step.by, zip(*(each.key for each in closed), strict=True), strict=True)
-        }
-        columns[self._output] = Column.of([each.samples for each in closed])
-        numbers = np.array([(each.start, each.end, each.length) for each in closed], np.int64)
-        for at, name in enumerate(ADDED):
-            columns[name] = DenseColumn(numbers[:, at], ValueType.INT64)
-        return columns
 
 
 class _Run(NamedTuple):
@@ -362,10 +324,6 @@ class _Run(NamedTuple):
     """How many samples each has."""
     gaps: Mask | None
     """Before which of them the window ends."""
-
-
-def _bytes_of(closed: Iterable[Closed]) -> int:
-    return sum(each.samples.nbytes for each in closed)
 
 
 def _without(part: Samples, keep: Mask) -> Samples:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from pipelines.runners.state.pieces import Pieces
 
 VERSION: Final = 1
 """The version of the form in which states are saved."""
+Why = TypeVar("Why")
 
 
 class KeyedRunner(StatefulRunner):
@@ -112,9 +113,9 @@ class KeyedRunner(StatefulRunner):
         self._meters.evict(len(codes))
 
 
-def by_number(batch: Batch, failed: Mapping[int, Exception]) -> dict[int, Exception]:
-    """Errors of rows, by position, as a `Result` has them: by the numbers of the records."""
-    return {number: error for row, error in failed.items() for number in batch.parents(row).tolist()}
+def by_number(batch: Batch, by_row: Mapping[int, Why]) -> dict[int, Why]:
+    """Errors of rows, or reasons, by position, as a `Result` has them: by the numbers of the records."""
+    return {number: why for row, why in by_row.items() for number in batch.parents(row).tolist()}
 
 
 def dropped(batch: Batch, rows: Rows, reason: str) -> dict[int, str]:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pipelines.data.columns import Rows
+from pipelines.data.columns import Mask, Rows
 from pipelines.runners.state.keytable import grown
 
 _NONE: Final = np.iinfo(np.int64).min
@@ -21,6 +21,10 @@ class Opened(NamedTuple):
     codes: Rows
     begins: Rows
     slots: Rows
+
+    def take(self, which: Rows | Mask) -> Opened:
+        """Those at these places."""
+        return Opened(self.codes[which], self.begins[which], self.slots[which])
 
 
 class OpenWindows:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Column, DenseColumn, Mask, Rows
-from pipelines.data.result import Gathered, Result
+from pipelines.data.columns import Mask, Rows
+from pipelines.data.result import Result
 from pipelines.errors import DataError, StreamerError
 from pipelines.observe.metrics import LATE_RECORDS, SHORT_HELP, SHORT_WINDOWS
 from pipelines.runners.forms import ArrayForm, Forms
@@ -21,6 +21,7 @@ from pipelines.runners.keyed.openwindows import Opened, OpenWindows
 from pipelines.runners.keyed.placing import NO_RECORD, AlignedWindows, Placed, Placing, Sessions
 from pipelines.runners.keyed.samplelogs import NO_FORM, SampleLogs, check_room, most_samples, too_large
 from pipelines.runners.keyed.samples import Samples, padded, samples_of, unlike
+from pipelines.runners.keyed.windowresults import Closed, Outcome, WindowResults
 from pipelines.runners.runner import OpenContext, StatefulRunner
 from pipelines.runners.state.item import Change, Item
 from pipelines.runners.state.keymeters import KeyMeters
@@ -31,25 +32,12 @@ from pipelines.runners.state.silence import Silence
 from pipelines.runners.state.timed import timed
 from pipelines.steps.keyed.fields import milliseconds
 from pipelines.steps.keyed.window import ADDED, Window
-from pipelines.values import ValueType
 
 _VERSION: Final = 1
 _NEVER: Final = np.iinfo(np.int64).max
 """The first time of a window that has no record."""
 LATE: Final = "late: its windows have closed"
 """The reason of late records that are dropped."""
-
-
-class _Closed(NamedTuple):
-    """A result: what a window has when it closes, or after a record."""
-
-    key: tuple[Any, ...]
-    values: tuple[Any, ...]
-    start: int
-    end: int
-    length: int
-    """How many records it has; with samples, how many of these."""
-    samples: npt.NDArray[Any] | None = None
 
 
 class _ClosedBy(NamedTuple):
@@ -104,7 +92,8 @@ class TimedWindowRunner(StatefulRunner):
         # By code.
         self._changed, self._saved = np.zeros(0, np.bool_), np.zeros(0, np.bool_)
         self._gone: dict[tuple[Hashable, str], set[int]] = {}
-        self._evicted: list[tuple[int, _Closed]] = []
+        self._results = WindowResults(step.by, step.output_name, self._contents.keys)
+        self._evicted: list[tuple[int, Closed]] = []
         """Windows of keys that had to go, with the position of the record that brought another."""
         self._silence = None if step.idle is None else Silence(step.idle)
         self._late_records = context.metrics.counter(LATE_RECORDS, "Records that came after their windows had closed.")
@@ -184,7 +173,8 @@ class TimedWindowRunner(StatefulRunner):
         self._evicted = []
 
     def _run(self, batch: Batch) -> Result:
-        failed: dict[int, Exception] = {}
+        outcome = Outcome()
+        failed = outcome.failed
         read = self._contents.read(batch, failed)
         times, untimed = self._times.of(batch)
         for row, error in untimed.items():
@@ -192,41 +182,33 @@ class TimedWindowRunner(StatefulRunner):
         samples = self._samples(batch, failed)
         positions, codes = self._coded(batch, failed)
         positions, codes = self._alike(samples, positions, codes, failed)
-        parents = [row for row, _ in self._evicted]
-        made = [window for _, window in self._evicted]
+        for row, window in self._evicted:
+            outcome.rows.append(row)
+            outcome.closed.append(window)
         self._evicted = []
-        dropped: dict[int, str] = {}
         for part in self._portions(samples, positions, codes, times, failed):
-            self._enter(_Entering(batch, read, samples, *part), parents, made, failed, dropped)
-        return self._result(batch, parents, made, failed, dropped)
+            self._enter(_Entering(batch, read, samples, *part), outcome)
+        return self._results.of(batch, outcome)
 
-    def _enter(
-        self,
-        entering: _Entering,
-        parents: list[int],
-        made: list[_Closed],
-        failed: dict[int, Exception],
-        dropped: dict[int, str],
-    ) -> None:
-        """Put records into their windows; results are added to `made`, the positions of their records to `parents`."""
+    def _enter(self, entering: _Entering, outcome: Outcome) -> None:
+        """Put records into their windows."""
         positions, codes, times = entering.positions, entering.codes, entering.times
         if self._step.time == "arrival":
             # A clock that was put back, or that of the host before, makes no record late.
             times = np.maximum(times, self._placing.latest(codes))
-        before = self._placing.latest(codes)
         placed = self._placing.place(codes, times)
-        dropped.update(self._late(positions[placed.late], times[placed.late], before[placed.late], failed))
+        self._late(positions[placed.late], times[placed.late], outcome)
         self._note(codes[~placed.late], entering.batch, positions[~placed.late])
         slots = self._open.slots(codes[placed.records], placed.begins)
         self._keep(entering.samples, positions, codes, times, placed)
         if self._step.emit == "each":
-            self._add_each(entering, times, placed, slots, parents, made)
+            self._add_each(entering, times, placed, slots, outcome)
         else:
             self._add(entering, times, placed, slots, slice(None))
         closed = self._closed()
-        given = self._giving(closed.windows)
-        parents += positions[closed.records[given]].tolist()
-        made += self._windows(Opened(*(column[given] for column in closed.windows)))
+        given, made = self._given(closed.windows)
+        outcome.rows.extend(positions[closed.records[given]].tolist())
+        outcome.closed.extend(made)
         self._open.close(closed.windows.codes, closed.windows.begins)
         if self._values is not None:
             for code in set(closed.windows.codes.tolist()):
@@ -376,19 +358,19 @@ class TimedWindowRunner(StatefulRunner):
             positions, codes = positions[codes != NO_CODE], codes[codes != NO_CODE]
         return positions, codes
 
-    def _late(self, positions: Rows, times: Rows, before: Rows, failed: dict[int, Exception]) -> dict[int, str]:
-        """Fail or drop late records; gives those that are dropped."""
+    def _late(self, positions: Rows, times: Rows, outcome: Outcome) -> None:
+        """Fail or drop late records."""
         if not len(positions):
-            return {}
+            return
         self._late_records.add(len(positions))
         if self._step.on_late == "drop":
-            return dict.fromkeys(positions.tolist(), LATE)
+            outcome.dropped.update(dict.fromkeys(positions.tolist(), LATE))
+            return
         for position, time in zip(positions.tolist(), times.tolist(), strict=True):
-            failed[position] = DataError(
+            outcome.failed[position] = DataError(
                 f"it is late: the windows of its time, {np.datetime64(time, 'ms')}Z, have closed; raise lateness to "
                 "wait longer, or set onLate: drop"
             )
-        return {}
 
     def _note(self, codes: Rows, batch: Batch, positions: Rows) -> None:
         self._last.note(codes, batch, positions)
@@ -406,19 +388,11 @@ class TimedWindowRunner(StatefulRunner):
             self._extend(slots[places], times[records])
         self._contents.add(entering.read, entering.positions[records], slots[places])
 
-    def _add_each(
-        self,
-        entering: _Entering,
-        times: Rows,
-        placed: Placed,
-        slots: Rows,
-        parents: list[int],
-        made: list[_Closed],
-    ) -> None:
+    def _add_each(self, entering: _Entering, times: Rows, placed: Placed, slots: Rows, outcome: Outcome) -> None:
         """Add records, with a result for each: those that are the first of their windows at once, then the second."""
         rank = repeats(slots)
         codes = entering.codes[placed.records]
-        running: list[_Closed] = []
+        running: list[Closed] = []
         order: list[Rows] = []
         for turn in range(int(rank.max(initial=-1)) + 1):
             places = np.flatnonzero(rank == turn)
@@ -426,8 +400,8 @@ class TimedWindowRunner(StatefulRunner):
             running += self._windows(Opened(codes[places], placed.begins[places], slots[places]))
             order.append(places)
         if order:
-            made += [running[at] for at in np.argsort(np.concatenate(order)).tolist()]
-        parents += entering.positions[placed.records].tolist()
+            outcome.closed.extend(running[at] for at in np.argsort(np.concatenate(order)).tolist())
+        outcome.rows.extend(entering.positions[placed.records].tolist())
 
     def _closed(self) -> _ClosedBy:
         """The windows that the records placed last have closed, in the order of records and begins."""
@@ -437,10 +411,10 @@ class TimedWindowRunner(StatefulRunner):
         records = self._placing.closing(windows.codes, windows.begins)
         at = np.flatnonzero(records != NO_RECORD)
         at = at[np.lexsort((windows.begins[at], records[at]))]
-        return _ClosedBy(records[at], Opened(*(column[at] for column in windows)))
+        return _ClosedBy(records[at], windows.take(at))
 
-    def _giving(self, ending: Opened) -> Mask:
-        """Which of the windows that end give a result."""
+    def _given(self, ending: Opened) -> tuple[Mask, list[Closed]]:
+        """Which of the windows that end give a result, and these results."""
         counts = self._contents.counts(ending.slots)
         given = self._placing.fresh(ending.codes, ending.begins, counts)
         if self._short is not None:
@@ -448,9 +422,11 @@ class TimedWindowRunner(StatefulRunner):
             self._short.add(int(np.count_nonzero(short)))
             if self._step.short == "drop":
                 given &= ~short
-        return given if self._step.emit == "window" else np.zeros(len(given), np.bool_)
+        if self._step.emit != "window":
+            given = np.zeros(len(given), np.bool_)
+        return given, self._windows(ending.take(given))
 
-    def _windows(self, opened: Opened) -> list[_Closed]:
+    def _windows(self, opened: Opened) -> list[Closed]:
         """What these windows have."""
         codes, begins, slots = opened
         starts, ends = (self._from[slots], self._to[slots]) if self._size is None else (begins, begins + self._size)
@@ -458,7 +434,7 @@ class TimedWindowRunner(StatefulRunner):
         if len(self._step.by) == 1:
             keys = [(key,) for key in keys]
         counts = self._contents.counts(slots).tolist()
-        made = list(map(_Closed, keys, self._contents.values(slots), starts.tolist(), ends.tolist(), counts))
+        made = list(map(Closed, keys, self._contents.values(slots), starts.tolist(), ends.tolist(), counts))
         if self._values is None:
             return made
         samples = (self._of_window(code, begin) for code, begin in zip(codes.tolist(), begins.tolist(), strict=True))
@@ -479,55 +455,15 @@ class TimedWindowRunner(StatefulRunner):
         windows = self._open.all_of(codes.tolist())
         each = zip(windows.begins.tolist(), map(self._keys.text, windows.codes.tolist()), strict=True)
         order = [at for *_, at in sorted((*by, at) for at, by in enumerate(each))]
-        ending = Opened(*(column[order] for column in windows))
-        given = self._giving(ending)
-        made = self._windows(Opened(*(column[given] for column in ending)))
+        ending = windows.take(np.array(order, np.int64))
+        given, made = self._given(ending)
         records = [self._last.record(code) for code in ending.codes[given].tolist()]
         self._open.close(ending.codes, ending.begins)
         for code in codes.tolist():
             self._placing.ended(code)
             self._logs.trim(code, ())
         self._changed[codes] = True
-        return timed(self._columns(made), records, _bytes_of(made))
-
-    def _result(
-        self,
-        batch: Batch,
-        parents: Sequence[int],
-        made: Sequence[_Closed],
-        failed: Mapping[int, Exception],
-        dropped: Mapping[int, str],
-    ) -> Result:
-        order = np.argsort(np.array(parents, np.int64), kind="stable")
-        numbers, splits = batch.numbers(np.array(parents, np.int64)[order])
-        emitted = Batch(
-            self._columns([made[at] for at in order.tolist()]),
-            len(made),
-            rows=numbers,
-            splits=splits,
-            origin=batch.origin,
-        )
-        held = np.ones(batch.size, np.bool_)
-        held[[*parents, *failed, *dropped]] = False
-        return Result(
-            emitted,
-            {number: error for row, error in failed.items() for number in batch.parents(row).tolist()},
-            {number: reason for row, reason in dropped.items() for number in batch.parents(row).tolist()},
-            batch.numbers(np.flatnonzero(held))[0],
-            gathered=(Gathered(emitted, _bytes_of(made)),) if made else (),
-        )
-
-    def _columns(self, made: Sequence[_Closed]) -> dict[str, Column]:
-        if not made:
-            return {}
-        columns = {name: Column.of([each.key[at] for each in made]) for at, name in enumerate(self._step.by)}
-        if self._step.output_name is not None:
-            columns[self._step.output_name] = Column.of([each.samples for each in made])
-        columns |= self._contents.columns([each.values for each in made])
-        bounds = np.array([(each.start, each.end, each.length) for each in made], np.int64)
-        for at, name in enumerate(ADDED):
-            columns[name] = DenseColumn(bounds[:, at], ValueType.INT64)
-        return columns
+        return self._results.timed(made, records)
 
     def _begin_keys(self, codes: Rows) -> None:
         capacity = self._keys.capacity
@@ -546,10 +482,7 @@ class TimedWindowRunner(StatefulRunner):
         self._meters.evict(len(codes))
         for code, row in zip(codes.tolist(), rows.tolist(), strict=True):
             ending = self._open.all_of([code])
-            order = np.argsort(ending.begins)
-            ending = Opened(*(column[order] for column in ending))
-            given = self._giving(ending)
-            made = self._windows(Opened(*(column[given] for column in ending)))
+            _, made = self._given(ending.take(np.argsort(ending.begins)))
             self._evicted += [(row, window) for window in made]
             if self._saved[code]:
                 parts = self._gone.setdefault((self._keys.lane(code), self._keys.text(code)), set())
@@ -601,10 +534,6 @@ def _placing(step: Window) -> Placing:
     if step.size is None:
         return Sessions(milliseconds(step.gap or 0))
     return AlignedWindows(milliseconds(step.size), milliseconds(step.stride or step.size), milliseconds(step.lateness))
-
-
-def _bytes_of(made: Iterable[_Closed]) -> int:
-    return sum(0 if each.samples is None else each.samples.nbytes for each in made)
 
 
 def _several(count: int) -> DataError:
