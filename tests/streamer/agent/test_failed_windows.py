@@ -184,6 +184,39 @@ def test_a_window_that_the_sink_refuses_is_in_its_letter(
     assert (at, window["sum"]) == (2, 6)
 
 
+def test_a_window_that_json_cannot_carry_gives_a_letter_that_says_so(
+    define: Callable[..., Service], eventually: Any
+) -> None:
+    def half(data: Data) -> Data:
+        return Data({**data, "device": "half a surrogate pair: \ud800"})
+
+    bench = Bench(define, Function(half), sums(), Function(refuse))
+    bench.run(*({"device": "a", "x": x} for x in (4, 5, 6)), eventually=eventually)
+    (message,) = bench.dead.messages()
+    origin = original(message.headers)
+    assert origin is not None
+    assert (origin.is_window, origin.left_out) == (True, "payload")
+    assert origin.refusal.startswith("its window cannot be written: ")
+
+
+def test_a_window_counts_in_what_is_in_flight_until_it_is_confirmed(
+    define: Callable[..., Service], eventually: Any
+) -> None:
+    window = Window(by="device", size=20_000, values="block", output_name="samples", time="arrival")
+    bench = Bench(define, window)
+    in_flight: list[int] = []
+
+    def ask(message: Message) -> None:
+        in_flight.append(bench.agent.meters.in_flight())
+
+    bench.results.faults.refuse = ask
+    block = np.zeros(10_000, np.float32)
+    bench.run(*[{"device": "a", "block": block}] * 2, eventually=eventually)
+    (most,) = in_flight
+    assert most > 4 * block.nbytes
+    assert bench.agent.meters.in_flight() == 0
+
+
 def test_records_that_were_joined_are_together_in_the_letter() -> None:
     def refuse_all(data: Data) -> Data:
         raise ValueError("refused")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -160,6 +161,23 @@ def test_the_letter_of_a_window_has_the_window_in_place_of_the_payload_and_says_
     read = original(letters.headers[0])
     assert read is not None
     assert (read.is_window, read.topic, read.offset, read.headers) == (True, "images", 41, [("trace", b"a")])
+
+
+class Unwritable:
+    """The payload of a record that no bytes can be made of."""
+
+    def payload(self) -> bytes:
+        raise ValueError("no picture was ever decoded")
+
+
+def test_the_letter_of_a_window_is_whole_although_the_payload_of_its_last_record_cannot_be_written() -> None:
+    unwritable = replace(records("images", []), values=[Unwritable()])
+    error = StepError("broken", step="fault")
+    (window,), (short,) = (
+        list(dead_letters(unwritable, 0, {0: Letter.of(error, window)}, "digits").values) for window in (WINDOW, None)
+    )
+    assert window == WINDOW
+    assert b"no picture was ever decoded" in short
 
 
 def test_a_header_of_the_record_cannot_say_that_it_is_a_window() -> None:
