@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from connectors.blockcolumns import lengths
-from connectors.headers import Headers
 from connectors.kafka.config import KafkaSinkConfig
+from connectors.kafka.producer.messagesizes import message_sizes
 from connectors.records import Ints, Lane, Messages, Records
 from connectors.sink import Lost, Refused, Sink
 from connectors.source import Event, Replays, Settle, Source
@@ -18,8 +17,6 @@ from pipelines.errors import ConnectorError, StreamerError
 
 OVERHEAD: Final = 100
 """Bytes that a message takes beside its payload, key and headers, at most."""
-_OF_HEADER: Final = 10
-"""Bytes that a header takes beside its name and value, at most."""
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -98,14 +95,7 @@ class KeepingSink(Sink):
         return [topic or self._topic for topic in messages.topics]
 
     def _too_large(self, messages: Messages) -> dict[int, ConnectorError]:
-        sizes = lengths(messages.values) + OVERHEAD
-        if messages.keys is not None:
-            sizes = sizes + lengths(messages.keys)
-        if messages.headers is not None:
-            headers = Headers.of(messages.headers)
-            places, owners = headers.entries()
-            of_entries = lengths(headers.names)[places] + lengths(headers.values)[places] + _OF_HEADER
-            sizes = sizes + np.bincount(owners, of_entries, len(messages)).astype(np.int64)
+        sizes = message_sizes(messages) + OVERHEAD
         return {
             at: ConnectorError(
                 f"sink {self.name}: the message has {int(sizes[at])} bytes, and max_message is {self._most}; raise it, "

@@ -13,10 +13,10 @@ import numpy as np
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from connectors.blockcolumns import lengths, where_null
-from connectors.headers import Headers
+from connectors.blockcolumns import where_null
 from connectors.kafka.client.errors import error_of, is_passing
-from connectors.records import Ints, Messages
+from connectors.kafka.producer.messagesizes import message_sizes
+from connectors.records import Messages
 
 BATCH_OVERHEAD = 61
 """Bytes of a batch besides its records."""
@@ -45,13 +45,8 @@ class TopicLimits:
         refused: dict[int, KafkaError] = {}
         # The client counts, too, but knows only the largest limit of all sinks that share it.
         most = min(self.message, longest) - RECORD_OVERHEAD
-        sizes = lengths(messages.values)
-        if messages.keys is not None:
-            sizes = sizes + lengths(messages.keys)
-        if sizes.max(initial=0) > most - _HEADERS:
-            if messages.headers is not None:
-                sizes = sizes + _header_sizes(Headers.of(messages.headers))
-            for index in np.flatnonzero(sizes > most).tolist():
+        if message_sizes(messages, headers=False).max(initial=0) > most - _HEADERS:
+            for index in np.flatnonzero(message_sizes(messages) > most).tolist():
                 refused[index] = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
         if self.needs_keys:
             for index in _without_key(messages):
@@ -86,14 +81,6 @@ def _read(settings: Mapping[str, Any]) -> TopicLimits:
     return TopicLimits(
         int(settings["max.message.bytes"].value), "compact" in str(settings["cleanup.policy"].value).split(",")
     )
-
-
-def _header_sizes(headers: Headers) -> Ints:
-    # librdkafka counts up to ten bytes for the two lengths.
-    each = np.maximum(headers.names.lengths, 0) + np.maximum(headers.values.lengths, 0) + 10
-    sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(each)])
-    sizes: Ints = sums[headers.starts + headers.counts] - sums[headers.starts]
-    return sizes
 
 
 def _without_key(messages: Messages) -> Iterable[int]:
