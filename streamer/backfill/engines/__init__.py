@@ -1,0 +1,1 @@
+"""What runs the pieces of a backfill: the processes of this machine."""
