@@ -167,6 +167,7 @@ lock: packages  ## write requirements/*.txt and constraints*.txt anew from pypro
 	$(COMPILE) --generate-hashes --constraint requirements/dev.txt --extra demo-cameras pyproject.toml requirements/build.in --output-file requirements/demo-cameras.txt
 	$(COMPILE) --generate-hashes --constraint requirements/dev.txt --extra kafka --extra onnx pyproject.toml --output-file requirements/server.txt
 	$(COMPILE) $(if $(UPGRADE),--upgrade) --generate-hashes --constraint requirements/dev.txt $(addprefix --no-emit-package ,numpy python-dateutil pytz six tzdata) requirements/spark.in --output-file requirements/spark.txt
+	$(COMPILE) $(if $(UPGRADE),--upgrade) --generate-hashes --constraint requirements/dev.txt --no-deps requirements/ray.in --output-file requirements/ray.txt
 	$(COMPILE) $(if $(UPGRADE),--upgrade) --generate-hashes --constraint requirements/dev.txt requirements/release.in --output-file requirements/release.txt
 	@{ echo '# Versions that are tested together, for installing any extra: pip install --constraint constraints.txt ...'; \
 	   sed -n 's/^\([a-z0-9._-]*==[^\]*[^ \]\) *\\*$$/\1/p' requirements/dev.txt; } > constraints.txt

