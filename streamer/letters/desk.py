@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pipelines.errors import ConnectorError, DefinitionError, StreamerError
 from streamer.letters.nosuchletter import NoSuchLetter
 from streamer.letters.replayed import GROUP, Replayed
+from streamer.letters.sources import source_of
 from streamer.letters.stored import StoredLetter, parsed
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class LetterDesk:
     def __init__(self, service: Service, log: Any) -> None:
         self._service = service
         self._log = log
-        self._codecs: dict[str, Codec | StreamerError] = {}
+        self._codecs: dict[str, Codec] = {}
 
     def newest(self, count: int, deadline: float) -> dict[str, Any]:
         """The letters that were written last, at most `count`, the newest first, as plain data.
@@ -121,17 +122,13 @@ class LetterDesk:
 
         if letter.is_window:
             return codec_of("konduit-json")
-        topic = letter.topic
-        sources = self._service.sources
-        settings = [source.codec for source in sources if source.reads(topic)] or [source.codec for source in sources]
-        if any(setting != settings[0] for setting in settings):
-            return DefinitionError(f'it is not known which source of {self._service.name} has read "{topic[:200]}"')
-        key = repr(settings[0])
-        if key not in self._codecs:
-            try:
-                self._codecs[key] = codec_of(settings[0])
-            except StreamerError as error:
-                return error
+        try:
+            setting = source_of(self._service, letter.topic, lambda source: source.codec).codec
+            key = repr(setting)
+            if key not in self._codecs:
+                self._codecs[key] = codec_of(setting)
+        except StreamerError as error:
+            return error
         return self._codecs[key]
 
 

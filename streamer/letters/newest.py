@@ -6,8 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from connectors.browser import TopicReader
-from streamer.delivery.deadletter import original
-from streamer.letters.stored import StoredLetter
+from streamer.letters.stored import StoredLetter, letters_in
 
 if TYPE_CHECKING:
     from connectors.records import Records
@@ -41,17 +40,8 @@ def newest(reader: TopicReader, count: int, deadline: float) -> tuple[list[Store
 
 def _letters(records: Records, ends: dict[int, int]) -> list[StoredLetter]:
     """The dead letters in a block, without those that were written after the topic was looked at."""
-    headers = records.header_column() or [None] * len(records)
-    stamps = records.timestamp_column()
-    letters = []
-    for span, number in zip(records.spans, records.partitions, strict=True):
-        for row in range(span.start, span.stop):
-            offset = int(records.positions[row])
-            letter = original(headers[row])
-            if letter is not None and offset < ends.get(number, 0):
-                key = None if records.keys is None else records.keys[row]
-                letters.append(StoredLetter(number, offset, int(stamps[row]), records.values[row], key, letter))
-    return letters
+    stored = (letter for letter in letters_in(records) if letter is not None)
+    return [letter for letter in stored if letter.offset < ends.get(letter.partition, 0)]
 
 
 def _finished(records: Records, ends: dict[int, int]) -> set[int]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 import zlib
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streamer.delivery.deadletter import Original
+from streamer.delivery.deadletter import Original, original
 from streamer.letters.nosuchletter import NoSuchLetter
+
+if TYPE_CHECKING:
+    from connectors.records import Records
 
 _NAME: Final = re.compile(r"(\d{1,6})-(\d{1,19})-([0-9a-f]{8})")
 
@@ -28,6 +32,20 @@ class StoredLetter(NamedTuple):
     def name(self) -> str:
         """Names it for good: where its topic is deleted and created again, another letter gets another name."""
         return f"{self.partition}-{self.offset}-{fingerprint(self.letter, self.written)}"
+
+
+def letters_in(records: Records) -> Iterator[StoredLetter | None]:
+    """The dead letter in each row of a block of a topic of dead letters; `None` where there is none."""
+    headers = records.header_column() or [None] * len(records)
+    stamps = records.timestamp_column()
+    for span, number in zip(records.spans, records.partitions, strict=True):
+        for row in range(span.start, span.stop):
+            letter = original(headers[row])
+            if letter is None:
+                yield None
+                continue
+            key = None if records.keys is None else records.keys[row]
+            yield StoredLetter(number, int(records.positions[row]), int(stamps[row]), records.values[row], key, letter)
 
 
 def fingerprint(letter: Original, written: int) -> str:
