@@ -21,8 +21,9 @@ from anyio.from_thread import start_blocking_portal
 from connectors.models import http, stores
 from connectors.models.cache import CACHE_VARIABLE, FetchError, RemoteModel
 from connectors.models.content import Opener, PassingError
+from connectors.stores.filesystems import PACKAGES
 from connectors.units import seconds, size_in_bytes
-from pipelines.plugins.requirements import NOTHING, Package, Requirement
+from pipelines.plugins.requirements import NOTHING, Requirement
 
 LIMIT_VARIABLE: Final = "STREAMER_MODEL_LIMIT"
 """Environment variable: the largest model that is fetched, `16GiB`."""
@@ -105,10 +106,10 @@ class Fetcher:
 
 
 HTTP = Fetcher(http.SCHEMES, http.opened)
-S3 = Fetcher(("s3",), stores.opened, Package("s3fs", extra="s3"), uses_identity=True)
-GS = Fetcher(("gs",), stores.opened, Package("gcsfs", extra="gs"), uses_identity=True)
-AZ = Fetcher(("az",), stores.opened, Package("adlfs", extra="az"), uses_identity=True)
-HF = Fetcher(("hf",), stores.opened, Package("huggingface_hub", extra="hf"), uses_identity=True)
+S3 = Fetcher(("s3",), stores.opened, PACKAGES["s3"], uses_identity=True)
+GS = Fetcher(("gs",), stores.opened, PACKAGES["gs"], uses_identity=True)
+AZ = Fetcher(("az",), stores.opened, PACKAGES["az"], uses_identity=True)
+HF = Fetcher(("hf",), stores.opened, PACKAGES["hf"], uses_identity=True)
 
 
 async def _fetched(model: RemoteModel, opened: Opener, progress: Progress | None, deadline: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
@@ -38,6 +39,21 @@ class Pattern:
         """Whether it may match several files."""
         return any(_WILD.search(part) for part in self.rest)
 
+    @property
+    def is_of_one_folder(self) -> bool:
+        """Whether all files that match are in the folder `base` itself."""
+        return len(self.rest) == 1 and self.rest[0] != _ANY_FOLDERS
+
+    def matcher(self) -> Callable[[str], bool]:
+        """Whether a path below `base`, joined by `/`, is of a file that matches."""
+        patterns = [pattern.split("/") for pattern in Pattern("", self.rest).plain()]
+
+        def matches(relative: str) -> bool:
+            parts = relative.split("/")
+            return not self.skips(relative) and any(_matches(parts, pattern) for pattern in patterns)
+
+        return matches
+
     def plain(self) -> list[str]:
         """The same as patterns without `{a,b}`, which match it all together. Raises `ValueError` for too many."""
         patterns = ["/".join([self.base.removesuffix("/"), *self.rest]) if self.base else "/".join(self.rest)]
@@ -70,3 +86,11 @@ class Pattern:
             if not any(fnmatchcase(parts[place], each) for each in Pattern("", (pattern,)).plain()):
                 return False
         return False
+
+
+def _matches(parts: Sequence[str], patterns: Sequence[str]) -> bool:
+    if not patterns or not parts:
+        return not parts and all(each == _ANY_FOLDERS for each in patterns)
+    if patterns[0] == _ANY_FOLDERS:
+        return _matches(parts, patterns[1:]) or _matches(parts[1:], patterns)
+    return fnmatchcase(parts[0], patterns[0]) and _matches(parts[1:], patterns[1:])

@@ -10,10 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
-import botocore.session
 import fsspec.config
 import pytest
-from moto.server import ThreadedMotoServer
+from s3store import SECRET, environment, s3_store
 from tcpproxy import TcpProxy
 
 from connectors.models.cache import FetchError
@@ -27,24 +26,16 @@ CONTENT = bytes(range(256)) * (5 << 12)
 """5 MiB: more than is asked for at once."""
 SHA = hashlib.sha256(CONTENT).hexdigest()
 URL = "s3://models/a/m.bin"
-SECRET = "hunter2-secret"
 
 
 @pytest.fixture(scope="module")
 def moto() -> Iterator[int]:
     """The port of a store of S3 with the model of `URL`, and an empty one."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    port = server.get_host_and_port()[1]
-    client = botocore.session.get_session().create_client(
-        "s3", "us-east-1", endpoint_url=f"http://127.0.0.1:{port}", aws_access_key_id="a", aws_secret_access_key="b"
-    )
-    client.create_bucket(Bucket="models")
-    client.put_object(Bucket="models", Key="a/m.bin", Body=CONTENT)
-    client.put_object(Bucket="models", Key="a/none.bin", Body=b"")
-    client.close()
-    yield port
-    server.stop()
+    with s3_store() as store:
+        store.client.create_bucket(Bucket="models")
+        store.client.put_object(Bucket="models", Key="a/m.bin", Body=CONTENT)
+        store.client.put_object(Bucket="models", Key="a/none.bin", Body=b"")
+        yield store.port
 
 
 @pytest.fixture
@@ -58,13 +49,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def s3(moto: int, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TcpProxy]:
     """The way of this process to the store."""
     with TcpProxy(moto) as proxy:
-        environment = {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}",
-            "AWS_ACCESS_KEY_ID": "user",
-            "AWS_SECRET_ACCESS_KEY": SECRET,
-            "AWS_DEFAULT_REGION": "us-east-1",
-        }
-        for name, value in environment.items():
+        for name, value in environment(proxy.port).items():
             monkeypatch.setenv(name, value)
         yield proxy
 
