@@ -112,6 +112,7 @@ SCENARIOS: list[tuple[str, set[str], str]] = [
     ),
     ("faust", {"faust", "aiokafka", "mode"}, "import streamer.faust"),
     ("spark", {"pyspark", "pandas", "pyarrow"}, "import streamer.spark; streamer.spark.start"),
+    ("ray", {"ray"}, "from streamer.backfill.engines.ray import RayEngine; RayEngine()"),
     ("s3", {"s3fs", "fsspec"}, FETCH.format("S3", "s3")),
     ("gs", {"gcsfs", "fsspec"}, FETCH.format("GS", "gs")),
     ("az", {"adlfs", "fsspec"}, FETCH.format("AZ", "az")),

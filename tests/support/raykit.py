@@ -42,7 +42,6 @@ def environment() -> dict[str, str]:
         "RAY_memory_monitor_refresh_ms": "0",
         # It is busy, too: Ray gives its processes 15 seconds to start.
         "RAY_agent_register_timeout_ms": "120000",
-        "RAY_raylet_start_wait_time_s": "120",
     }
 
 
@@ -58,16 +57,16 @@ def cluster(patch: pytest.MonkeyPatch, surroundings: dict[str, str]) -> Iterator
     folder = tempfile.mkdtemp(prefix="ray-")
     # jsonschema does without what takes seconds to import, and each of Ray's processes imports it.
     (Path(folder) / "rfc3987_syntax.py").write_text("raise ImportError")
-    patch.setenv("PYTHONPATH", f"{surroundings['PYTHONPATH']}{os.pathsep}{folder}")
+    # Its workers know what this folder has, too.
+    patch.setenv("PYTHONPATH", os.pathsep.join([surroundings["PYTHONPATH"], folder, str(Path(__file__).parent)]))
+    options = {"num_cpus": 2, "object_store_memory": MEMORY, "include_dashboard": False, "log_to_driver": False}
     try:
-        ray.init(
-            address="local",
-            num_cpus=2,
-            object_store_memory=MEMORY,
-            include_dashboard=False,
-            log_to_driver=False,
-            _temp_dir=folder,
-        )
+        try:
+            ray.init(address="local", _temp_dir=folder, **options)
+        except Exception:  # noqa: BLE001 - it raises nothing narrower
+            # A part of it took more than half a minute to start, which has no setting.
+            ray.shutdown()
+            ray.init(address="local", _temp_dir=folder, **options)
         yield ray
     finally:
         ray.shutdown()
