@@ -329,6 +329,20 @@ class Source(ABC):
         """
         return {}
 
+    def caught_up(self, emptied_at: float) -> float:
+        """The time by which all records had come that were polled: none waits that came before. On `time.monotonic`.
+
+        Steps conclude from it that nothing came, such as the end of a silent key's window; so it must not be too late.
+        That it is a second or two behind does no harm. It stays where it is while the bus cannot be reached. Called
+        between polls, often, and only by a service whose steps have state.
+
+        Args:
+            emptied_at: When the last poll began that gave fewer records and bytes than asked for, of a source that was
+                not `starved` then; -infinity: none has yet. The default: it was then, which is right if a poll gives
+                whatever is there. A source that fetches by itself knows more, such as where its partitions ended.
+        """
+        return emptied_at
+
     def lag(self) -> Mapping[tuple[str, int], int]:
         """How many records are left to deliver, as far as known without asking the bus.
 

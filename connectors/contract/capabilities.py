@@ -23,6 +23,7 @@ CAPABILITIES: Mapping[str, str] = {
     "restart": "unacknowledged records come again in another process",
     "rewind": "unacknowledged records come again after `rewind`",
     "revoke": "lanes can be taken away and given back (bus.take_away, bus.give_back)",
+    "backlog": "messages that were fed are there for a poll, rather than fetched or decoded while it waits",
     "end": "the source can come to an end (bus.end)",
     "held": "the bytes that the source holds can be measured (bus.held_bytes)",
     "confirmed": "the sink names confirmed rows, at the latest after a barrier",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import defaultdict
@@ -206,6 +207,25 @@ class SourceContract(DeliveryContract):
                 blocks.append(reader.poll(max_bytes=25_000 if len(blocks) < 3 else 100, timeout=0.5))
         received = [record.message.value for block in blocks for record in block]
         assert sorted(received) == sorted(m.value for m in sent)
+
+    @needs("backlog")
+    def test_it_has_caught_up_once_all_that_had_come_was_polled(self, bus: SourceBus) -> None:
+        """Not before: a service would take keys for silent whose records wait."""
+        bus.feed(numbered(bus, 20))
+        fed = time.monotonic()
+        with Reader(bus.source(), bus.patience) as reader:
+            received: list[Received] = []
+            emptied_at = -math.inf
+            deadline = time.monotonic() + bus.patience
+            while reader.source.caught_up(emptied_at) < fed and time.monotonic() < deadline:
+                began = time.monotonic()
+                block = reader.poll(max_records=3, timeout=0.2)
+                reader.acknowledge(block)
+                received += block
+                if len(block) < 3 and not reader.source.starved():
+                    emptied_at = began
+            assert reader.source.caught_up(emptied_at) >= fed
+        assert len(received) == 20
 
     def test_wake_ends_a_waiting_poll(self, bus: SourceBus) -> None:
         """Another thread can stop a poll that waits, so that a service stops at once."""

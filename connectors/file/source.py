@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
@@ -77,6 +78,7 @@ class FileSource(Source):
         self._epochs = itertools.count()
         self._events: list[Event] = []
         self._end_reported = False
+        self._files_sought_at = -math.inf
         self._open = False
         self._woken = threading.Event()
 
@@ -163,6 +165,10 @@ class FileSource(Source):
         """As `Source.wake`."""
         self._woken.set()
 
+    def caught_up(self, emptied_at: float) -> float:
+        """As `Source.caught_up`: files that have come since it last looked for some are not read yet."""
+        return min(emptied_at, self._files_sought_at) if self._follow else emptied_at
+
     @property
     def held_bytes(self) -> int:
         """Bytes read and not delivered: about 1 MiB for each file that is being read, or one record."""
@@ -202,6 +208,7 @@ class FileSource(Source):
         return unread(folder, pattern or "*")
 
     def _find_files(self) -> None:
+        self._files_sought_at = time.monotonic()
         if self._framing is None:
             folder, pattern = _folder_and_pattern(self._path, self._pattern)
             if folder.is_dir() and not self._readings:

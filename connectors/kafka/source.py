@@ -17,6 +17,7 @@ from connectors.kafka.client.queries import Queries
 from connectors.kafka.client.reachability import Reachability
 from connectors.kafka.client.topics import check_topic
 from connectors.kafka.config import KafkaSourceConfig
+from connectors.kafka.consumer.caughtup import CaughtUp
 from connectors.kafka.consumer.commits import Commits
 from connectors.kafka.consumer.failures import Failures
 from connectors.kafka.consumer.lag import Lag
@@ -89,6 +90,7 @@ class KafkaSource(Source):
         self._failures: Failures
         self._commits: Commits
         self._lag: Lag
+        self._caught_up: CaughtUp
         self._partitions: Partitions
         self._membership: Membership
 
@@ -144,6 +146,7 @@ class KafkaSource(Source):
         group = str(self._config.group)
         self._commits = Commits(consumer, lanes, group, failures.scrub, lambda: self.noted, by_producer=not commits)
         self._lag = Lag(consumer, lanes, queries)
+        self._caught_up = CaughtUp(lanes, queries)
         incremental = self._config.assignor in ("consumer", "cooperative-sticky")
         self._partitions = Partitions(consumer, self._reading, lanes, self._lag, incremental=incremental)
         self._membership = Membership(
@@ -232,6 +235,13 @@ class KafkaSource(Source):
     def transaction_token(self) -> TransactionToken:
         """See `Source.transaction_token`. Its `member` is a `Member`."""
         return self._membership.token()
+
+    def caught_up(self, emptied_at: float) -> float:
+        """See `Source.caught_up`. By answers of the brokers, which are asked once a second: a client has fetched some
+        of what waits, and a poll without records says nothing of the rest."""
+        if self._membership.has_joined:
+            self._caught_up.look(holds_any=self._reading.held > 0)
+        return self._caught_up.moment
 
     def lag(self) -> Mapping[Place, int]:
         """Records behind the end, as of the last poll, at most half a second earlier; for partitions without records

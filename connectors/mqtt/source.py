@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -27,6 +28,11 @@ _log = logging.getLogger(__name__)
 _OPEN_WAIT = 5.0
 """Seconds that `open` waits for the broker, to raise permanent errors at once."""
 _PARTITION = "0"
+_SENDS_AGAIN = 0.1
+"""Seconds, or two round trips, in which a broker that held messages back sends the next ones, once some are
+acknowledged."""
+_BEGINS_TO_SEND = 1.0
+"""Seconds in which it does after a connection, or after none was read."""
 
 
 class MqttSource(Source):
@@ -62,6 +68,8 @@ class MqttSource(Source):
         self._reported_down: str | None = None
         self._expiry_reported = False
         self._subscribed = False
+        self._caught_up = self._sends_until = -math.inf
+        """`_sends_until`: until when silence does not tell that the broker has no more messages."""
         self._connect_wait = _OPEN_WAIT
 
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
@@ -139,6 +147,7 @@ class MqttSource(Source):
 
     def standing_still(self, still: bool) -> None:
         """Keep the connection alive without reading, so that messages wait at the broker."""
+        self._expect_messages(_BEGINS_TO_SEND)
         if still and self._session is not None:
             self._session.turn(0.0, read=False)
             self._look_at_the_canary(reading=False)
@@ -147,7 +156,17 @@ class MqttSource(Source):
     def starved(self) -> bool:
         """See `Source.starved`."""
         waiting = self._incoming.pending.count
-        return not self._room or (not waiting and self._incoming.starvation.stands(self._window.count))
+        starved = not self._room or (not waiting and self._incoming.starvation.stands(self._window.count))
+        if starved:
+            self._expect_messages(max(_SENDS_AGAIN, 2 * self._open_session.rtt))
+        return starved
+
+    def caught_up(self, emptied_at: float) -> float:
+        """See `Source.caught_up`. That nothing comes means that the broker has nothing, but for a moment after it was
+        connected to, or held messages back."""
+        if self.connected and emptied_at >= self._sends_until:
+            self._caught_up = emptied_at
+        return self._caught_up
 
     def publish(self, topic: str, payload: bytes) -> bool:
         """See `Source.publish`: at QoS 0."""
@@ -232,6 +251,7 @@ class MqttSource(Source):
 
     def subscribed(self, grants: Grants) -> None:
         """Handle the granted subscriptions."""
+        self._expect_messages(_BEGINS_TO_SEND)
         if self._canary is not None and not self._subscribed:
             self._canary.begun()
         self._subscribed = True
@@ -293,6 +313,10 @@ class MqttSource(Source):
         self._lane = Lane(self.name, _PARTITION, self._epoch)
         self._events.append(LaneBegan(self._lane, ", ".join(self._config.topics), int(_PARTITION)))
         return self._window.begin()
+
+    def _expect_messages(self, seconds: float) -> None:
+        """For so long the broker may have messages that have not come."""
+        self._sends_until = max(self._sends_until, time.monotonic() + seconds)
 
     def _look_at_the_canary(self, *, reading: bool) -> None:
         canary = self._canary

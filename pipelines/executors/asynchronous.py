@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -136,7 +137,7 @@ class AsyncExecutor:
                 positions.extend([position] * len(results))
         return Result(rebuilt(emitted, positions, batch), failed, dropped)
 
-    def tick(self, now: float) -> Result:
+    def tick(self, now: float, caught_up: float = math.inf) -> Result:
         """Does nothing: an asynchronous pipeline has no results that become due by time."""
         return Result(NO_ROWS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -90,8 +91,11 @@ class Executor(Protocol):
     def run_batch(self, batch: Batch) -> Result:
         """The result for all rows of `batch`, by row number. Raises `ContractError` if a step loses a row."""
 
-    def tick(self, now: float) -> Result:
-        """The results that are due at the time `now` in stateful steps; in seconds of a monotonic clock."""
+    def tick(self, now: float, caught_up: float = math.inf) -> Result:
+        """The results that are due at the time `now` in stateful steps; in seconds of a monotonic clock.
+
+        All records that had come by `caught_up` were run; infinite: none waits.
+        """
 
     def flush(self) -> Result:
         """The results of all rows that stateful steps still hold."""

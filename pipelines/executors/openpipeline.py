@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -164,12 +165,21 @@ class OpenPipeline(ABC):
     def _ran(self, batch: Batch) -> Result:
         """Run all steps on the rows; called by `run_batch`, which holds the lock."""
 
-    def tick(self, now: float) -> Result:
+    def tick(self, now: float, caught_up: float = math.inf) -> Result:
         """The results that are due at the time `now` in stateful steps, run through the steps after them.
 
-        `now` is in seconds of a monotonic clock. Raises `StepError` if a stateful step does.
+        Both are seconds of a monotonic clock. Raises `StepError` if a stateful step does.
+
+        Args:
+            now: The present.
+            caught_up: All records that had come by then were run (`StatefulRunner.caught_up`); infinite: none waits.
         """
-        return self.drained(lambda runner: runner.tick(now))
+
+        def tick(runner: StatefulRunner) -> Result:
+            runner.caught_up = caught_up
+            return runner.tick(now)
+
+        return self.drained(tick)
 
     def flush(self) -> Result:
         """The results of all rows that stateful steps hold, run through the steps after them. Raises as `tick` does."""

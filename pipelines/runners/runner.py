@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -278,6 +279,14 @@ class StatefulRunner(Runner):
     Then a row that it holds is finished, and no later result names it: a result has one parent, the record that
     completed it, or comes of `tick` or `flush` with a number of its own (`pipelines.runners.state.timed`). Otherwise a
     row that it holds is not acknowledged before a later result, which carries its number among its parents.
+    """
+
+    caught_up: float = math.inf
+    """The time by which all records had come that were run so far. Set before `tick`; infinite: all have.
+
+    It is before `now` while the sources have a backlog. What is concluded from records that did not come, such as the
+    end of a silent key's window, goes by this time: a key is silent from when its last record was run until
+    `caught_up`. By `now` it would be silent while its records wait.
     """
 
     @abstractmethod

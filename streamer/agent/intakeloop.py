@@ -6,6 +6,7 @@ batches and messages through `RunInbox`.
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
@@ -44,10 +45,12 @@ class IntakeLoop:
         on_acknowledged: Callable[[Mapping[Lane, int]], None] | None = None,
         *,
         commits: bool = True,
+        catches_up: bool = False,
     ) -> None:
         """`parallel`: how many batches of the source may be run at the same time. `on_acknowledged` is called with
         positions that were acknowledged. `commits`: whether the source commits them itself; if not, transactions do,
-        with its tokens."""
+        with its tokens. `catches_up`: whether the run thread is to know when all records had come that were handed
+        over."""
         self.source = watch.source
         self.watch = watch
         self.state = IntakeState()
@@ -64,6 +67,7 @@ class IntakeLoop:
         self._parallel = parallel
         self._on_acknowledged = on_acknowledged
         self._commits = commits
+        self._catches_up = catches_up
         self._left: list[Lane] = []
         self._rewound = 0
 
@@ -74,6 +78,8 @@ class IntakeLoop:
             self.state.wait_for(Stage.READ)
             while self.state.stage < Stage.LEAVE:
                 self._read()
+                if self.watch.has_ended:
+                    self._catch_up(math.inf)
                 self._inbox.tell(Finished(self.state, self._rewound))
                 self._rest()
         except BaseException as error:  # noqa: BLE001 - the run thread decides whether the service stops
@@ -136,10 +142,13 @@ class IntakeLoop:
                 self._stand_still()
                 continue
             self.watch.polls()
+            was_down = self.watch.down
             self._gather()
             # Before the batch is closed: records of a lane that has ended do not count.
             self._look_around()
             self._hand_over_what_is_ready()
+            if self._catches_up and not self._batcher.holds_any and was_down is None:
+                self._look_how_far()
             if self._left and not self._batcher.holds_any:
                 self._inbox.tell(Forgettable(self.state, self._left, self.state.handed_over))
                 self._left = []
@@ -159,6 +168,17 @@ class IntakeLoop:
         closed = self._batcher.ready()
         if closed is not None:
             self._hand_over(closed)
+
+    def _look_how_far(self) -> None:
+        """Tell by when all records had come that were handed over. They were all that had been polled."""
+        # A poll that began or ended without a connection says nothing of what waits behind it.
+        if self._may_poll and self.watch.down is None:
+            self._catch_up(self.source.caught_up(self._batcher.emptied_at))
+
+    def _catch_up(self, moment: float) -> None:
+        """All records that had come by `moment`, on `time.monotonic`, were handed over."""
+        if self._catches_up:
+            self.state.caught_up[self.state.handed_over] = moment
 
     def _stay_paused(self) -> None:
         """Do for up to `WAIT` all but poll. A batch that is not full waits as long as it would without a pause."""
@@ -205,6 +225,8 @@ class IntakeLoop:
                 self._acknowledge(marks)
                 marks = {}
                 self._log.warning("delivering again", source=self.source.name, lanes=len(message.lanes))
+                # Also of a source that had ended.
+                self._catch_up(-math.inf)
                 self.source.rewind(message.lanes)
                 self._look_around()
                 self._rewound += 1

@@ -37,6 +37,7 @@ class Intake:
         self.marked_at = -math.inf
         """When the source was last sent positions to acknowledge, on `time.monotonic`."""
         self._opened = loop.opened
+        self._caught_up = -math.inf
         self._thread = threading.Thread(target=loop.run, name=f"intake {self.source.name}", daemon=True)
 
     def start(self) -> None:
@@ -65,6 +66,15 @@ class Intake:
         self.state.paused = paused
         self.source.wake()
         return True
+
+    def caught_up(self) -> float:
+        """When all records of the source had come that were run, on `time.monotonic`; infinite once it has ended."""
+        moments = self.state.caught_up
+        for handed_over in list(moments):
+            if handed_over > self.state.processed:
+                break
+            self._caught_up = moments.pop(handed_over)
+        return self._caught_up
 
     def acknowledge(self, marks: Mapping[Lane, int], done: threading.Event | None = None) -> None:
         """Have the source acknowledge these positions; `done` is set when the bus has them, or does not answer."""
@@ -148,6 +158,10 @@ class Intakes:
         """Stop polling and hand over no more batches, as no more are run."""
         for intake in self.all:
             intake.stop(Stage.DISCARD)
+
+    def caught_up(self) -> float:
+        """When all records had come that were run, on `time.monotonic`; infinite once all sources have ended."""
+        return min((intake.caught_up() for intake in self.all), default=math.inf)
 
     @property
     def have_finished(self) -> bool:

@@ -47,6 +47,9 @@ class IntakeState:
         """The positions acknowledged last, of lanes that have not ended."""
         self.token: TransactionToken | None = None
         """Commits positions of the source's present lanes in transactions; set after the end of others was reported."""
+        self.caught_up: dict[int, float] = {}
+        """When all records had come that are in so many batches handed over (`IntakeLoop.catch_up`), by their number.
+        The run thread removes what it has read."""
         self._risen = threading.Condition()
 
     @property

@@ -121,6 +121,7 @@ def built_intakes(
                 service.limits.parallel,
                 None if dangerous is None else dangerous.acknowledged,
                 commits=assembly.sources_commit,
+                catches_up=assembly.executor.stateful,
             )
         )
         for index, (name, _, source) in enumerate(assembly.sources)

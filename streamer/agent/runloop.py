@@ -264,13 +264,16 @@ class RunLoop:
                 delivery.confirming.push()
             delivery.collect()
             delivery.release()
-            if self._stateful:
-                self._emit(self._assembly.executor.tick, self._assembly.clock.monotonic())
-            self._notice_standstill(worked)
+            # Before the messages are served: a source may have caught up because it has lost lanes.
+            caught_up = intakes.caught_up()
             if intakes.control:
                 intakes.serve()
             if intakes.forgettable and (lanes := intakes.finished_lanes(delivery.ledger)):
                 self._forget(lanes)
+            if self._stateful:
+                clock = self._assembly.clock
+                self._emit(self._assembly.executor.tick, clock.monotonic(), clock.caught_up(caught_up))
+            self._notice_standstill(worked)
             if intakes.revokes:
                 self._answer_revoke_requests()
             now = time.monotonic()

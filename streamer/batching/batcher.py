@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
@@ -56,6 +57,9 @@ class Batcher(ABC):
         self.max_wait = max_wait
         self.starved = False
         """Whether the source reported after its last poll that no record comes until some are acknowledged."""
+        self.emptied_at = -math.inf
+        """When the last poll began that gave fewer records than it might, so that no more were there: in seconds of
+        `clock`."""
         self.sizer: BatchSizer | None = None
         """Decides how many records may be gathered together; `None`: `max_records`."""
         self.clock: Callable[[], float] = time.monotonic
@@ -158,8 +162,14 @@ class Batcher(ABC):
         return self.max_bytes - self._bytes
 
     def _poll(self, source: Source, max_records: int, max_bytes: int, wait: float) -> None:
-        self._add(source.poll(max_records, max_bytes, wait))
+        began = self.clock()
+        records = source.poll(max_records, max_bytes, wait)
         self.starved = source.starved()
+        is_short = len(records) < max_records and records.byte_count < max_bytes and not self.starved
+        # Records that are replaced by newer ones do not pile up.
+        if is_short or source.perishable:
+            self.emptied_at = began
+        self._add(records)
 
     def _add(self, records: Records) -> None:
         if not len(records):

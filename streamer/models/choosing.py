@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -159,9 +160,9 @@ class Choosing:
         result.batch = in_order(result.batch, batch)
         return result
 
-    def tick(self, now: float) -> Result:
+    def tick(self, now: float, caught_up: float = math.inf) -> Result:
         """See `Executor.tick`: nothing is held."""
-        return self._executors[0].tick(now)
+        return self._executors[0].tick(now, caught_up)
 
     def flush(self) -> Result:
         """See `Executor.flush`: nothing is held."""

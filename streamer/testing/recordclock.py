@@ -16,8 +16,8 @@ MOST_TICKS: Final = 100_000
 class RecordClock(Clock):
     """Stands still until a record with a later time is run; then it goes there, and steps are asked on the way.
 
-    They are asked each second, as a service without a backlog does it at least: a longer time they take for one in
-    which the service could not read.
+    They are asked each second, as a running service does it at least: a longer time they take for one in which the
+    service could not read.
     """
 
     def __init__(self, start: float) -> None:
@@ -30,6 +30,10 @@ class RecordClock(Clock):
 
     def monotonic(self) -> float:
         """The same: it never goes back."""
+        return self._now
+
+    def caught_up(self, moment: float) -> float:
+        """The present: no record is behind, whatever waits to be run."""
         return self._now
 
     def until(self, batch: Batch) -> Iterator[float]:

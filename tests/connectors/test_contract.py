@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
@@ -112,6 +113,16 @@ class SaysNothingOfItsLanes(MemorySource):
         return [event for event in super().events() if isinstance(event, SourceEnded)]
 
 
+class HasAlwaysCaughtUp(MemorySource):
+    def caught_up(self, emptied_at: float) -> float:
+        return time.monotonic()
+
+
+class NeverCatchesUp(MemorySource):
+    def caught_up(self, emptied_at: float) -> float:
+        return -math.inf
+
+
 class RepeatsItsEvents(MemorySource):
     def events(self) -> list[Event]:
         return list(self._events)
@@ -191,6 +202,8 @@ SOURCES = [
     (GivesMoreThanAsked, "test_a_poll_gives_about_as_many_bytes_as_asked"),
     (DoesNotWake, "test_wake_ends_a_waiting_poll"),
     (SaysNothingOfItsLanes, "test_records_from_before_it_opened_arrive"),
+    (HasAlwaysCaughtUp, "test_it_has_caught_up_once_all_that_had_come_was_polled"),
+    (NeverCatchesUp, "test_it_has_caught_up_once_all_that_had_come_was_polled"),
     (RepeatsItsEvents, "test_events_are_told_once"),
     (EndsTooSoon, "test_it_says_once_that_it_has_ended_after_the_last_record"),
     (DropsKeys, "test_keys_arrive"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -87,8 +88,9 @@ class StatefulRun:
             before = edge
         return self.outcomes
 
-    def tick(self, now: float) -> Outcomes:
-        """What is due at `now`, seconds of a monotonic clock."""
+    def tick(self, now: float, caught_up: float = math.inf) -> Outcomes:
+        """What is due at `now`, when all had come by `caught_up` that was run: seconds of a monotonic clock."""
+        self.runner.caught_up = caught_up
         return self._enter(self.runner.tick(now), 0)
 
     def flush(self) -> Outcomes:

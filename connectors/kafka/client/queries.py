@@ -21,6 +21,8 @@ from connectors.kafka.consumer.lanes import Place
 
 Start = Literal["earliest", "latest"] | int
 """The first record, the end, or the first record of a time in milliseconds since 1970."""
+EndsAsked = dict[TopicPartition, Future[Any]]
+"""The answers to `Queries.ask_ends` that are still to come, or to be read."""
 Answer = TypeVar("Answer")
 
 PATIENCE = 30.0
@@ -47,9 +49,9 @@ _OUTDATED = (
 class Queries:
     """Asks the brokers by an admin client. Used by one thread.
 
-    Methods that begin with `ask_` do not wait: the answers are fetched later, those that take more than 5 s are left
-    out, and a new request replaces the last one of its kind. All other methods wait for up to half a minute and then
-    raise `KafkaException`.
+    Methods that begin with `ask_` do not wait: the answers are fetched later, and those that take more than 5 s are
+    left out. A new request for ids replaces the last one. All other methods wait for up to half a minute and then raise
+    `KafkaException`.
     """
 
     def __init__(self, properties: Mapping[str, Any], isolation: str = "read_committed") -> None:
@@ -58,7 +60,6 @@ class Queries:
         committed = isolation == "read_committed"
         self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         self._ids: dict[str, Future[Any]] = {}
-        self._ends: dict[TopicPartition, Future[Any]] = {}
 
     @cached_property
     def _admin(self) -> AdminClient:
@@ -101,20 +102,20 @@ class Queries:
         answers = {topic: str(answer.topic_id) for topic, answer in _results(self._ids).items()}
         return {topic: topic_id for topic, topic_id in answers.items() if topic_id != _NO_ID}
 
-    def ask_ends(self, places: Iterable[Place]) -> None:
-        """Request the end offsets of these partitions."""
-        self._ends = {}
+    def ask_ends(self, places: Iterable[Place]) -> EndsAsked:
+        """Request the end offsets of these partitions; `ends` reads the answers."""
         with suppress(KafkaException):
-            self._ends = self._asked(places, "latest", _ATTEMPT)
+            return self._asked(places, "latest", _ATTEMPT)
+        return {}
 
-    def ends(self) -> dict[Place, int]:
-        """The answers to `ask_ends` that came since the last call: the offset of the next record."""
-        for answer in self._ends.values():
+    def ends(self, asked: EndsAsked) -> dict[Place, int]:
+        """The answers that have come: the offset of the next record. They are removed, and those that failed, too."""
+        for answer in asked.values():
             if answer.done():
                 self._renew_after(answer.exception())
         return {
             (partition.topic, partition.partition): int(answer.offset)
-            for partition, answer in _results(self._ends).items()
+            for partition, answer in _results(asked).items()
             if answer.offset != OFFSET_INVALID
         }
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from connectors.kafka.client.queries import Queries
+from connectors.kafka.client.queries import EndsAsked, Queries
 from connectors.kafka.consumer.lanes import Lanes, Place, Progress
 
 _LOOK_AFTER = 0.5
@@ -33,6 +33,7 @@ class Lag:
         self._consumer = consumer
         self._lanes = lanes
         self._queries = queries
+        self._asked: EndsAsked = {}
         self._look_at = self._ask_at = self._pass_at = 0.0
         self._open_since: dict[Place, float] = {}
 
@@ -52,13 +53,14 @@ class Lag:
         if now < self._look_at:
             return
         self._look_at = now + _LOOK_AFTER
-        for place, end in self._queries.ends().items():
+        for place, end in self._queries.ends(self._asked).items():
             if (progress := self._lanes.places.get(place)) is not None:
                 progress.end = end
         self.by_place = dict(self._behind(self._lanes))
         if now >= self._ask_at:
             self._ask_at = now + _ASK_AFTER
-            self._queries.ask_ends([progress.place for progress in self._lanes if progress.heard_at < now - _ASK_AFTER])
+            silent = [progress.place for progress in self._lanes if progress.heard_at < now - _ASK_AFTER]
+            self._asked = self._queries.ask_ends(silent)
 
     def passed(self) -> list[Progress]:
         """The lanes whose records are all acknowledged, and that are passed beyond the last one.

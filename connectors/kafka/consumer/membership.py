@@ -145,6 +145,11 @@ class Membership:
         else:
             self._partitions.move(beginnings)
 
+    @property
+    def has_joined(self) -> bool:
+        """Whether the group has assigned partitions to it, or none, as others have all."""
+        return self._state is not State.JOINING
+
     def token(self) -> TransactionToken:
         """See `Source.transaction_token`. Its `member` is a `Member`."""
         # Asked for at each poll: the metadata become text only with the positions that are committed.

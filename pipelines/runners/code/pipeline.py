@@ -55,7 +55,7 @@ class PipelineRunner(Runner):
 
 class _StatefulPipelineRunner(PipelineRunner, StatefulRunner):
     def tick(self, now: float) -> Result:
-        return self._executor.tick(now)
+        return self._executor.tick(now, self.caught_up)
 
     def flush(self) -> Result:
         return self._executor.flush()

@@ -114,7 +114,7 @@ class CountedWindowRunner(StatefulRunner):
     def tick(self, now: float) -> Result:
         if self._silence is None:
             return Result(Batch({}, 0))
-        return self._ended(self._silence.due(now, self._state.keys.codes))
+        return self._ended(self._silence.due(now, self._state.keys.codes, self.caught_up))
 
     def flush(self) -> Result:
         return self._ended(self._state.keys.codes)

@@ -36,7 +36,7 @@ class DedupRunner(KeyedRunner):
     The state of a key is the time of the record that was let through last. A key is forgotten when it was silent for
     `for` of the computer's clock, as `TickClock` counts it, and a minute more: so whether a record is a repetition does
     depend on its own key's time alone, also where another device's clock is ahead, or sends what it has kept for an
-    hour.
+    hour, or the record waits behind a backlog.
     """
 
     opens_images: ClassVar[bool] = False
@@ -105,9 +105,9 @@ class DedupRunner(KeyedRunner):
         part = slice(start, self._next)
         known = self._through[part] != NEVER
         since = self._since[part]
-        self._clock.tick(now)
+        self._clock.tick(now, self.caught_up)
         since[known & np.isnan(since)] = self._clock.seconds
-        old = start + np.flatnonzero(known & (self._clock.seconds - since > self._patience))
+        old = start + np.flatnonzero(known & (self._clock.caught_up - since > self._patience))
         if len(old):
             self.drop(old)
         return super().tick(now)

@@ -113,7 +113,7 @@ class JoinRunner(StatefulRunner):
 
     def tick(self, now: float) -> Result:
         """The records that have waited in vain."""
-        self._waiting.clock.tick(now)
+        self._waiting.clock.tick(now, self.caught_up)
         self._waiting.end_old(self._step.patience)
         return self._alone(list(islice(self._waiting.over, MOST_AT_ONCE)))
 

@@ -124,7 +124,7 @@ class TimedWindowRunner(StatefulRunner):
     def tick(self, now: float) -> Result:
         if self._silence is None:
             return timed({}, [])
-        return self._ended(self._silence.due(now, self._open.codes))
+        return self._ended(self._silence.due(now, self._open.codes, self.caught_up))
 
     def flush(self) -> Result:
         return self._ended(self._open.codes)

@@ -169,14 +169,14 @@ class WaitingRecords:
             self.gone[waiting.lane, waiting.place[1], waiting.number] = None
 
     def end_old(self, patience: float) -> None:
-        """End the records that have waited so many seconds of the clock.
+        """End the records that have waited so many seconds of the clock, in which all was run that had come.
 
         Not those of a partition in which records of another side have come since that are older still.
         """
         for of_lane in list(self._lanes.values()):
             while of_lane:
                 waiting = next(iter(of_lane))
-                if self.clock.seconds - waiting.since < patience:
+                if self.clock.caught_up - waiting.since < patience:
                     break
                 if self._is_ahead(waiting):
                     waiting.since = self.clock.seconds

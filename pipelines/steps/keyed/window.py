@@ -61,7 +61,8 @@ class Window(Step):
     gap: Span | None = None
     """How much time between two records of a key ends its window, `2s`. Without a `size` it is what ends windows."""
     idle: Span | None = None
-    """After so much time without a record of the key its window ends, `30s`; default: it waits for the next record."""
+    """After so much time without a record of the key its window ends, `30s`, records that wait in a backlog among them;
+    default: it waits for the next record."""
     short: Literal["drop", "emit", "pad"] = "drop"
     """What becomes of a window by count that a gap, `idle`, `keys` or the end of the input ended before it was full: it
     is dropped, given as long as it is (`emit`), or with zeros behind its samples (`pad`)."""

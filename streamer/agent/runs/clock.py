@@ -19,8 +19,13 @@ class Clock:
         """Seconds that never go back: what steps are given that are asked for what is due (`tick`)."""
         return time.monotonic()
 
+    def caught_up(self, moment: float) -> float:
+        """The time, as of `monotonic`, by which all records had come that were run, given it on `time.monotonic`."""
+        return moment
+
     def until(self, batch: Batch) -> Iterable[float]:
-        """The times, as of `monotonic`, at which steps are asked for what is due before this batch is run.
+        """The times, as of `monotonic`, at which steps are asked for what is due before this batch is run: by these all
+        records had come that were run.
 
         None: time goes on by itself, and they are asked between batches.
         """

@@ -32,6 +32,7 @@ NOT_THERE = {
     "restart": "no camera shows a picture again",
     "rewind": "no camera shows a picture again",
     "revoke": "a camera is not taken away",
+    "backlog": "pictures are fetched and decoded while it is polled",
 }
 
 

@@ -235,6 +235,18 @@ def test_a_followed_file_may_come_later_and_new_ones_join(tmp_path: Path) -> Non
             assert [one.lane.partition for one in reader.take(1)] == [f"{name}.jsonl"]
 
 
+def test_a_followed_folder_has_not_caught_up_with_files_that_it_has_not_looked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("1\n")
+    with Reader(FileSource(tmp_path / "*.jsonl", "jsonl", follow=True)) as reader:
+        reader.take(1)
+        (tmp_path / "b.jsonl").write_text("1\n")
+        written = time.monotonic()
+        assert reader.poll(timeout=0.0) == []
+        assert reader.source.caught_up(time.monotonic()) < written
+        reader.take(1)
+        assert reader.source.caught_up(time.monotonic()) >= written
+
+
 def test_a_checkpoint_lets_the_next_run_seek_rather_than_read(tmp_path: Path) -> None:
     path, checkpoint = tmp_path / "data", tmp_path / "checkpoint"
     path.write_bytes(delimited(bytes(2000), b"bbbb", b"cccc"))

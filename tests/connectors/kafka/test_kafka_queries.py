@@ -74,8 +74,8 @@ def test_an_answer_without_an_offset_is_asked_for_again(
     assert queries.positions([(topic, 0)], start) == right
     assert not answers
     answers.append({TopicPartition(topic, 0): unknown})
-    queries.ask_ends([(topic, 0)])
-    assert queries.ends() == {}
+    asked_ends = queries.ask_ends([(topic, 0)])
+    assert queries.ends(asked_ends) == {}
 
 
 def test_a_client_that_knows_a_former_leader_is_replaced(
@@ -94,9 +94,9 @@ def test_a_client_that_knows_a_former_leader_is_replaced(
 
     monkeypatch.setattr(queries, "_asked", first_former)
     assert queries.positions([place], "latest") == {place: 0}
-    queries.ask_ends([place])
-    assert queries.ends() == {}
-    queries.ask_ends([place])
+    asked_ends = queries.ask_ends([place])
+    assert queries.ends(asked_ends) == {}
+    asked_ends = queries.ask_ends([place])
     assert clients[0] is not clients[1]
     assert clients[1] is clients[2]
     assert clients[2] is not clients[3]
@@ -116,5 +116,5 @@ def test_brokers_that_are_away_have_no_answers_and_nothing_is_raised(monkeypatch
     monkeypatch.setattr("connectors.kafka.client.queries._ATTEMPT", 0.3)
     queries = Queries({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
     assert queries.ids_now(["digits"]) == {}
-    queries.ask_ends([("digits", 0)])
-    assert queries.ends() == {}
+    asked_ends = queries.ask_ends([("digits", 0)])
+    assert queries.ends(asked_ends) == {}

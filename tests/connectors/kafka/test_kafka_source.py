@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafkatopics import CuttableKafka, MakeTopic, Name, Topics, numbers, source, values, write
+from waiting import until
 
 from connectors.contract import Reader
 from connectors.source import LaneBegan, SourceDown
@@ -268,13 +270,85 @@ def test_lag_is_the_distance_to_the_end(read_topic: MakeTopic) -> None:
         assert reader.source.lag() == {(topic.name, 0): 0}
 
 
+def caught_up(reader: Reader) -> float:
+    return reader.source.caught_up(-math.inf)
+
+
+@on_both_paths
+def test_it_catches_up_with_a_topic_that_ends_with_what_is_never_delivered(read_topic: MakeTopic) -> None:
+    topic = read_topic(2)
+    producer = Producer({"bootstrap.servers": topic.bootstrap, "transactional.id": topic.name})
+    producer.init_transactions()
+    for turn in range(2):
+        producer.begin_transaction()
+        producer.produce(topic.name, b"%d" % turn, partition=0)
+        # The last one is aborted: its record is behind all that is ever delivered.
+        (producer.abort_transaction if turn else producer.commit_transaction)()
+    written = time.monotonic()
+    with topic.reader() as reader:
+        received = reader.until(lambda r: caught_up(r) >= written)
+    assert values(received) == [b"0"]
+
+
+@on_both_paths
+def test_it_does_not_catch_up_while_its_partitions_are_not_read(read_topic: MakeTopic) -> None:
+    topic = read_topic()
+    topic.write(numbers(0, 10))
+    with topic.reader() as reader:
+        reader.take(10)
+        reader.source.standing_still(True)
+        reader.until(lambda r: caught_up(r) > -math.inf)
+        topic.write(numbers(10, 20))
+        written = time.monotonic()
+        while time.monotonic() < written + 3:
+            reader.source.standing_still(True)
+            assert caught_up(reader) < written
+            time.sleep(0.05)
+        reader.source.standing_still(False)
+        assert values(reader.until(lambda r: caught_up(r) >= written)) == numbers(10, 20)
+
+
+def test_it_does_not_catch_up_with_records_that_it_holds(read_topic: MakeTopic) -> None:
+    """They were received, and polls are asked for few bytes."""
+    topic = read_topic()
+    topic.write([b"x" * 1000 for _ in range(20)])
+    written = time.monotonic()
+    with topic.reader() as reader:
+        received: list[object] = []
+        while caught_up(reader) < written:
+            received += reader.poll(max_bytes=1)
+            time.sleep(0.1)
+    assert len(received) == 20
+
+
+def test_it_does_not_catch_up_while_brokers_are_away_and_does_without_partitions(
+    read_topic: MakeTopic, cuttable_kafka: CuttableKafka
+) -> None:
+    topic = read_topic(on=cuttable_kafka)
+    with topic.reader() as reader, topic.reader() as other:
+        readers = reader, other
+        until(lambda: [one.poll() for one in readers] and all(caught_up(one) > -math.inf for one in readers))
+        assert sum(len(one.lanes) for one in readers) == 1, "one of them has no partition"
+        (reads,) = (one for one in readers if one.lanes)
+        cuttable_kafka.cut()
+        cut = time.monotonic()
+        while time.monotonic() < cut + 3:
+            reads.poll()
+            assert caught_up(reads) < cut
+        cuttable_kafka.mend()
+        topic.write([b"after"])
+        written = time.monotonic()
+        assert values(reads.until(lambda r: caught_up(r) >= written)) == [b"after"]
+
+
 def test_the_source_also_reads_from_the_clients_own_mock_cluster(read_topic: MakeTopic, mock_kafka: MockKafka) -> None:
     topic = read_topic(4, on=mock_kafka)
     topic.write(numbers(0, 10))
+    written = time.monotonic()
     with topic.reader() as reader:
-        received = reader.take(10)
+        received = reader.until(lambda r: caught_up(r) >= written)
         reader.acknowledge(received)
-    assert values(received) == numbers(0, 10)
+    assert sorted(values(received)) == numbers(0, 10)
     assert topic.committed() == 10
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -410,6 +411,49 @@ class TestGaps:
             broker.forget(CLIENT)
             until(lambda: measured(reader, "reconnects") == 1, reader)
             assert (measured(reader, "gaps"), measured(reader, "sessions_lost")) == (1, 1)
+
+
+class TestCatchingUp:
+    """A poll without messages says that the broker has no more, but where they are on their way."""
+
+    def wait(self, reader: Reader) -> float:
+        """Polls until it has caught up with the present; how many seconds that takes."""
+        began = time.monotonic()
+        while reader.source.caught_up(at := time.monotonic()) < at:
+            assert at < began + reader.patience
+            assert reader.poll() == []
+        return at - began
+
+    def test_a_broker_gets_a_moment_to_begin_after_each_connection(self, broker: FaultyMqtt) -> None:
+        with opened(broker) as reader:
+            assert reader.source.caught_up(time.monotonic()) == -math.inf
+            assert self.wait(reader) > 0.5
+            broker.cut(CLIENT)
+            reader.until(lambda r: not source_of(r).connected)
+            cut = time.monotonic()
+            assert reader.source.caught_up(cut) < cut
+            reader.until(lambda r: source_of(r).connected)
+            assert self.wait(reader) > 0.5
+
+    def test_a_broker_that_held_messages_back_gets_a_moment_to_send_them(self, broker: FaultyMqtt) -> None:
+        with opened(broker, window=2) as reader:
+            self.wait(reader)
+            feed(broker, 0, 2)
+            received = reader.take(2)
+            assert reader.source.starved()
+            reader.acknowledge(received)
+            assert not reader.source.starved()
+            at = time.monotonic()
+            assert reader.source.caught_up(at) < at
+            self.wait(reader)
+
+    def test_messages_wait_while_it_does_not_read(self, broker: FaultyMqtt) -> None:
+        with opened(broker) as reader:
+            self.wait(reader)
+            reader.source.standing_still(True)
+            reader.source.standing_still(False)
+            at = time.monotonic()
+            assert reader.source.caught_up(at) < at
 
 
 class TestWindows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from connectors.records import Lane, Records, Span
 from connectors.source import Event, Replays, Settle, Source
 from streamer.batching.batcher import Batcher, Closed, HardBatcher, SoftBatcher
+from streamer.batching.rounds import RoundBatcher
 from streamer.batching.sizer import LONGEST_TOGETHER, TOGETHER_BYTES, BatchSizer
 
 A, B = Lane("s", "0", 1), Lane("s", "1", 1)
@@ -112,6 +114,35 @@ def test_a_soft_batch_waits_for_company_from_the_arrival_of_its_first_record() -
     assert (rows(found), found.reason) == ([1, 2], "wait")
     assert time.monotonic() - began >= 0.05
     assert found.seconds >= 0.05
+
+
+@pytest.mark.parametrize("batcher", [SoftBatcher(4, 1000, 60.0), HardBatcher(4, 1000, 60.0)])
+def test_a_batcher_knows_when_it_has_last_seen_that_no_more_records_were_there(batcher: Batcher) -> None:
+    source = Scripted([1, 2, 3, 4], [5, 6, 7], [8, 9, 10, 11])
+    before = time.monotonic()
+    batcher.gather(source)
+    assert batcher.emptied_at == -math.inf, "there may be more of which it did not ask for"
+    batcher.flush()
+    batcher.gather(source)
+    assert before < batcher.emptied_at < time.monotonic()
+
+
+def test_of_records_that_are_too_large_for_a_batch_or_wait_for_others_more_may_be_there() -> None:
+    batcher = SoftBatcher(4, 20, 60.0)
+    batcher.gather(Scripted([1, 2, 3]))
+    assert batcher.emptied_at == -math.inf
+    batcher.flush()
+    source = Scripted([1])
+    source.starved = lambda: True  # type: ignore[method-assign]
+    batcher.gather(source)
+    assert batcher.emptied_at == -math.inf
+
+
+def test_perishable_records_do_not_pile_up() -> None:
+    batcher, source = RoundBatcher(4, 1000, 60.0), Scripted([1, 2, 3, 4])
+    source.perishable = True
+    batcher.gather(source)
+    assert batcher.emptied_at > -math.inf
 
 
 def test_a_soft_batch_that_must_not_wait_takes_what_is_there() -> None:

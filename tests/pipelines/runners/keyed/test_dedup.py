@@ -147,6 +147,14 @@ def test_a_key_is_remembered_over_a_time_in_which_the_service_stood_still() -> N
     assert [each.row for each in run.run(readings(("a", 1, 5))).emitted] == [0]
 
 
+def test_a_key_is_remembered_while_records_wait() -> None:
+    run = StatefulRun(STEP)
+    run.run(readings(("a", 1, 0)))
+    for now in range(1000):
+        run.tick(now, 1)
+    assert [each.row for each in run.run(readings(("a", 1, 5))).emitted] == [0]
+
+
 def test_forgetting_goes_on_from_call_to_call() -> None:
     run = StatefulRun(Dedup(by="seq", span=10, most_keys=1_000_000))
     run.run(readings(*(("a", number, 0) for number in range(2 * LOOKED_AT))))

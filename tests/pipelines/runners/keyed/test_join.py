@@ -162,6 +162,15 @@ def test_a_long_pause_is_not_waiting() -> None:
     assert run.tick(10_000).emitted == []
 
 
+def test_a_record_waits_on_while_there_is_a_backlog() -> None:
+    run = StatefulRun(Join(by="part", topics=TWO, within=5, wait=3, missing="emit"))
+    run.tick(0)
+    run.run([of("camera", "p", 0, n=0)])
+    for second in range(1, 100):
+        assert run.tick(second, 2.9).emitted == []
+    assert pairs(run.tick(100, 3)) == [(0, None)]
+
+
 def test_a_record_waits_on_while_the_other_topic_has_a_backlog() -> None:
     run = StatefulRun(Join(by="part", topics=TWO, within=5, wait=3, missing="emit"))
     run.tick(0)
