@@ -8,14 +8,13 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-from pipelines.arrow.declared import UnknownTypesError, check_columns, declared_fields
+from pipelines.arrow.declared import UnknownTypesError, check_columns
 from pipelines.arrow.definition import ShippedDefinition
 from pipelines.arrow.entries import selected
 from pipelines.arrow.library import pa
-from pipelines.arrow.outputs import OutputColumns
+from pipelines.arrow.outputs import OutputColumns, UnknownKeptError
 from pipelines.arrow.reading import BatchReader
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Mask
 from pipelines.data.result import Result
 from pipelines.definitions.pipeline import Pipeline
 from pipelines.errors import StepError, StreamerError, nearest, step_of
@@ -30,8 +29,6 @@ ROWS: Final = 1024
 """How many rows are run together, unless it is said otherwise."""
 _MOST_WAITING: Final = 64
 """How many batches without any result are held back before one shows what the columns are."""
-_WRITING: Final = "arrow"
-"""The step that errors name where a result does not fit its column."""
 
 
 def mapper(
@@ -178,29 +175,20 @@ class Mapper:
 
     def _state(self, executor: Executor, given: Any | None, *, insist: bool) -> None:
         """Set the columns of the results, if they are known. With `insist` it is an error if not."""
-        if self._schema is None:
-            try:
-                fields = declared_fields(executor, given)
-            except UnknownTypesError as error:
-                if insist:
-                    raise UnknownTypesError(
-                        f"the types of the results are not known before the pipeline has run: {error}. Say them: "
-                        "mapper(..., schema=pyarrow.schema([...]))"
-                    ) from None
-                return
-        else:
-            fields = list(self._schema)
-        names = {field.name for field in fields}
-        lacking = [key for key in self._keep if key not in names]
-        if given is None and lacking:
+        try:
+            if self._schema is None:
+                self._columns.state_declared(executor, given)
+            else:
+                self._columns.state_with_kept(list(self._schema), given, chosen=True)
+        except UnknownKeptError:
+            if insist:
+                raise
+        except UnknownTypesError as error:
             if insist:
                 raise UnknownTypesError(
-                    f'the type of "{lacking[0]}" is that of the input: ask schema_for(schema of the input), or name it '
-                    "in mapper(..., schema=...)"
-                )
-            return
-        ahead = [] if given is None else [given.field(key) for key in lacking]
-        self._columns.state([*ahead, *fields], chosen=self._schema is not None)
+                    f"the types of the results are not known before the pipeline has run: {error}. Say them: "
+                    "mapper(..., schema=pyarrow.schema([...]))"
+                ) from None
 
     def _mapped(self, executor: Executor, batches: Iterable[Any], *, ends: bool) -> Iterator[Any]:
         waiting: list[tuple[Result, Batch]] = []
@@ -264,17 +252,9 @@ class Mapper:
     def _joined(self, result: Result, given: Batch, columns: OutputColumns) -> Any:
         """The results of a batch and its failures, in the order of their records."""
         failed = dict(result.failed)
-        results = kept(result.batch, given, self._keep)
-        unfit: dict[int, Exception] = {}
-        arrays = columns.arrays(results, unfit)
-        if unfit:
-            for position, why in unfit.items():
-                for number in results.parents(position).tolist():
-                    failed.setdefault(number, StepError.of(_WRITING, why))
-            if self._errors == "raise":
-                _raise_first(failed)
-            results = results.take(~_of_records(results, failed))
-            arrays = columns.arrays(results, {})
+        arrays, results = columns.fitting(kept(result.batch, given, self._keep), failed)
+        if self._errors == "raise":
+            _raise_first(failed)
         schema = columns.schema()
         if self._errors != "column":
             return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -308,12 +288,3 @@ def _raise_first(failed: Mapping[int, Exception]) -> None:
 def _texts(failed: Mapping[int, Exception]) -> Any:
     """The column of errors of these records, in the order of their numbers."""
     return pa.array([str(failed[number]) for number in sorted(failed)], pa.string())
-
-
-def _of_records(results: Batch, failed: Mapping[int, Exception]) -> Mask:
-    """Which rows came from a record that failed, among others or alone."""
-    lost = np.isin(results.rows, list(failed))
-    if results.splits is None:
-        return lost
-    before = np.append(0, np.cumsum(lost))
-    return np.diff(before[results.splits]) > 0

@@ -21,6 +21,8 @@ class Piece:
     """Which parts of its one file it is, such as row groups: from the first on, up to the second. `None`: all."""
     rows: int | None = None
     """How many rows it has, as far as that is known before it is read."""
+    of: int = 1
+    """How many pieces its file is."""
 
     @property
     def label(self) -> str:

@@ -27,6 +27,11 @@ class StoredFile:
     stamp: str
     """Changes when the file is written again: its time of modification, or its etag."""
 
+    @property
+    def version(self) -> tuple[str, int, str]:
+        """Changes with its path and its content."""
+        return self.path, self.size, self.stamp
+
 
 class Place(ABC):
     """Files of one kind of location. Owned by one thread; each process has its own.

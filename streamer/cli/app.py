@@ -10,23 +10,24 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from streamer.cli.commands.backfill import backfill
 from streamer.cli.commands.broker import broker
 from streamer.cli.commands.build import build
 from streamer.cli.commands.check import check
 from streamer.cli.commands.demo import demo
 from streamer.cli.commands.doctor import doctor
-from streamer.cli.commands.formats import formats
+from streamer.cli.commands.installed.formats import formats
+from streamer.cli.commands.installed.plugins import plugins
+from streamer.cli.commands.installed.steps import steps
 from streamer.cli.commands.models import models
 from streamer.cli.commands.new import new
 from streamer.cli.commands.outbox import outbox
-from streamer.cli.commands.plugins import plugins
 from streamer.cli.commands.replay import replay
 from streamer.cli.commands.run import run
 from streamer.cli.commands.schema import schema
 from streamer.cli.commands.send import send
 from streamer.cli.commands.serve import serve
 from streamer.cli.commands.state import state
-from streamer.cli.commands.steps import steps
 from streamer.cli.commands.tap import tap
 from streamer.cli.commands.test import test
 from streamer.cli.terminal import WRONG
@@ -46,6 +47,7 @@ COMMANDS: Final[dict[Any, str]] = {
     demo: "streamer demo",
     tap: "streamer tap digits.predictions --from earliest --count 5",
     send: "streamer send digits.images photos/*.png",
+    backfill: "streamer backfill digits.yaml --input 'data/day=*/*.parquet' --output results",
     replay: "streamer replay digits.yaml --step decode --dry-run",
     outbox: "streamer outbox digits.yaml --resend",
     state: "streamer state show vibration.yaml",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Protocol
 
 from streamer.backfill.pieces import Outcome, Piece
@@ -35,7 +35,9 @@ class Engine(Protocol):
     workers: int
     """How many worker processes there are."""
 
-    def outcomes(self, job: Job, pieces: Iterable[Piece], stop: threading.Event) -> Iterator[Outcome | None]:
+    def outcomes(
+        self, job: Job, pieces: Iterable[Piece], stop: threading.Event
+    ) -> Generator[Outcome | None, None, None]:
         """The outcome of each piece as it is there, in any order; `None` at least about every half second.
 
         Pieces are asked for as workers get free, with a few that wait. A piece whose worker process dies is run once

@@ -1,0 +1,133 @@
+"""`LocalEngine`: pieces in processes of this machine, which are started fresh."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from typing import Any, Final
+
+from pipelines.errors import StreamerError
+from streamer.backfill.engines.engine import Job, Worker
+from streamer.backfill.pieces import Outcome, Piece
+
+_WAITING: Final = 2
+"""How many pieces wait for a worker."""
+_TICK: Final = 0.5
+"""Seconds that nothing may happen before that is said."""
+_DEADLY: Final = (
+    "its process has died twice, the second time with this piece alone: the memory is too small, or a library crashes"
+)
+
+_job: Job | None = None
+_worker: Worker | None = None
+_stopped: Any = None
+
+
+class LocalEngine:
+    """Runs pieces in `workers` processes (`streamer.backfill.engines.engine.Engine`)."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    def outcomes(
+        self, job: Job, pieces: Iterable[Piece], stop: threading.Event
+    ) -> Generator[Outcome | None, None, None]:
+        """As `Engine.outcomes`. A process that dies takes its pool with it: a new pool goes on."""
+        waiting = iter(pieces)
+        while (unfinished := (yield from _pooled(job, waiting, self.workers, stop))) is not None:
+            # Which of them has ended the process is seen when each runs alone.
+            for suspect in unfinished:
+                if not stop.is_set() and (yield from _pooled(job, iter([suspect]), 1, stop)) is not None:
+                    yield Outcome(suspect, failure=_DEADLY)
+
+
+def _pooled(
+    job: Job, pieces: Iterator[Piece], workers: int, stop: threading.Event
+) -> Generator[Outcome | None, None, list[Piece] | None]:
+    """The outcomes of pieces in a pool of processes.
+
+    Returns `None` when all are there, or `stop` is set; if a process has died, the pieces that were under way or
+    waited for it, which have no outcome.
+    """
+    context = multiprocessing.get_context("spawn")
+    stopped = context.Event()
+    running: dict[Future[Outcome | None], Piece] = {}
+    with ExitStack() as ends:
+        pool = ProcessPoolExecutor(workers, context, _begin, (job, stopped))
+        ends.callback(pool.shutdown, cancel_futures=True)
+        ends.callback(stopped.set)
+        while True:
+            while not stop.is_set() and len(running) < workers + _WAITING:
+                piece = next(pieces, None)
+                if piece is None:
+                    break
+                try:
+                    running[pool.submit(_run, piece)] = piece
+                except BrokenProcessPool as error:
+                    failed: Future[Outcome | None] = Future()
+                    failed.set_exception(error)
+                    running[failed] = piece
+            if stop.is_set():
+                stopped.set()
+                for future in running:
+                    future.cancel()
+            if not running:
+                return None
+            done, _ = wait(running, _TICK, FIRST_COMPLETED)
+            if not done:
+                yield None
+            broken = []
+            for future in done:
+                piece = running.pop(future)
+                if future.cancelled():
+                    continue
+                if isinstance(future.exception(), BrokenProcessPool):
+                    broken.append(piece)
+                elif (outcome := future.result()) is not None:
+                    yield outcome
+            if broken:
+                # All that are left are broken too, or have ended before.
+                wait(running)
+                for future, piece in running.items():
+                    if future.cancelled() or isinstance(future.exception(), BrokenProcessPool):
+                        broken.append(piece)
+                    elif (outcome := future.result()) is not None:
+                        yield outcome
+                return None if stop.is_set() else broken
+
+
+def _begin(job: Job, stopped: Any) -> None:
+    """Called in each process before its first piece."""
+    global _job, _stopped
+    _job, _stopped = job, stopped
+    # A terminal sends these to all its processes; the driver says when to stop.
+    for name in ("SIGINT", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    threading.Thread(target=_end_with_driver, name="streamer-driver", daemon=True).start()
+
+
+def _end_with_driver() -> None:
+    # The queue of a pool does not tell that a driver was killed.
+    driver = multiprocessing.parent_process()
+    if driver is not None:
+        driver.join()
+        os._exit(1)
+
+
+def _run(piece: Piece) -> Outcome | None:
+    global _worker
+    if _worker is None:
+        assert _job is not None
+        try:
+            _worker = _job.open()
+        except (StreamerError, OSError) as error:
+            # Errors with several arguments cannot be sent to another process.
+            raise StreamerError(f"a worker process cannot open the service: {error}") from None
+    return _worker.run(piece, _stopped.is_set)

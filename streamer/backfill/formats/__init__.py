@@ -1,0 +1,1 @@
+"""The formats of a backfill's inputs: how files become pieces, and pieces blocks of rows."""

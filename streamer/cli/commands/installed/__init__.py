@@ -1,0 +1,1 @@
+"""The commands that list what is installed, a file each."""
