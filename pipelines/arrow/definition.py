@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import socket
 import threading
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from pipelines.definitions.definition import load, loads
 from pipelines.definitions.pipeline import Pipeline
 from pipelines.errors import DISTRIBUTION, DefinitionError, StepError, StreamerError
 from pipelines.executors.executor import Executor
+from pipelines.executors.shared import Shared
+
+_Key: TypeAlias = tuple[int, Hashable]
+"""The process, and the definition."""
 
 _SHIP = (
     "the definition and its models have to be there too: Spark copies them with `--files` or `spark.files` into the "
     "working directory of its workers, Ray with `runtime_env={'working_dir': ...}`; name them by relative paths then"
 )
 
-_opened: dict[tuple[int, object], tuple[Pipeline | None, Executor]] = {}
-"""By process and definition. A process that was forked does not close what its parent opened: the threads are gone.
-A pipeline that is known by its `id` is held, so that no other one gets that."""
-_opening = threading.Lock()
+_executors: Final = Shared()
+"""The open executors, by `_Key`. Each call that runs has a reference, and the process from the first call on."""
+_held: Final[dict[_Key, Pipeline | None]] = {}
+"""The executors of which processes have a reference. A pipeline that is known by its `id` is held, so that no other
+gets the same."""
+_holding: Final = threading.Lock()
 
 
 class ShippedDefinition:
@@ -95,23 +104,52 @@ class ShippedDefinition:
             where = f"on {socket.gethostname()} in {Path.cwd()}"
             raise StreamerError(f"{self.label} cannot be opened {where}: {error}; {_SHIP}") from error
 
-    def opened(self) -> Executor:
+    @contextmanager
+    def opened(self) -> Iterator[Executor]:
         """The executor of this process, opened at the first call and shared by all mappers of the definition."""
-        key = (os.getpid(), self._key())
-        with _opening:
-            if key not in _opened:
-                _opened[key] = self._pipeline, self.open()
-            return _opened[key][1]
+        key = self._key()
+        with _holding:
+            executor = _executors.get(key, self.open, _close)
+            if key not in _held:
+                _held[key] = self._pipeline
+                _executors.get(key, self.open, _close)
+        try:
+            yield executor
+        finally:
+            _executors.release(key)
+
+    def close(self) -> None:
+        """Close the executor of this process, when the last call that runs with it ends."""
+        _let_go(self._key())
 
     def __getstate__(self) -> dict[str, Any]:
         if self._path is None and self._text is None:
             raise StreamerError(f"this pipeline cannot be sent to other processes: {self._why_local}")
         return {**self.__dict__, "_pipeline": None, "_sent": True}
 
-    def _key(self) -> object:
+    def _key(self) -> _Key:
         if self._path is None and self._text is None:
-            return id(self._pipeline)
-        return (None if self._path is None else Path(self._path).absolute(), self._base, self._digest)
+            return os.getpid(), id(self._pipeline)
+        return os.getpid(), (None if self._path is None else Path(self._path).absolute(), self._base, self._digest)
+
+
+def _close(executor: Executor) -> None:
+    executor.close()
+
+
+def _let_go(key: _Key) -> None:
+    with _holding:
+        if key in _held:
+            del _held[key]
+            _executors.release(key)
+
+
+@atexit.register
+def _let_go_of_all() -> None:
+    # A process that was forked does not close what its parent opened: the threads are gone. One that a thread still
+    # runs with stays open, as nobody waits for such a thread.
+    for key in [key for key in _held if key[0] == os.getpid()]:
+        _let_go(key)
 
 
 def _digest(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, Self, get_args
 
 import numpy as np
 
@@ -94,21 +94,23 @@ class Mapper:
         Raises `StreamerError` if the pipeline cannot be opened or a column is missing, and, with `errors="raise"`, the
         `StepError` of the first record that fails.
         """
-        executor = self._definition.opened()
-        if not executor.sequential_steps:
-            yield from self._mapped(executor, batches, ends=False)
-            return
-        if self._definition.sent:
-            raise self._unordered(executor, "this is a process that sees a part of them")
+        with self._definition.opened() as executor:
+            if not executor.sequential_steps:
+                yield from self._mapped(executor, batches, ends=False)
+                return
+            if self._definition.sent:
+                raise self._unordered(executor, "this is a process that sees a part of them")
         with self._definition.open() as alone:
             yield from self._mapped(alone, batches, ends=True)
 
     def batch(self, records: Any) -> Any:
         """The results of one `pyarrow.Table` or `pyarrow.RecordBatch`, as a table or record batch."""
-        executor = self._in_any_order()
-        # Records without rows have the columns of others, or lack them.
-        self._reader_for(executor, _of_arrow(records).schema)
-        mapped = list(self._mapped(executor, [records], ends=False))
+        with self._definition.opened() as executor:
+            if executor.sequential_steps:
+                raise self._unordered(executor, "calls for single batches come in any order")
+            # Records without rows have the columns of others, or lack them.
+            self._reader_for(executor, _of_arrow(records).schema)
+            mapped = list(self._mapped(executor, [records], ends=False))
         schema = mapped[0].schema if mapped else self._columns.schema(records.schema)
         table = pa.Table.from_batches(mapped, schema)
         if isinstance(records, pa.Table):
@@ -132,12 +134,26 @@ class Mapper:
         Raises `StreamerError` if a column that the pipeline needs is missing, or if the types of the results are not
         known: then `mapper(..., schema=...)` says them.
         """
-        executor = self._definition.opened()
-        if given is not None:
-            self._check(executor, given)
-        if self._columns.fields is None:
-            self._state(executor, given, insist=True)
+        with self._definition.opened() as executor:
+            if given is not None:
+                self._check(executor, given)
+            if self._columns.fields is None:
+                self._state(executor, given, insist=True)
         return self._columns.schema()
+
+    def close(self) -> None:
+        """Release the models of this process, which all mappers of this definition share.
+
+        Calls that run go on to their end. A later call opens the models again; without this they stay until the
+        process ends. A mapper is a context manager, too.
+        """
+        self._definition.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
 
     def __getstate__(self) -> dict[str, Any]:
         columns = self._columns
@@ -155,12 +171,6 @@ class Mapper:
 
     def _unsettled(self) -> OutputColumns:
         return OutputColumns(self._keep, errors=self._errors == "column")
-
-    def _in_any_order(self) -> Executor:
-        executor = self._definition.opened()
-        if executor.sequential_steps:
-            raise self._unordered(executor, "calls for single batches come in any order")
-        return executor
 
     def _unordered(self, executor: Executor, why: str) -> StreamerError:
         names = ", ".join(executor.sequential_steps)

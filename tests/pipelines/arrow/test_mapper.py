@@ -20,6 +20,7 @@ import pytest
 import pipelines
 from pipelines import Batch, Data, DefinitionError, Sequence, StepError, StreamerError
 from pipelines.arrow import Mapper, mapper
+from pipelines.executors.sequence import SequenceExecutor
 from pipelines.steps import Map, Onnx, Window
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "digits"
@@ -390,16 +391,84 @@ def test_another_definition_or_version_on_a_worker_is_refused(
     pickled = pickle.dumps(mapper(path))
     text = path.read_text()
     path.write_text(text.replace("# An image", "# Another comment: an image"))
-    assert pickle.loads(pickled).schema.names
+    with pickle.loads(pickled) as same:
+        assert same.schema.names
     other = pickle.loads(pickled)
     path.write_text(text.replace("return_index: false", "return_index: true"))
-    monkeypatch.setattr("pipelines.arrow.definition._opened", {})
     with pytest.raises(StreamerError, match="is not the definition that this mapper was made of"):
         list(other([records]))
     path.write_text(text)
     monkeypatch.setattr("pipelines.arrow.definition._version", lambda: "0.0.1")
     with pytest.raises(StreamerError, match=r"and streamer 0\.0\.1 runs here"):
         list(other([records]))
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> list[SequenceExecutor]:
+    """The executors that have been closed since the test began."""
+    executors: list[SequenceExecutor] = []
+    close = SequenceExecutor.close
+
+    def noted(executor: SequenceExecutor) -> None:
+        executors.append(executor)
+        close(executor)
+
+    monkeypatch.setattr(SequenceExecutor, "close", noted)
+    return executors
+
+
+def test_models_are_released_by_close_and_opened_again_by_the_next_call(closed: list[SequenceExecutor]) -> None:
+    double = Sequence([Map(keep=[], select={"y": "x * 2"})])
+    with mapper(double) as f:
+        other = mapper(double)
+        assert run(f, table(1)) == run(other, table(1))
+    assert len(closed) == 1, "both have the same"
+    other.close()
+    assert len(closed) == 1
+    assert run(f, table(2)) == [{"y": 4, "_error": None}]
+    f.close()
+    assert len(closed) == 2
+
+
+def test_calls_that_run_go_on_after_close(closed: list[SequenceExecutor]) -> None:
+    f = mapper(Sequence([Map(select={"y": "x * 2"})]))
+    running = f([table(1), table(2)])
+    first = next(running)
+    f.close()
+    rest = list(running)
+    assert [row["y"] for batch in (first, *rest) for row in batch.to_pylist()] == [2, 4]
+    assert len(closed) == 1
+
+
+def test_the_end_of_a_process_closes_what_mappers_opened_and_waits_for_no_thread() -> None:
+    program = """
+import os, threading
+import pyarrow as pa
+from pipelines import Sequence
+from pipelines.arrow import mapper
+from pipelines.executors.sequence import SequenceExecutor
+from pipelines.executors.sequence import SequenceExecutor
+from pipelines.steps import Map
+
+close = SequenceExecutor.close
+SequenceExecutor.close = lambda executor: (print("closed", os.getpid() == pid), close(executor))
+pid, records = os.getpid(), pa.table({"x": [1]})
+mapper(Sequence([Map(select={"y": "x"})])).batch(records)
+mapper(Sequence([Map(select={"z": "x"})])).batch(records)
+
+def stuck():
+    yield records
+    begun.set()
+    threading.Event().wait()
+
+begun = threading.Event()
+threading.Thread(target=lambda: list(mapper(Sequence([Map(select={"z": "x"})]))(stuck())), daemon=True).start()
+begun.wait()
+if child := os.fork():
+    os.waitpid(child, 0)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (0, "closed True\n"), done.stderr
 
 
 def test_a_worker_process_gives_the_same(records: Any) -> None:
