@@ -43,6 +43,8 @@ CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__versi
 """Spark's connector for Kafka in Maven's words; it has to be of PySpark's own version."""
 OBSERVED: Final = "streamer"
 """The name of the service's metrics among `observedMetrics` of a query's progress."""
+_ANSWER: Final = 60.0
+"""Seconds in which another Python says whether it has streamer."""
 _PER_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
@@ -180,9 +182,17 @@ def _check_python(spark: SparkSession) -> None:
     program = shutil.which(context.pythonExec)
     if not context.master.startswith("local") or program == sys.executable:
         return
-    tried = [program or "", "-c", "import streamer"]
-    if program is None or subprocess.run(tried, capture_output=True).returncode:  # noqa: S603 - Spark will run it too
+    trouble = "is not on the PATH" if program is None else _why_not(program)
+    if trouble is not None:
         raise DefinitionError(
-            f"Spark's workers would run {program or context.pythonExec}, which does not have {DISTRIBUTION}; set "
-            f"PYSPARK_PYTHON to {sys.executable} before the session begins"
+            f"Spark's workers would run {program or context.pythonExec}, which {trouble}; set PYSPARK_PYTHON to "
+            f"{sys.executable} before the session begins"
         )
+
+
+def _why_not(python: str) -> str | None:
+    try:
+        done = subprocess.run([python, "-c", "import streamer"], capture_output=True, timeout=_ANSWER)  # noqa: S603 - as Spark will
+    except subprocess.TimeoutExpired:
+        return f"does not answer within {_ANSWER:.0f} s"
+    return None if done.returncode == 0 else f"does not have {DISTRIBUTION}"

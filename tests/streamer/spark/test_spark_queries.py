@@ -311,9 +311,18 @@ def test_a_file_of_the_pipeline_is_looked_for_on_the_worker_and_may_be_shipped(
 def test_a_session_whose_workers_lack_streamer_is_refused_with_what_to_set(
     spark: Any, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark.sparkContext, "pythonExec", shutil.which("false"))
-    with pytest.raises(DefinitionError, match=f"set PYSPARK_PYTHON to {sys.executable}"):
-        place.run(spark)
+    slow = place.folder / "slow"
+    slow.write_text("#!/bin/sh\nexec sleep 100")
+    slow.chmod(0o755)
+    monkeypatch.setattr("streamer.spark.starting._ANSWER", 1.0)
+    for program, trouble in {
+        shutil.which("false"): "does not have ",
+        str(slow): "does not answer within 1 s",
+        "no-such-python": "is not on the PATH",
+    }.items():
+        monkeypatch.setattr(spark.sparkContext, "pythonExec", program)
+        with pytest.raises(DefinitionError, match=f"{trouble}.*; set PYSPARK_PYTHON to {sys.executable}"):
+            place.run(spark)
 
 
 class Driver:
