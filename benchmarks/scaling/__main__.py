@@ -6,6 +6,7 @@ would do on eight machines; brokers, clients and everything else are real.
 - members: the longest that a record waits when a member comes or goes, records lost and repeated, idle members
 - rates: members that work off a backlog, beside the simulated ones
 - plan: what the simulation says of a million records a second
+- engines: the same rows in one process, in workers, and on other engines; those that are not installed are left out
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from benchmarks.environments import ROOT
 from benchmarks.pages import machine, put
 from benchmarks.process import ProgramFailed
 from benchmarks.programs.waiting import A, B
-from benchmarks.scaling import measured
+from benchmarks.scaling import engines, measured
 from benchmarks.scaling.simulated import Change, Load, members_for, simulated
 from benchmarks.table import Grid, as_markdown, as_rich
 from streamer.devbroker import open_broker
@@ -38,16 +39,22 @@ def main(
     members: Annotated[str, typer.Option(help="Numbers of members, with commas.")] = "1,2,4,8",
     partitions: Annotated[str, typer.Option(help="Numbers of partitions.")] = "8,64,500",
     rounds: Annotated[int, typer.Option(help="How often each backlog is worked off; the best counts.")] = 2,
+    parts: Annotated[str, typer.Option(help="What is measured.")] = "rates,members,engines",
     write: Annotated[bool, typer.Option(help="Put the tables into docs/scaling.md.")] = False,
 ) -> None:
     """Measure, simulate, and print the tables; exit code 1 if records were lost, or the simulation is far off."""
     console = Console(width=130)
     began = time.monotonic()
     counts, widths = [[int(text) for text in words.split(",")] for words in (members, partitions)]
+    grids, lost, near = {"scaling-plan": _plan()}, 0, True
     with open_broker("the benchmark of scaling") as broker, tempfile.TemporaryDirectory() as name:
-        rates, near = _rates(broker.bootstrap, Path(name), counts, max(widths), rounds, console)
-        moves, lost = _moves(broker.bootstrap, Path(name), counts, widths, console)
-    grids = {"scaling-rates": rates, "scaling-members": moves, "scaling-plan": _plan()}
+        folder = Path(name)
+        if "rates" in parts:
+            grids["scaling-rates"], near = _rates(broker.bootstrap, folder, counts, max(widths), rounds, console)
+        if "members" in parts:
+            grids["scaling-members"], lost = _moves(broker.bootstrap, folder, counts, widths, console)
+        if "engines" in parts:
+            grids["scaling-engines"] = _engines(broker.bootstrap, folder, console)
     for grid in grids.values():
         console.print(as_rich(grid))
     line = machine((time.monotonic() - began) / 60)
@@ -95,6 +102,21 @@ def _moves(bootstrap: str, folder: Path, counts: list[int], widths: list[int], c
             console.print(*lines[-1], sep="  ", highlight=False)
     heads = ["partitions", "members", "usual, s", "one comes, s", "one goes, s", "lost", "repeated", "idle, of a core"]
     return Grid("", heads, lines, left=0), lost
+
+
+def _engines(bootstrap: str, folder: Path, console: Console) -> Grid:
+    lines = []
+    ways = {way: lambda way: engines.streamed(bootstrap, folder, way) for way in engines.STREAMS}
+    ways |= {way: lambda way: engines.of_files(folder, way) for way in engines.FILES}
+    for way, run in ways.items():
+        if (package := engines.missing(way)) is not None:
+            console.print(f"left out: {way}: {package} is not installed", highlight=False)
+            continue
+        cost = run(way)
+        lines.append([way, f"{cost.start:.1f}", f"{cost.rate:,.0f}", f"{cost.microseconds:.1f}"])
+        console.print(*lines[-1], sep="  ", highlight=False)
+    heads = ["way", "first results after, s", "records/s", "CPU us a record"]
+    return Grid("", heads, lines, left=1)
 
 
 def _plan() -> Grid:
