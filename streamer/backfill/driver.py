@@ -90,19 +90,15 @@ def backfill(
             _check_same(manifest.head, marks, format, output)
         plan = planned(files, manifest, lambda count: watcher.planning(count, "looked at"))
         schema = _checked(service, versions, plan, manifest, format)
-        current = {name for entry in manifest.entries.values() if entry not in plan.changed for name in entry.outputs}
-        for entry in plan.changed:
-            for name in entry.outputs:
-                if name not in current:
-                    place.remove(place.child(target, name))
-        summary = BackfillSummary(service.name, before=plan.before, changed=len(plan.changed))
+        for name in plan.stale:
+            place.remove(place.child(target, name))
+        summary = BackfillSummary(service.name, before=plan.before, changed=plan.changed)
         watcher.begun(plan.pieces, plan.before)
         if plan.pieces:
-            if manifest.head is None or manifest.head.schema is None:
-                manifest.begin(Head(marks, format, schema[0] if schema[1] else None))
+            manifest.begin(Head(marks, format, schema[0] if schema[1] else None))
             job = _job(service, versions, target, format, schema[0])
             _run(engine.outcomes(job, plan.pieces, stop), manifest, summary, watcher)
-        if stop.is_set():
+            # Of processes that have died in the middle.
             place.clean(target)
         summary.left = len(plan.pieces) - summary.pieces - len(summary.failed)
         summary.stopped = stop.is_set()

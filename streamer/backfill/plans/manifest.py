@@ -91,8 +91,9 @@ class Entry:
         )
         part = None if document["part"] is None else (int(document["part"][0]), int(document["part"][1]))
         counts = {name: int(document["counts"][name]) for name in ("rows", "results", "errors")}
-        errors = None if document["errors"] is None else str(document["errors"])
-        return cls(files, part, int(document["of"]), str(document["output"]), errors, counts, document["seconds"])
+        errors = None if document["errors"] is None else _below(document["errors"])
+        seconds = float(document["seconds"])
+        return cls(files, part, int(document["of"]), _below(document["output"]), errors, counts, seconds)
 
 
 class Manifest:
@@ -111,15 +112,15 @@ class Manifest:
             self._read(name)
 
     def begin(self, head: Head) -> None:
-        """From now on entries have this in common."""
-        self.head = head
-        if len(self._parts) > _MOST_PARTS:
-            before = list(self._parts)
-            self._write([head.to_dict(), *map(asdict, self.entries.values())])
-            for name in before:
-                self._place.remove(self._place.child(self._folder, name))
+        """From now on entries have this in common. Many files are put together, while nobody waits."""
+        before = list(self._parts) if len(self._parts) > _MOST_PARTS else []
+        if not before and head == self.head:
             return
-        self._write([head.to_dict()])
+        self.head = head
+        self._write([head.to_dict(), *(map(asdict, self.entries.values()) if before else ())])
+        for name in before:
+            self._place.remove(self._place.child(self._folder, name))
+            self._parts.remove(name)
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Note pieces that are done; their files are there."""
@@ -174,6 +175,13 @@ class Manifest:
 def key_of(piece: Piece) -> Key:
     """What tells a piece from others."""
     return _key(piece.files, piece.part)
+
+
+def _below(name: str) -> str:
+    """A path below the folder of outputs: it may be removed."""
+    if name.startswith("/") or ".." in name.split("/"):
+        raise ValueError(f"{name!r} is not below the folder")
+    return name
 
 
 def _key(files: Iterable[StoredFile], part: tuple[int, int] | None) -> Key:

@@ -28,8 +28,10 @@ class Plan:
     """The different `pyarrow.Schema`s of files with columns, each with the path of the first file that has it."""
     before: int = 0
     """How many pieces are done already."""
-    changed: list[Entry] = field(default_factory=list)
-    """What was done of files that have changed since, and is done again."""
+    changed: int = 0
+    """How many pieces were done of files that have changed since; they are done again."""
+    stale: list[str] = field(default_factory=list)
+    """Their files below the folder of outputs."""
 
 
 def planned(files: Sequence[InputFile], manifest: Manifest, progress: Callable[[int], None]) -> Plan:
@@ -41,9 +43,13 @@ def planned(files: Sequence[InputFile], manifest: Manifest, progress: Callable[[
     now = {entry.file.path: entry.file for entry in files}
     plan = Plan()
     current: list[Entry] = []
+    stale: list[Entry] = []
     for entry in manifest.entries.values():
         changed = any(now.get(file.path, file).version != file.version for file in entry.files)
-        (plan.changed if changed else current).append(entry)
+        (stale if changed else current).append(entry)
+    plan.changed = len(stale)
+    valid = {name for entry in current for name in entry.outputs}
+    plan.stale = [name for entry in stale for name in entry.outputs if name not in valid]
     finished = {entry.key for entry in current}
     todo = list(_without(files, _done(current)))
     plan.before = sum(1 for entry in current if any(file.path in now for file in entry.files))

@@ -117,7 +117,8 @@ def _chosen(file: Path, name: str | None, no_code: NoCode | None) -> Service:
 def _engine(name: str, workers: int | None) -> Engine:
     from streamer.backfill.engines.local import LocalEngine
 
-    return LocalEngine(workers or len(os.sched_getaffinity(0)))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return LocalEngine(workers or cores or 1)
 
 
 def _say(summary: BackfillSummary) -> None:

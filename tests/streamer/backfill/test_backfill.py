@@ -12,9 +12,12 @@ import pytest
 from backfills import InThisProcess, rows, run, service_of, tree
 
 import streamer
+from connectors.codecs.compression import FORMATS
 from pipelines.arrow import mapper
 from pipelines.errors import DefinitionError, StreamerError
-from streamer.backfill.formats import inputformat
+from streamer.backfill.formats import inputformat, jsonlines
+from streamer.backfill.localfiles import LocalFiles
+from streamer.backfill.plans.manifest import Manifest
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 DOUBLE = [{"@type": "MAP", "ensure": ["x < 100"], "select": {"y": "x * 2"}, "keep": []}]
@@ -58,9 +61,12 @@ def test_failed_rows_are_apart_and_can_be_the_input_of_the_next_run(doubling: st
     assert set(written) == {"day=1/a.parquet", "day=2/a.parquet", "_errors/day=1/a.parquet"}
     assert (summary.rows, summary.results, summary.errors) == (4, 3, 1)
 
-    mended = service_of(tmp_path, [{"@type": "MAP", "select": {"y": "x * 2"}, "keep": []}], keep=["id"])
+    still = service_of(tmp_path, [{"@type": "MAP", "ensure": ["x < 50"]}])
+    run(still, f"{tmp_path}/out/_errors/**/*.parquet", tmp_path / "still")
+    assert list(tree(tmp_path / "still")["_errors/day=1/a.parquet"][0]) == ["id", "x", "note", "_error"]
+    mended = service_of(tmp_path, [{"@type": "MAP", "select": {"y": "x * 2"}, "keep": ["id"]}], keep="all")
     run(mended, f"{tmp_path}/out/_errors/**/*.parquet", tmp_path / "again")
-    assert tree(tmp_path / "again") == {"day=1/a.parquet": [{"id": 2, "y": 400}]}
+    assert tree(tmp_path / "again") == {"day=1/a.parquet": [{"id": 2, "x": 200, "note": "b", "y": 400}]}
 
 
 def test_a_large_file_is_several_pieces_of_whole_row_groups(
@@ -178,13 +184,24 @@ def test_lines_that_fail_are_lines_again(tmp_path: Path) -> None:
     assert all(row["_error"] for row in failed)
 
 
-def test_lines_may_be_compressed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["gzip", "zstd"])
+def test_lines_may_be_compressed(form: str, tmp_path: Path) -> None:
     service = service_of(tmp_path, DOUBLE, keep=["id"])
     text = b'{"id": 1, "x": 1}\n' * 5000
     (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.jsonl.gz").write_bytes(gzip.compress(text))
+    name = {"gzip": "a.jsonl.gz", "zstd": "a.ndjson.zst"}[form]
+    (tmp_path / "in" / name).write_bytes(FORMATS[form].compressed(text, None))
     run(service, f"{tmp_path}/in/*", tmp_path / "out")
-    assert tree(tmp_path / "out")["a.parquet"] == [{"id": 1, "y": 2}] * 5000
+    assert tree(tmp_path / "out") == {"a.parquet": [{"id": 1, "y": 2}] * 5000}
+
+
+def test_a_line_that_is_too_long_is_a_failure_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonlines, "MAX_RECORD", 1000)
+    service = service_of(tmp_path, DOUBLE, keep=["id"])
+    (tmp_path / "a.jsonl").write_text('{"id": 1, "x": 1}\n{"id": "' + "x" * 2000 + '", "x": 1}\n')
+    summary = run(service, f"{tmp_path}/a.jsonl", tmp_path / "out", format="jsonl")
+    assert "line 2: a line of 20" in summary.failed[0][1]
+    assert tree(tmp_path / "out") == {}
 
 
 def test_what_is_done_is_not_done_again_and_what_has_changed_is(doubling: streamer.Service, tmp_path: Path) -> None:
@@ -306,6 +323,37 @@ def test_a_folder_with_files_that_are_no_manifest_is_refused(doubling: streamer.
     (tmp_path / "out/_manifest/00000001.jsonl").write_text("[1]\n")
     with pytest.raises(StreamerError, match="no part of a manifest"):
         run(doubling, f"{tmp_path}/in/*", tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["../a.parquet", "/etc/a.parquet", "b/../../a.parquet"])
+def test_a_manifest_names_no_files_outside_of_its_folder(name: str, tmp_path: Path) -> None:
+    service = service_of(tmp_path, DOUBLE)
+    table(tmp_path / "in/a.parquet", x=[1])
+    run(service, f"{tmp_path}/in/*", tmp_path / "out")
+    part = tmp_path / "out/_manifest/00000002.jsonl"
+    part.write_text(part.read_text().replace('"a.parquet", "errors"', f'"{name}", "errors"'))
+    table(tmp_path / "in/a.parquet", x=[1, 2])
+    with pytest.raises(StreamerError, match="no part of a manifest"):
+        run(service, f"{tmp_path}/in/*", tmp_path / "out")
+
+
+def test_many_parts_of_a_manifest_are_put_together(doubling: streamer.Service, tmp_path: Path) -> None:
+    table(tmp_path / "in/0.parquet", id=[0], x=[0])
+    run(doubling, f"{tmp_path}/in/*", tmp_path / "out")
+    for number in range(1, 4):
+        table(tmp_path / f"in/{number}.parquet", id=[number], x=[number])
+        run(doubling, f"{tmp_path}/in/*", tmp_path / "out")
+    parts = tmp_path / "out/_manifest"
+    lines = [path.read_text() for path in sorted(parts.glob("*.jsonl"))]
+    # More of them, as of a run that took long.
+    for number in range(100):
+        (parts / f"{number + 10:08d}.jsonl").write_text(lines[1])
+    table(tmp_path / "in/4.parquet", id=[4], x=[4])
+    assert run(doubling, f"{tmp_path}/in/*", tmp_path / "out").before == 4
+    assert len(list(parts.glob("*.jsonl"))) == 2
+    manifest = Manifest(LocalFiles(), str(tmp_path / "out"))
+    assert sorted(entry.output for entry in manifest.entries.values()) == [f"{number}.parquet" for number in range(5)]
+    assert run(doubling, f"{tmp_path}/in/*", tmp_path / "out").before == 5
 
 
 def test_a_service_that_remembers_records_or_has_variants_is_refused(tmp_path: Path) -> None:
