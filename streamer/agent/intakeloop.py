@@ -68,6 +68,8 @@ class IntakeLoop:
         self._on_acknowledged = on_acknowledged
         self._commits = commits
         self._catches_up = catches_up
+        self._down_until = self._emptied_at = -math.inf
+        """`_emptied_at`: when the last poll began, with a connection, that gave all that was there."""
         self._left: list[Lane] = []
         self._rewound = 0
 
@@ -142,13 +144,13 @@ class IntakeLoop:
                 self._stand_still()
                 continue
             self.watch.polls()
-            was_down = self.watch.down
+            was_down = self.watch.down is not None
             self._gather()
             # Before the batch is closed: records of a lane that has ended do not count.
             self._look_around()
             self._hand_over_what_is_ready()
-            if self._catches_up and not self._batcher.holds_any and was_down is None:
-                self._look_how_far()
+            if self._catches_up:
+                self._look_how_far(was_down)
             if self._left and not self._batcher.holds_any:
                 self._inbox.tell(Forgettable(self.state, self._left, self.state.handed_over))
                 self._left = []
@@ -169,11 +171,16 @@ class IntakeLoop:
         if closed is not None:
             self._hand_over(closed)
 
-    def _look_how_far(self) -> None:
-        """Tell by when all records had come that were handed over. They were all that had been polled."""
-        # A poll that began or ended without a connection says nothing of what waits behind it.
-        if self._may_poll and self.watch.down is None:
-            self._catch_up(self.source.caught_up(self._batcher.emptied_at))
+    def _look_how_far(self, was_down: bool) -> None:
+        """Tell by when all records had come that were handed over. `was_down`: the last polls began so."""
+        if was_down or self.watch.down is not None:
+            # They say nothing of what waits behind the connection.
+            self._down_until = time.monotonic()
+            return
+        if self._batcher.emptied_at > self._down_until:
+            self._emptied_at = self._batcher.emptied_at
+        if self._may_poll and not self._batcher.holds_any:
+            self._catch_up(self.source.caught_up(self._emptied_at))
 
     def _catch_up(self, moment: float) -> None:
         """All records that had come by `moment`, on `time.monotonic`, were handed over."""

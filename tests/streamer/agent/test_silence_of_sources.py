@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+import pipelines
 from connectors.memory import MemorySession, MemorySessionSource, MemorySource, MemoryTopic
 from connectors.message import Message
 from connectors.records import Lane, Records
 from connectors.source import SourceDown
-from pipelines import Data, Window
+from pipelines import Data, PipelineStep, Window
 
 IDLE = 0.4
 KEYS = Window(by="d", size=1000, values="x", output_name="y", short="emit", idle=IDLE)
@@ -42,10 +43,11 @@ def silent(define: Callable[..., Any], serve: Callable[..., Any]) -> Callable[..
     """`silent(source, ...)` is a service with these sources, which gathers windows of each key."""
 
     def started(*sources: Any, sinks: Any = None, **settings: Any) -> Any:
+        step = settings.pop("step", KEYS)
         names = [{"type": "memory", "topic": source.name, "name": source.name} for source in sources]
         settings = {"batch": {"max_records": 1}, "state": "memory", **settings}
         by_name = {source.name: source for source in sources}
-        return serve(define(KEYS, source=names, **settings), sources=by_name, sinks=sinks)
+        return serve(define(step, source=names, **settings), sources=by_name, sinks=sinks)
 
     return started
 
@@ -85,24 +87,44 @@ def test_windows_of_one_source_wait_while_another_has_a_backlog(silent: Any, eve
     assert time.monotonic() - began > 20 * 0.05
 
 
+def test_no_window_ends_while_its_records_wait_to_be_run(silent: Any, eventually: Any) -> None:
+    """Though the source has no more."""
+
+    def slow(data: Data) -> Data:
+        time.sleep(0.05)
+        return data
+
+    source = MemorySource(name="a")
+    source.feed(*backlog())
+    steps = PipelineStep(pipeline=pipelines.Sequence([slow, KEYS]))
+    serving = silent(source, step=steps, limits={"batches": 30})
+    eventually(lambda: len(windows(serving)) >= 2)
+    assert sorted(windows(serving)) == [("a", 2), ("b", 20)]
+
+
+def test_no_window_ends_while_its_records_wait_for_others_of_their_batch(silent: Any, eventually: Any) -> None:
+    source = MemorySource(name="a")
+    serving = silent(source, batch={"max_records": 10, "max_wait": 3 * IDLE})
+    source.feed(of("a"))
+    eventually(lambda: source.acknowledged == [1])
+    source.feed(of("a"))
+    eventually(lambda: bool(windows(serving)))
+    assert windows(serving) == [("a", 2)]
+
+
 class Broken(MemorySource):
-    """Loses its connection, in which it delivers nothing."""
+    """Loses its connection, and notices that, and its return, at the end of polls that give nothing."""
 
-    def cut(self) -> None:
-        self.is_cut = True
-        self._events.append(SourceDown(self.name, True, "cut"))
-
-    def mend(self) -> None:
-        self._events.append(SourceDown(self.name, False, "mended"))
-        self.is_cut = False
-
-    is_cut = False
+    is_cut = is_down = False
 
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
-        if self.is_cut:
-            time.sleep(timeout)
-            return Records.empty(self.name)
-        return super().poll(max_records, max_bytes, timeout)
+        if not (self.is_cut or self.is_down):
+            return super().poll(max_records, max_bytes, timeout)
+        time.sleep(0.3)
+        if self.is_cut != self.is_down:
+            self.is_down = self.is_cut
+            self._events.append(SourceDown(self.name, self.is_down, "cut"))
+        return Records.empty(self.name)
 
 
 def test_no_window_ends_while_its_source_is_away(silent: Any, eventually: Any) -> None:
@@ -110,13 +132,29 @@ def test_no_window_ends_while_its_source_is_away(silent: Any, eventually: Any) -
     serving = silent(source)
     source.feed(of("a"))
     eventually(lambda: source.acknowledged == [1])
-    source.cut()
-    source.feed(of("a"))
+    (intake,) = serving.agent._loop.intakes
+    source.is_cut = True
+    cut = time.monotonic()
+    source.feed(*(of("a") for _ in range(5)))
+    eventually(lambda: source.is_down)
     time.sleep(3 * IDLE)
+    assert intake.caught_up() < cut
     assert windows(serving) == []
-    source.mend()
+    # What it says next is by a poll that began with a connection.
+    told: list[float] = []
+    asked = source.caught_up
+
+    def tell(emptied_at: float) -> float:
+        told.append(emptied_at)
+        return asked(emptied_at)
+
+    source.caught_up = tell  # type: ignore[method-assign]
+    mended = time.monotonic()
+    source.is_cut = False
     eventually(lambda: bool(windows(serving)))
-    assert windows(serving) == [("a", 2)]
+    assert windows(serving) == [("a", 6)]
+    assert source.is_down is False
+    assert all(moment < cut or moment > mended for moment in told)
 
 
 def test_no_window_ends_while_its_source_is_paused(silent: Any, eventually: Any) -> None:

@@ -11,6 +11,7 @@ from pageblocks import ROOT, blocks_of
 from pipelines.errors import DefinitionError
 from streamer.definition.loading import load, loads
 from streamer.testing.cases import FIRST, Case, cases_of
+from streamer.testing.recordclock import RecordClock
 from streamer.testing.trial import Tried, tried
 
 BLOCKS = list(blocks_of(ROOT / "docs" / "testing.md"))
@@ -137,3 +138,8 @@ def test_a_time_in_yaml_needs_no_quotation_marks(tmp_path: Path) -> None:
     file.write_text("input: {x: 1}\nat: 2025-03-01T12:00:00Z\n")
     (case,) = cases_of(tmp_path / "service.yaml", [file])
     assert case.times() == [1_740_830_400_000]
+
+
+def test_no_record_is_behind_the_clock_of_the_records() -> None:
+    clock = RecordClock(1_700_000_000.0)
+    assert clock.caught_up(5.0) == clock.monotonic()
