@@ -130,6 +130,7 @@ docs-publish: packages  ## commit the site to the local branch gh-pages as VERSI
 
 soak: install  ## the long tests, for hours: hundreds of kills, restarts, standstills and members that come and go; five million messages; with progress and a report
 	$(BIN)/python -m pytest -m soak -s
+	$(PYTEST) -m 'hypothesis and not soak' --hypothesis-profile thorough -q
 
 pictures: install  ## draw the documentation's pictures anew, from examples that run for it (some minutes)
 	$(BIN)/python docs/pictures.py

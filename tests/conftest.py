@@ -64,8 +64,9 @@ sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # How long an example takes says nothing on a machine that does other things too.
-hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.register_profile("fast", hypothesis.settings.get_profile("patient"), max_examples=10)
+_PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+for _profile, _count in {"fast": 10, "patient": 50, "thorough": 1000}.items():
+    hypothesis.settings.register_profile(_profile, _PATIENT, max_examples=_count)
 hypothesis.settings.load_profile("patient")
 
 
@@ -182,29 +183,40 @@ def pytest_configure_node(node: Any) -> None:
 # A worker takes a file as a whole. Those that take twenty seconds and more come before all others, the longest first,
 # so that no worker is left with one of them at the end.
 _LONGEST = (
-    # They build programs, while others wait for brokers.
+    # They build programs or get them, while others wait for brokers.
     "test_native_crate.py",
     "faults/test_workers.py",
     "test_docs.py",
     "faults/test_exactly_once.py",
     "test_wheel.py",
+    "test_install.py",
+    "streamer/spark/test_spark_queries.py",
+    "streamer/build/test_build.py",
+    "test_site.py",
+    "test_plugin.py",
+    "deploy/test_live_board.py",
+    "deploy/test_compose_watching.py",
+    "streamer/cli/test_cli_run.py",
+    "drawn/test_fans.py",
     "connectors/kafka/test_kafka_contract.py",
+    "streamer/cli/test_cli_topics.py",
+    "faults/test_kill.py",
+    "streamer/workers/test_run_workers.py",
+    "faults/test_state.py",
+    "faults/test_file_crash.py",
+    "faults/test_requests_kill.py",
+    "faults/test_mqtt_kill.py",
+    "services/test_cameras_demo.py",
     "connectors/kafka/test_kafka_transactions.py",
     "deploy/test_helm_chart.py",
-    "test_plugin.py",
-    "faults/test_kill.py",
     "connectors/kafka/test_kafka_transaction_contract.py",
     "connectors/kafka/test_kafka_group.py",
     "connectors/mqtt/test_mqtt_contract.py",
-    "streamer/workers/test_run_workers.py",
     "connectors/camera/test_camera_contract.py",
     "streamer/agent/test_agent_transactions.py",
     "services/test_mqtt_kafka.py",
-    "streamer/cli/test_cli_run.py",
-    "streamer/cli/test_cli_topics.py",
     "connectors/view/test_clip.py",
     "faults/test_faust.py",
-    "streamer/spark/test_spark_queries.py",
     "streamer/devbroker/test_broker.py",
     "faults/test_mqtt_faults.py",
     "connectors/camera/test_camera_faults.py",
@@ -213,26 +225,19 @@ _LONGEST = (
     "connectors/mqtt/test_mqtt_source.py",
     "streamer/cli/test_cli_broker.py",
     "connectors/mqtt/sink/test_mqtt_sink_contract.py",
-    "streamer/build/test_build.py",
     "streamer/agent/test_agent_drain.py",
     "connectors/outbox/test_outbox.py",
     "connectors/view/test_view_browser.py",
-    "test_site.py",
-    "test_install.py",
     "connectors/camera/test_camera_memory.py",
-    "deploy/test_live_board.py",
     "deploy/test_helm_pod.py",
     "faults/test_bad_input.py",
     "drawn/test_camera_page.py",
-    "drawn/test_fans.py",
     "drawn/test_demo_screen.py",
     "streamer/cli/test_cli_doctor.py",
-    "services/test_cameras_demo.py",
     "faults/test_mqtt_both.py",
     "connectors/kafka/test_kafka_source.py",
     "pipelines/executors/test_alone_and_among_others.py",
     "faults/test_missing_topic.py",
-    "faults/test_mqtt_kill.py",
     "streamer/cli/test_cli_replay.py",
     "streamer/definition/test_no_code.py",
     "faults/test_large_records.py",
@@ -247,6 +252,10 @@ _LONGEST = (
     "test_notebook.py",
     "test_release.py",
     "test_capacity_page.py",
+    "faults/test_outbox_crash.py",
+    "faults/test_state_topic.py",
+    "test_bench_mqtt.py",
+    "connectors/kafka/test_kafka_memory.py",
 )
 _TURNS = {_FOLDER / name: turn for turn, name in enumerate(_LONGEST)}
 
@@ -280,6 +289,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.kafka)
         if _REAL_MQTT & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.mqtt)
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_report_to_serializable(report: Any) -> None:
+    """Workers send three reports of each test; the longest part of them nobody reads."""
+    if isinstance(report, pytest.TestReport):
+        report.keywords = {}
 
 
 _HOPELESS = 300.0

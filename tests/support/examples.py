@@ -1,4 +1,4 @@
-"""How many examples hypothesis tries a property with: fewer in `make test-fast`, by the profile `fast`."""
+"""How many examples hypothesis tries a property with: few in `make test-fast`, many in `make soak`."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from hypothesis import settings
 
 
 def examples(usual: int) -> int:
-    """So many where all tests run; where fewer are tried (100 is hypothesis' own number), fewer in proportion."""
+    """So many where a property without a number has 100, which is hypothesis' own; by other profiles in proportion."""
     return max(10, usual * settings().max_examples // 100)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.databasefile import DiskFull
+from examples import examples
 from pipelines.errors import ConnectorError
 from pipelines.runners.state.item import Change, Item
 from streamer.state.filestore import FileStore
@@ -83,7 +84,7 @@ Changes = st.lists(
 Saves = st.lists(st.tuples(Changes, st.dictionaries(st.sampled_from(OTHERS), st.integers(0, 2**63 - 1))), max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(saves=Saves, reopened=st.sets(st.integers(0, 5)))
 def test_a_store_has_what_a_dictionary_has_after_the_same_saves(
     tmp_path_factory: pytest.TempPathFactory,

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.records import Lane
+from examples import examples
 from pipelines.errors import StreamerError
 from streamer.workers import layout
 from streamer.workers.board import Board, Entry
@@ -91,7 +92,7 @@ def test_a_note_with_more_spans_than_fit_says_so(file: PagesFile, page: WorkerPa
     assert len(note.spans) > 500
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(SPANS)
 def test_spans_are_read_as_they_were_written(spans: list[Span]) -> None:
     content, whole = SpanEncoder().encode(spans, 10_000)
@@ -99,7 +100,7 @@ def test_spans_are_read_as_they_were_written(spans: list[Span]) -> None:
     assert decode_spans(content) == tuple(spans)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.dictionaries(
         st.tuples(NAMES, NAMES, NAMES),

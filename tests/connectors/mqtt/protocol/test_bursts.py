@@ -16,6 +16,7 @@ from connectors.mqtt.protocol.reading import Aliases, PacketReader, Role
 from connectors.mqtt.protocol.reasons import ProtocolError, ReasonCode
 from connectors.mqtt.protocol.scan import Scanned
 from connectors.mqtt.protocol.writing import encode
+from examples import examples
 
 VERSIONS: list[Version] = [V311, V5]
 LARGE = 1 << 20
@@ -59,7 +60,7 @@ def cut(raw: bytes, places: list[int]) -> list[bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), places=st.lists(st.integers(0, 400), max_size=4))
 def test_packets_read_in_bursts_are_those_read_one_by_one_wherever_they_are_cut(
     version: Version, data: st.DataObject, places: list[int]
@@ -73,7 +74,7 @@ def test_packets_read_in_bursts_are_those_read_one_by_one_wherever_they_are_cut(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), places=st.lists(st.integers(0, 400), max_size=3))
 def test_changed_bytes_are_refused_as_a_reader_refuses_them(
     version: Version, data: st.DataObject, places: list[int]

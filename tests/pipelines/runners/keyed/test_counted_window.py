@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statefulrun import START, Outcomes, StatefulRun, record
 
+from examples import examples
 from pipelines import Batch, Data, Image, StreamerError, Window
 from pipelines.runners.keyed.ringstore import PIECE
 from pipelines.runners.keyed.window import window_runner
@@ -156,7 +157,7 @@ def reference(records: Sequence[Data], size: int, every: int, gap: float, short:
     return made
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data(), st.booleans(), st.integers(1, 7), st.sampled_from([1, 7, 512]), st.sampled_from(["drop", "emit"]))
 def test_windows_are_the_same_for_all_portions_and_a_reload_at_any_row(
     data: st.DataObject, arrays: bool, size: int, portion: int, short: str

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statefulrun import START, Outcomes, StatefulRun, record
 
+from examples import examples
 from pipelines import Data, Window
 from pipelines.errors import StreamerError
 from pipelines.runners.keyed.countedplacing import CountedWindows
@@ -200,7 +201,7 @@ RECORDS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(STEPS, RECORDS, st.sampled_from([1, 7, 512]), st.sets(st.integers(0, 39), max_size=3))
 def test_results_are_the_same_whatever_the_batches_and_restarts(
     fields: dict[str, Any], given_: list[tuple[str, int, Any]], portion: int, reloads: set[int]

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statefulrun import START, Outcomes, StatefulRun, record
 
+from examples import examples
 from pipelines import Data, Window
 from pipelines.errors import StreamerError
 from pipelines.runners.keyed import samplelogs
@@ -279,7 +280,7 @@ RECORDS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     STEPS, st.booleans(), st.booleans(), RECORDS, st.sampled_from([1, 7, 512]), st.sets(st.integers(0, 39), max_size=3)
 )
@@ -313,7 +314,7 @@ def test_results_are_the_same_whatever_the_batches_and_restarts(
         assert all(part == 0 for _, _, part in run.saved)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.integers(1, 5),
     st.integers(1, 5),
