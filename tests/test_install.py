@@ -104,8 +104,16 @@ def run(folder: Path, *words: str, **surroundings: str) -> subprocess.CompletedP
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
 
 
+def look_at(install: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the module look at the environment of another checkout."""
+    monkeypatch.setattr(install, "VENV", folder / ".venv")
+    monkeypatch.setattr(install, "PYTHON", folder / ".venv" / "bin" / "python")
+
+
 @pytest.mark.slow
-def test_the_demo_installs_after_a_try_without_network_and_then_has_nothing_left_to_do(tmp_path: Path) -> None:
+def test_the_demo_installs_after_a_try_without_network_and_then_has_nothing_left_to_do(
+    install: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     folder = checkout(tmp_path / "checkout")
     nowhere = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple", "PIP_INDEX_URL": "http://127.0.0.1:9/simple"}
     away = run(
@@ -139,11 +147,21 @@ def test_the_demo_installs_after_a_try_without_network_and_then_has_nothing_left
     again = run(folder, "demo")
     assert (again.returncode, again.stderr) == (0, "")
 
-    # As after an update of the system's Python, and as where the folder got another name.
-    for python in (folder / ".venv" / "bin").glob("python*"):
+    # What is done about an environment that does not work is the same whatever the reason, and takes long.
+    look_at(install, folder, monkeypatch)
+    assert install.works()
+    # As after an update of the system's Python.
+    gone = {python: python.readlink() for python in (folder / ".venv" / "bin").glob("python*") if python.is_symlink()}
+    for python in gone:
         python.unlink()
-    assert run(folder, "demo").returncode == 0
+    assert not install.works()
+    for python, target in gone.items():
+        python.symlink_to(target)
+    assert install.works()
+    # As where the folder got another name.
     moved = folder.rename(folder.with_name("moved"))
+    look_at(install, moved, monkeypatch)
+    assert not install.works()
     assert run(moved, "demo").returncode == 0
     assert (
         version
@@ -192,8 +210,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(
     install: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Root may write everywhere.
-    monkeypatch.setattr(install, "VENV", tmp_path / ".venv")
-    monkeypatch.setattr(install, "PYTHON", tmp_path / ".venv" / "bin" / "python")
+    look_at(install, tmp_path, monkeypatch)
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     assert install.main(["demo"]) == 1
     assert f"{ROOT} cannot be written to" in capsys.readouterr().err

@@ -45,14 +45,19 @@ def source(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheels.unpack(sdist, tmp_path_factory.mktemp("unpacked"))
 
 
-def built(source: Path, out: Path, **surroundings: str) -> tuple[Path, str]:
+def built(source: Path, out: Path, *options: str, **surroundings: str) -> tuple[Path, str]:
     """The wheel of `source`, and what was said meanwhile."""
-    pip = [sys.executable, "-m", "pip", "wheel", "--verbose", "--no-deps", "--wheel-dir", str(out), str(source)]
+    pip = [sys.executable, "-m", "pip", "wheel", "--verbose", "--no-deps", "--wheel-dir", str(out), *options]
+    pip.append(str(source))
     done = subprocess.run(
         pip, check=True, timeout=500, env={**os.environ, **surroundings}, capture_output=True, text=True
     )
     (wheel,) = out.glob("*.whl")
     return wheel, done.stdout + done.stderr
+
+
+HERE = "--no-build-isolation"
+"""Built by what this environment has: that the sdist names all that builds it is seen with the compiled wheel."""
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +70,7 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pure(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(source, tmp_path_factory.mktemp("pure"), STREAMER_NATIVE="python")[0]
+    return built(source, tmp_path_factory.mktemp("pure"), HERE, STREAMER_NATIVE="python")[0]
 
 
 def test_the_wheel_holds_every_package_and_nothing_else(wheel: Path) -> None:
@@ -108,7 +113,7 @@ def test_without_a_toolchain_the_wheel_is_plain_python_and_the_build_says_so(sou
     # What another build left there.
     shutil.rmtree(copy / "build", ignore_errors=True)
     (tmp_path / "nothing").mkdir()
-    wheel, said = built(copy, tmp_path / "wheels", PATH=str(tmp_path / "nothing"))
+    wheel, said = built(copy, tmp_path / "wheels", HERE, PATH=str(tmp_path / "nothing"))
     check_plain(wheel)
     assert "no Rust toolchain (cargo) on the PATH: the hot path is not compiled" in said
 
@@ -116,9 +121,10 @@ def test_without_a_toolchain_the_wheel_is_plain_python_and_the_build_says_so(sou
 def test_where_compiling_fails_the_name_of_the_wheel_promises_no_compiled_part(source: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(source, tmp_path / "source")
     shutil.rmtree(copy / "build", ignore_errors=True)
-    check_plain(built(copy, tmp_path / "wheels", CARGO=shutil.which("false") or "false")[0])
+    failing = shutil.which("false") or "false"
+    check_plain(built(copy, tmp_path / "wheels", HERE, CARGO=failing)[0])
     with pytest.raises(subprocess.CalledProcessError):
-        built(copy, tmp_path / "none", CARGO=shutil.which("false") or "false", STREAMER_NATIVE="native")
+        built(copy, tmp_path / "none", HERE, CARGO=failing, STREAMER_NATIVE="native")
 
 
 def check_plain(wheel: Path) -> None:
