@@ -112,8 +112,7 @@ def test_a_missing_state_file_is_told_from_a_first_start_until_the_state_is_to_b
     sensors.write(10, 3)
     # Partitions without new records are not refused later, nor those whose last save was not acknowledged.
     member = sensors.start()
-    sensors.wait_for_group(member)
-    assert member.stop() == 0, member.text()
+    sensors.finish(member)
 
 
 @pytest.mark.timeout(200)
@@ -129,8 +128,7 @@ def test_what_is_never_delivered_behind_the_last_record_is_no_gap_in_the_state(s
     assert member.stop() == 0, member.text()
     sensors.write(100, 2, producer)
     member = sensors.start()
-    sensors.wait_for_group(member)
-    assert member.stop() == 0, member.text()
+    sensors.finish(member)
     sensors.check()
 
 

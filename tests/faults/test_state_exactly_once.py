@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-import signal
 import time
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import killpoints
 import numpy as np
 import pytest
 from confluent_kafka import Producer
@@ -18,7 +17,7 @@ from kafkabus import set_largest_message
 from kafkatopics import read
 from sensors import SIZE, Sensors
 
-from pipelines import Data, hotpath
+from pipelines import Data
 
 pytestmark = pytest.mark.slow
 
@@ -69,51 +68,18 @@ def sensors(kafka: Any, topics: Any, topic_name: Any, tmp_path: Path, running: A
     ],
 )
 def test_each_window_is_there_once_at_whatever_point_of_a_transaction_the_process_is_killed(
-    sensors: SensorsOnce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: int
+    sensors: SensorsOnce, monkeypatch: pytest.MonkeyPatch, rounds: int
 ) -> None:
-    producer = sensors.transactional()
-    chance = random.Random(33)
-    member = sensors.start(program=killpoints.__file__)
-    sensors.write(500, 1, producer)
-    sensors.wait_for_group(member)
-    for number, point in enumerate(killpoints.POINTS * rounds):
-        killpoints.order(tmp_path, point, chance.randint(1, 3))
-        deadline = time.monotonic() + 60
-        while member.process.poll() is None:
-            assert time.monotonic() < deadline, f"{point}: {member.text()}"
-            sensors.write(200, chance.getrandbits(32), producer)
-            time.sleep(0.05)
-        assert member.process.returncode == -signal.SIGKILL, f"{point}: {member.text()}"
-        killpoints.withdraw(tmp_path)
-        # What a process with this hot path has saved, a process with the other goes on from.
-        monkeypatch.setenv(hotpath.VARIABLE, ("python", "auto")[number % 2])
-        member = sensors.start(program=killpoints.__file__)
-        sensors.wait_for_group(member)
+    for _ in sensors.killed_at_each_point(random.Random(33), rounds, monkeypatch):
         sensors.check_each_window_is_there_once()
-    assert member.stop() == 0, member.text()
 
 
 @pytest.mark.timeout(400)
 def test_each_window_is_there_once_though_members_join_leave_and_are_killed(
     sensors: SensorsOnce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    producer = sensors.transactional()
-    sensors.write(3000, 1, producer)
-    first = sensors.start()
-    sensors.wait_for_group(first, until=0.3)
-    monkeypatch.setenv("INSTANCE", "two")
-    second = sensors.start()
-    sensors.write(3000, 2, producer)
-    sensors.wait_for_group(first, second)
-    first.kill()
-    sensors.write(2000, 3, producer)
-    monkeypatch.setenv("INSTANCE", "three")
-    third = sensors.start()
-    sensors.wait_for_group(second, third)
-    assert second.stop() == 0, second.text()
-    sensors.write(1000, 4, producer)
-    sensors.wait_for_group(third)
-    assert third.stop() == 0, third.text()
+    write = partial(sensors.write, transactional=sensors.transactional())
+    sensors.come_and_go(write, partial(monkeypatch.setenv, "INSTANCE"))
     assert sensors.committed() == sensors.ends()
     sensors.check_each_window_is_there_once()
 
@@ -161,7 +127,6 @@ def test_windows_that_brokers_refuse_late_become_dead_letters_and_the_others_are
         made.write(300, seed)
         large += made.write_large(SIZE * 2)
         made.write(300, 10 * seed)
-    made.wait_for_group(member)
-    assert member.stop() == 0, member.text()
+    made.finish(member)
     made.check_each_window_is_there_once()
     assert len(read_letters(made, dead)) == large // SIZE

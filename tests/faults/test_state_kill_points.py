@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import random
-import signal
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import killpoints
 import pytest
 from sensors import Sensors
-
-from pipelines import hotpath
 
 pytestmark = pytest.mark.slow
 
@@ -39,28 +35,9 @@ def test_each_sample_is_in_one_window_at_whatever_point_of_a_checkpoint_the_proc
 ) -> None:
     place = "path: windows.state" if store == "file" else f"topic: {topic_name('state')}"
     sensors = Sensors(kafka, topics, tmp_path, running, f"{{{place}, interval: 100ms}}", source)
-    producer = sensors.transactional()
-    chance = random.Random(32)
     repeats: Counter[str] = Counter()
-    member = sensors.start(program=killpoints.__file__)
-    # Windows of all devices are open, so that some end soon.
-    sensors.write(500, 1, producer)
-    sensors.wait_for_group(member)
-    for number, point in enumerate(killpoints.POINTS * rounds):
-        killpoints.order(tmp_path, point, chance.randint(1, 3))
-        deadline = time.monotonic() + 60
-        while member.process.poll() is None:
-            assert time.monotonic() < deadline, f"{point}: {member.text()}"
-            sensors.write(200, chance.getrandbits(32), producer)
-            time.sleep(0.05)
-        assert member.process.returncode == -signal.SIGKILL, f"{point}: {member.text()}"
-        killpoints.withdraw(tmp_path)
-        # What a process with this hot path has saved, a process with the other goes on from.
-        monkeypatch.setenv(hotpath.VARIABLE, ("python", "auto")[number % 2])
-        member = sensors.start(program=killpoints.__file__)
-        sensors.wait_for_group(member)
+    for point in sensors.killed_at_each_point(random.Random(32), rounds, monkeypatch):
         repeats[point] = sensors.check() - repeats.total() + repeats[point]
-    assert member.stop() == 0, member.text()
     print(f"\n{store}: windows that were repeated: {dict(repeats)}")
     assert repeats["confirmed"] > 0
     assert repeats["inside"] > 0
@@ -94,8 +71,7 @@ def test_each_sample_is_in_one_window_though_the_process_is_killed_at_any_time(
         member.kill()
         print(f"{store}: kill {number + 1}, {sensors.committed()} of {sensors.ends()} committed", flush=True)
     member = sensors.start()
-    sensors.wait_for_group(member)
-    assert member.stop() == 0, member.text()
+    sensors.finish(member)
     repeated = sensors.check()
     print(f"{store}: windows that were repeated: {repeated}")
     assert repeated == 0 or store != "exactly once"

@@ -80,8 +80,7 @@ state: {state}
         file.write_text(self.text(self.topics, sink, sink, "{path: undisturbed.state}"))
         group = GroupMembers(self.bootstrap, sink, self.topics, file, self._running)
         member = group.start()
-        group.wait_for_group(member)
-        assert member.stop() == 0, member.text()
+        group.finish(member)
         return self.results(sink)
 
     def results(self, sink: str | None = None) -> set[tuple[bytes | None, bytes | None]]:
@@ -114,20 +113,8 @@ def test_results_are_those_of_an_undisturbed_run_though_members_join_leave_and_a
     more: str,
 ) -> None:
     stations = Stations(kafka, topics, tmp_path, running, pipeline, partitions, topic_name("state"), more)
-    stations.write(2000, 1, of_few)
-    first = stations.start()
-    stations.wait_for_group(first, until=0.3)
-    second = stations.start()
-    stations.write(2000, 2, of_few)
-    stations.wait_for_group(first, second)
-    first.kill()
-    stations.write(1500, 3, of_few)
-    third = stations.start()
-    stations.wait_for_group(second, third)
-    assert second.stop() == 0, second.text()
-    stations.write(500, 4, of_few)
-    stations.wait_for_group(third)
-    assert third.stop() == 0, third.text()
+    # Of each topic.
+    stations.come_and_go(lambda count, seed: stations.write(count * 2 // 3, seed, of_few))
     expected = stations.undisturbed()
     assert len(expected) > 1000
     assert stations.results() == expected
@@ -142,8 +129,7 @@ def test_a_topic_that_is_added_to_the_source_stops_the_service_with_a_remedy(
     stations = Stations(kafka, topics, tmp_path, running, WINDOW, (3, 2), topic_name("state"))
     stations.write(100, 1, of_few)
     member = stations.start()
-    stations.wait_for_group(member)
-    assert member.stop() == 0, member.text()
+    stations.finish(member)
     left, right = stations.topics
 
     def reads(*read: str) -> None:
@@ -163,6 +149,5 @@ def test_a_topic_that_is_added_to_the_source_stops_the_service_with_a_remedy(
     reads(right, left)
     member = stations.start()
     stations.write(100, 2, of_few)
-    stations.wait_for_group(member)
-    assert member.stop() == 0, member.text()
+    stations.finish(member)
     assert stations.results() == stations.undisturbed()

@@ -46,20 +46,7 @@ def sensors(kafka: Any, topics: Any, topic_name: Any, tmp_path: Path, running: A
 
 @pytest.mark.timeout(300)
 def test_each_sample_is_in_one_window_though_members_join_leave_and_are_killed(sensors: SensorsWithTopic) -> None:
-    sensors.write(3000, 1)
-    first = sensors.start()
-    sensors.wait_for_group(first, until=0.3)
-    second = sensors.start()
-    sensors.write(3000, 2)
-    sensors.wait_for_group(first, second)
-    first.kill()
-    sensors.write(2000, 3)
-    third = sensors.start()
-    sensors.wait_for_group(second, third)
-    assert second.stop() == 0, second.text()
-    sensors.write(1000, 4)
-    sensors.wait_for_group(third)
-    assert third.stop() == 0, third.text()
+    sensors.come_and_go(sensors.write)
     assert sensors.committed() == sensors.ends()
     sensors.check()
 
@@ -68,14 +55,12 @@ def test_each_sample_is_in_one_window_though_members_join_leave_and_are_killed(s
 def test_state_that_is_not_that_of_the_position_stops_the_service(sensors: SensorsWithTopic) -> None:
     sensors.write(500, 1)
     member = sensors.start()
-    sensors.wait_for_group(member)
-    assert member.stop() == 0, member.text()
+    sensors.finish(member)
     sensors.refused("and the state in topic", "--from", "earliest")
     sensors.delete_state()
     # The group was put back, and the topic is gone: the state begins anew.
     member = sensors.start("--from", "earliest")
-    sensors.wait_for_group(member)
-    assert member.stop() == 0, member.text()
+    sensors.finish(member)
     sensors.check()
     sensors.delete_state()
     sensors.refused("is new, or has nothing of this partition")
@@ -117,8 +102,7 @@ def test_a_member_that_stood_still_for_longer_than_its_session_writes_nothing_of
     # It has some of them again, with the state that the other has made of them.
     assert second.stop() == 0, second.text()
     sensors.write(1000, 6)
-    sensors.wait_for_group(first)
-    assert first.stop() == 0, first.text()
+    sensors.finish(first)
     assert sensors.committed() == sensors.ends()
     sensors.check()
 
@@ -175,8 +159,7 @@ def test_partitions_that_are_added_stop_the_service_with_the_way_out(sensors: Se
     # All from the beginning: the windows that were made are made again, and those that were open go on.
     member = sensors.start("--from", "earliest")
     sensors.write(500, 2, devices="e")
-    sensors.wait_for_group(member)
-    assert member.stop() == 0, member.text()
+    sensors.finish(member)
     sensors.check()
 
 

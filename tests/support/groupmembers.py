@@ -53,6 +53,32 @@ class GroupMembers:
             assert time.monotonic() < deadline, f"{self.committed()} of {self.ends()}: {texts}"
             time.sleep(0.1)
 
+    def finish(self, member: Any) -> None:
+        """Until the group has read all records, and this member has stopped."""
+        self.wait_for_group(member)
+        assert member.stop() == 0, member.text()
+
+    def come_and_go(self, write: Callable[[int, int], None], named: Callable[[str], None] = lambda name: None) -> None:
+        """Members join, leave and are killed while records are written, until the last one has read all and stopped.
+
+        `write` gets a number of records and a seed, `named` the name of a member that joins the first one.
+        """
+        write(3000, 1)
+        first = self.start()
+        self.wait_for_group(first, until=0.3)
+        named("two")
+        second = self.start()
+        write(3000, 2)
+        self.wait_for_group(first, second)
+        first.kill()
+        write(2000, 3)
+        named("three")
+        third = self.start()
+        self.wait_for_group(second, third)
+        assert second.stop() == 0, second.text()
+        write(1000, 4)
+        self.finish(third)
+
     def _asked(
         self, ask: Callable[[Consumer, list[TopicPartition]], list[Any]], topics: Sequence[str] = ()
     ) -> list[Any]:

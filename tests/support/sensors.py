@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import random
+import signal
+import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import killpoints
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from groupmembers import GroupMembers
 from kafkatopics import read
 
-from pipelines import Data
+from pipelines import Data, hotpath
 
 SIZE = 7
 PARTITIONS = 4
@@ -70,6 +75,32 @@ state: {state}
         assert producer.flush(60) == 0
         if transactional is not None:
             transactional.commit_transaction(60)
+
+    def killed_at_each_point(self, chance: random.Random, rounds: int, patch: pytest.MonkeyPatch) -> Iterator[str]:
+        """Have a member killed at each point of a checkpoint, so many rounds, while samples are written.
+
+        Gives the point once the next member has read all.
+        """
+        producer = self.transactional()
+        member = self.start(program=killpoints.__file__)
+        # Windows of all devices are open, so that some end soon.
+        self.write(500, 1, producer)
+        self.wait_for_group(member)
+        for number, point in enumerate(killpoints.POINTS * rounds):
+            killpoints.order(self.folder, point, chance.randint(1, 3))
+            deadline = time.monotonic() + 60
+            while member.process.poll() is None:
+                assert time.monotonic() < deadline, f"{point}: {member.text()}"
+                self.write(200, chance.getrandbits(32), producer)
+                time.sleep(0.05)
+            assert member.process.returncode == -signal.SIGKILL, f"{point}: {member.text()}"
+            killpoints.withdraw(self.folder)
+            # What a process with this hot path has saved, a process with the other goes on from.
+            patch.setenv(hotpath.VARIABLE, ("python", "auto")[number % 2])
+            member = self.start(program=killpoints.__file__)
+            self.wait_for_group(member)
+            yield point
+        assert member.stop() == 0, member.text()
 
     def check(self) -> int:
         """Every full window is there, of the samples that follow each other, and repeated ones are the same.
