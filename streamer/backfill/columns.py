@@ -12,6 +12,7 @@ from pipelines.arrow.outputs import OutputColumns
 from pipelines.errors import RAISED, DefinitionError, StreamerError
 from pipelines.executors.executor import Executor
 from pipelines.executors.sequence import SequenceExecutor
+from streamer.backfill.formats.registry import FORMATS
 from streamer.backfill.piecereader import PieceReader
 from streamer.backfill.pieces import Piece
 from streamer.definition.service import Service
@@ -38,8 +39,11 @@ def schema_of_results(
     not known. Raises `StreamerError` if the first 64 blocks have no result, as all of their records failed.
     """
     given = _united(schemas) if all(piece.format in ("parquet", "arrow") for piece in pieces) and schemas else None
-    keep = service.keep or ()
-    columns = OutputColumns((given.names if given is not None else ()) if keep == "all" else keep, errors=False)
+    keep: Sequence[str] = service.keep or ()
+    if service.keep == "all":
+        keep = given.names if given is not None else ()
+    origins = [name for piece in pieces[:1] for name in FORMATS[piece.format].origins]
+    columns = OutputColumns([*keep, *origins], errors=False)
     try:
         columns.state_declared(executor, given)
     except UnknownTypesError:

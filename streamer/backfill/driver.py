@@ -18,7 +18,8 @@ from streamer.backfill.fitting import check_service, check_steps
 from streamer.backfill.job import ServiceJob
 from streamer.backfill.locations import place_of
 from streamer.backfill.pieces import Outcome, Piece
-from streamer.backfill.plans.listing import listed
+from streamer.backfill.plans.deadletters import LETTERS, partitions
+from streamer.backfill.plans.listing import InputFile, listed
 from streamer.backfill.plans.manifest import FOLDER, Entry, Head, Manifest
 from streamer.backfill.plans.plan import Plan, planned
 from streamer.backfill.rowsfile import Format, check_schema
@@ -60,7 +61,7 @@ def backfill(
 
     Args:
         service: The service; its sources and sinks are not opened.
-        inputs: Patterns, paths or folders, of this machine or URLs.
+        inputs: Patterns, paths or folders, of this machine or URLs; or "letters", the service's own dead letters.
         output: The folder of results. What is done in it is not done again.
         engine: What runs pieces.
         watcher: Is told of the progress.
@@ -78,12 +79,12 @@ def backfill(
     check_code(service, connected=False)
     place = place_of(output)
     target = place.absolute(output)
-    files = listed(inputs, target, lambda count: watcher.planning(count, "listed"))
+    files = _inputs(service, inputs, target, watcher)
     with place.lock(place.child(target, FOLDER)):
         place.clean(target)
         manifest = Manifest(place, target)
         versions = ModelFiles(service.sequence()).look().versions
-        marks = fingerprint(service, versions)
+        marks = fingerprint(service, versions, inputs)
         if again:
             _forget(manifest, files, place, target)
         elif manifest.head is not None:
@@ -104,6 +105,17 @@ def backfill(
         summary.stopped = stop.is_set()
         summary.seconds = round(time.monotonic() - began, 3)
         return summary
+
+
+def _inputs(service: Service, inputs: Sequence[str], target: str, watcher: Watcher) -> list[InputFile]:
+    if LETTERS not in inputs:
+        return listed(inputs, target, lambda count: watcher.planning(count, "listed"))
+    if len(inputs) > 1:
+        raise DefinitionError(
+            f"--input {LETTERS}: dead letters are no input beside others, as their results have other columns; run "
+            f"them alone, with an --output of their own. A file of this name is ./{LETTERS}"
+        )
+    return partitions(service)
 
 
 def _run(

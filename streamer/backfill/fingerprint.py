@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -14,18 +14,22 @@ from pipelines.definitions.walk import walk
 from pipelines.errors import DISTRIBUTION, DefinitionError
 from pipelines.plugins.modelfiles import is_remote
 from pipelines.runners.runner import OpenContext
+from streamer.backfill.formats.letters import decoding_of
 from streamer.backfill.payloads import IMAGES, JSON, codec_setting, source_for
+from streamer.backfill.plans.deadletters import LETTERS
 from streamer.definition.service import Service
 
 
-def fingerprint(service: Service, versions: Mapping[Path, int]) -> dict[str, str]:
+def fingerprint(service: Service, versions: Mapping[Path, int], inputs: Sequence[str]) -> dict[str, str]:
     """What results depend on, each with its version or a digest.
 
-    `versions`: of models in version folders, by folder. Files that steps name count by their content, but for those
-    behind URLs; the code of functions does not.
+    `versions`: of models in version folders, by folder; of `inputs` it counts whether they are dead letters. Files that
+    steps name count by their content, but for those behind URLs; the code of functions does not.
     """
     sources = [source_for(service, codecs) for codecs in (JSON, IMAGES)]
-    decoding = [[source.codec, source.into, repr(source.where), repr(source.time)] for source in sources]
+    if LETTERS in inputs:
+        sources = list(service.sources)
+    decoding = [[*map(repr, decoding_of(source))] for source in sources]
     return {
         DISTRIBUTION: _version(),
         "pipeline": _digest(_definition(service), service.runners, service.batch.max_records),

@@ -32,8 +32,11 @@ IMAGES: Final = frozenset({"image"})
 class PayloadDecoder:
     """Decodes by codec, `into`, `time` and `where` of a source of the service. Owned by one thread."""
 
-    def __init__(self, service: Service, config: SourceConfig, executor: Executor) -> None:
-        """`executor`: the service's open pipeline. Raises the errors of building the codec."""
+    def __init__(self, service: Service, config: SourceConfig, executor: Executor, index: int) -> None:
+        """`executor`: the service's open pipeline. `index` tells the numbers of its rows from those of others.
+
+        Raises the errors of building the codec.
+        """
         log = logger(service=service.name)
         limits, batch = service.limits, service.batch
         self.source = config.label
@@ -45,7 +48,7 @@ class PayloadDecoder:
         self._decoder = BlockDecoder(
             config.label,
             codec,
-            0,
+            index,
             Into.of(config),
             RecordTime.of(
                 config, Counts("streamer_untimed_records", "Records without a time of their own.", ("source",)), log

@@ -264,9 +264,11 @@ def original(headers: Sequence[Header] | None) -> Original | None:
 
     def number(name: str) -> int:
         try:
-            return int(text(name))
+            value = int(text(name))
         except ValueError:
             return -1
+        # Any client may have written the letter; what reads it has 64 bits.
+        return value if value.bit_length() < 64 else -1
 
     return Original(
         topic=text("streamer-topic"),

@@ -12,7 +12,7 @@ from streamer.letters.sources import source_of
 from streamer.letters.stored import StoredLetter, parsed
 
 if TYPE_CHECKING:
-    from connectors.browser import Browser, TopicReader
+    from connectors.browser import TopicReader
     from connectors.codec import Codec
     from streamer.definition.service import Service
     from streamer.delivery.deadletter import Original
@@ -43,10 +43,11 @@ class LetterDesk:
         """
         from streamer.letters.document import document
         from streamer.letters.newest import newest
+        from streamer.letters.route import readable_letters
 
         topic = None
         try:
-            topic, there = self._readable()
+            topic, there = readable_letters(self._service)
             with there.reader(topic, GROUP) as reader:
                 letters, whole = newest(reader, count, deadline - _RESERVE)
                 marks = _marks(reader)
@@ -74,10 +75,10 @@ class LetterDesk:
         `StreamerError` where the letter must not or cannot be sent.
         """
         from streamer.letters.replaying import Choice, replayed
-        from streamer.letters.route import route_of_service
+        from streamer.letters.route import readable_letters, route_of_service
 
         partition, offset, fingerprint = parsed(name)
-        self._readable()
+        readable_letters(self._service)
         route = route_of_service(self._service)
         with route.there.reader(route.topic, GROUP) as reader, route.sending() as back:
             left = deadline - _RESERVE - time.monotonic()
@@ -94,18 +95,6 @@ class LetterDesk:
         origin = _sent(report, name, late=time.monotonic() >= deadline - _RESERVE)
         self._log.info("a dead letter was replayed", letter=name, topic=origin)
         return {"letter": name, "topic": origin, "state": "sent"}
-
-    def _readable(self) -> tuple[str, Browser]:
-        """The topic of the letters, and its bus. Raises `DefinitionError` if it cannot be read again."""
-        from streamer.letters.route import letters_of
-
-        topic, there = letters_of(self._service)
-        if not there.topics_end:
-            raise DefinitionError(
-                f"{topic}: its bus does not keep letters to be read again; send them to a topic of Kafka, or to a "
-                "file with format: jsonl"
-            )
-        return topic, there
 
     def _route(self) -> Route | StreamerError:
         """Where letters are sent back to, or why they are not."""

@@ -110,3 +110,14 @@ def letters_of(service: Service, client: Mapping[str, Any] | None = None) -> tup
             "replay from"
         )
     return dead.place if dead.addressing is None else dead.addressing.topic, there
+
+
+def readable_letters(service: Service) -> tuple[str, Browser]:
+    """As `letters_of`; raises `DefinitionError` also if the bus does not keep letters."""
+    topic, there = letters_of(service)
+    if not there.topics_end:
+        raise DefinitionError(
+            f"{topic}: its bus does not keep letters to be read again; send them to a topic of Kafka, or to a file "
+            "with format: jsonl"
+        )
+    return topic, there

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
+from connectors.config import SourceConfig
 from pipelines.data.batch import Batch
 from streamer.backfill.payloads import PayloadDecoder
 from streamer.backfill.pieces import Piece
 from streamer.backfill.places import Place, StoredFile
+from streamer.definition.service import Service
 
 ROWS_OF_PIECE = 100_000
 """Rows that a part of a file has at least, so that opening the file again and again does not count."""
@@ -28,6 +30,14 @@ class Block(ABC):
     """The errors of the records that could not be read, by row number; they are not in `batch`."""
     rows: int
     """How many records it has, those that failed and those that pass by among them."""
+
+    origins: ClassVar[tuple[str, ...]] = ()
+    """`InputFormat.origins` of its format."""
+
+    @property
+    def origin(self) -> Batch:
+        """The same rows, with the values of `origins`."""
+        return self.batch
 
     @abstractmethod
     def failures(self, failed: Mapping[int, Exception]) -> Any:
@@ -54,6 +64,9 @@ class Feed:
     """Bytes at which a block is full, about."""
     payloads: Callable[[frozenset[str]], PayloadDecoder]
     """What decodes records as the service does, by the types of the codecs that files of the format may have."""
+    service: Service
+    decoder: Callable[[SourceConfig], PayloadDecoder]
+    """What decodes records of a source of the service."""
 
 
 class InputFormat(ABC):
@@ -65,6 +78,8 @@ class InputFormat(ABC):
     """The ends of its files' names, in lower case."""
     together: ClassVar[bool] = False
     """Whether many files are a piece: then `planned` gets the files of a folder at once, else each by itself."""
+    origins: ClassVar[tuple[str, ...]] = ()
+    """Columns of results that say where their records are from, besides those to keep."""
     errors: ClassVar[Literal["parquet", "jsonl"]] = "parquet"
     """The format of the file of errors, which can be an input again."""
 

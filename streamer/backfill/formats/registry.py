@@ -8,8 +8,11 @@ from streamer.backfill.formats.columnar import Arrow, Parquet
 from streamer.backfill.formats.imagefiles import Images
 from streamer.backfill.formats.inputformat import InputFormat
 from streamer.backfill.formats.jsonlines import JsonLines
+from streamer.backfill.formats.letters import Letters
 
-FORMATS: Final[dict[str, InputFormat]] = {each.name: each for each in (Parquet(), Arrow(), JsonLines(), Images())}
+FORMATS: Final[dict[str, InputFormat]] = {
+    each.name: each for each in (Parquet(), Arrow(), JsonLines(), Images(), Letters())
+}
 """The formats by their names."""
 
 

@@ -18,10 +18,12 @@ _ALL: Final = ("**", "*")
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file of an input, and its format."""
+    """A file of an input, and its format; or a partition of dead letters."""
 
     file: StoredFile
     format: InputFormat
+    offsets: tuple[int, int] | None = None
+    """Of a partition the first offset that it has, and that after the last, now; `None`: it is a file."""
 
 
 def listed(inputs: Sequence[str], output: str, progress: Callable[[int], None]) -> list[InputFile]:

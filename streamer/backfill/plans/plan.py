@@ -12,6 +12,7 @@ from pipelines.errors import RAISED, DefinitionError
 from streamer.backfill.formats.inputformat import Planned
 from streamer.backfill.locations import place_of
 from streamer.backfill.pieces import Piece
+from streamer.backfill.plans.deadletters import pieces_left
 from streamer.backfill.plans.listing import InputFile
 from streamer.backfill.plans.manifest import Entry, Manifest, key_of
 
@@ -51,7 +52,8 @@ def planned(files: Sequence[InputFile], manifest: Manifest, progress: Callable[[
     valid = {name for entry in current for name in entry.outputs}
     plan.stale = [name for entry in stale for name in entry.outputs if name not in valid]
     finished = {entry.key for entry in current}
-    todo = list(_without(files, _done(current)))
+    plan.pieces += _of_partitions(files, current)
+    todo = list(_without((entry for entry in files if entry.offsets is None), _done(current)))
     plan.before = sum(1 for entry in current if any(file.path in now for file in entry.files))
     known: set[bytes] = set()
     looked = 0
@@ -66,6 +68,16 @@ def planned(files: Sequence[InputFile], manifest: Manifest, progress: Callable[[
             plan.schemas.append((group[0].file.path, made.schema))
     _check_outputs(plan.pieces, current)
     return plan
+
+
+def _of_partitions(files: Iterable[InputFile], current: Iterable[Entry]) -> Iterator[Piece]:
+    done: dict[str, list[tuple[int, int]]] = {}
+    for entry in current:
+        if entry.part is not None:
+            done.setdefault(entry.files[0].path, []).append(entry.part)
+    for file in files:
+        if file.offsets is not None:
+            yield from pieces_left(file, done.get(file.file.path, ()))
 
 
 def _done(entries: Iterable[Entry]) -> set[str]:

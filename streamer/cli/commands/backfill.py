@@ -27,7 +27,8 @@ def backfill(
         typer.Option(
             "--input",
             metavar="FILES",
-            help="Files, as a path, a folder, or a pattern in quotes, 'data/day=*/*.parquet'; may be repeated.",
+            help="Files, as a path, a folder, or a pattern in quotes, 'data/day=*/*.parquet', here or behind s3://, "
+            "gs://, az:// or hf://; may be repeated. Or letters: the service's own dead letters.",
         ),
     ],
     output: Annotated[
