@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
-from http.client import HTTPConnection
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,32 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
-from s3store import SECRET, S3Store, environment, s3_store
+from s3store import SECRET, S3Store
 from tcpproxy import TcpProxy
 
 from pipelines.errors import DefinitionError, StreamerError
-from streamer.backfill.locations import place_of, store_of
+from streamer.backfill.locations import place_of
 from streamer.backfill.objectstores import ObjectStore
 from streamer.backfill.patterns import Pattern
 
 NAMES = ("day=1/a.parquet", "day=1/x.jsonl", "day=1/deep/c.parquet", "day=2/b.parquet")
-
-
-@pytest.fixture(scope="module")
-def store() -> Iterator[S3Store]:
-    with s3_store() as store:
-        yield store
-
-
-@pytest.fixture
-def bucket(store: S3Store, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
-    """A new bucket, which this process reaches."""
-    store_of.cache_clear()
-    for name, value in environment(store.port).items():
-        monkeypatch.setenv(name, value)
-    name = f"b{abs(hash(request.node.name))}"
-    store.client.create_bucket(Bucket=name)
-    return name
 
 
 def put(store: S3Store, bucket: str, *keys: str) -> None:
@@ -215,21 +196,6 @@ def test_a_bucket_that_is_not_there_is_named(bucket: str) -> None:
         place.write("s3://nowhere/out/a", b"")
     with pytest.raises(StreamerError, match=said.format("/a", "read")):
         place.read("s3://nowhere/a")
-
-
-@pytest.fixture
-def guarded(store: S3Store) -> Iterator[None]:
-    """Meanwhile the store looks at credentials."""
-
-    def checked_after(requests: str) -> None:
-        connection = HTTPConnection("127.0.0.1", store.port, timeout=10)
-        connection.request("POST", "/moto-api/reset-auth", requests, {"Content-Type": "text/plain"})
-        assert connection.getresponse().status == 200
-        connection.close()
-
-    checked_after("0")
-    yield
-    checked_after("inf")
 
 
 def test_wrong_credentials_are_an_error_that_says_where_they_come_from(bucket: str, guarded: None) -> None:
