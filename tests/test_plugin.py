@@ -106,10 +106,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of our packages: somebody may be at work on those of the checkout."""
+    """A copy of our packages, with what is compiled of them: somebody may be at work on those of the checkout."""
     folder = tmp_path_factory.mktemp("core")
     for name in ("protos", "pipelines", "connectors", "streamer", "streamer_native", *EXAMPLES):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "target", "src"))
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("target", "src"))
     return folder
 
 
