@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import Any
 
 from pipelines import Data
 
@@ -22,3 +23,10 @@ def doubled(data: Data) -> Data:
     if data["x"] >= 100:
         raise ValueError(f"{data['x']} is too much")
     return Data({"y": data["x"] * 2})
+
+
+class DeadlyJob:
+    """A job that ends each process that opens it."""
+
+    def open(self) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pipelines.errors import StreamerError
@@ -20,6 +21,8 @@ _WAITING: Final = 2
 """How many pieces wait for a worker."""
 _TICK: Final = 0.5
 """Seconds that nothing may happen before that is said."""
+_MOST_LOST: Final = 3
+"""How many pools may end one after the other before any process has opened the job."""
 _DEADLY: Final = (
     "its process has died twice, the second time with this piece alone: the memory is too small, or a library crashes"
 )
@@ -27,6 +30,7 @@ _DEADLY: Final = (
 _job: Job | None = None
 _worker: Worker | None = None
 _stopped: Any = None
+_opened: Any = None
 
 
 class LocalEngine:
@@ -40,15 +44,32 @@ class LocalEngine:
     ) -> Generator[Outcome | None, None, None]:
         """As `Engine.outcomes`. A process that dies takes its pool with it: a new pool goes on."""
         waiting = iter(pieces)
-        while (unfinished := (yield from _pooled(job, waiting, self.workers, stop))) is not None:
+        lost = _Lost()
+        while (unfinished := (yield from _pooled(job, waiting, self.workers, stop, lost))) is not None:
             # Which of them has ended the process is seen when each runs alone.
             for suspect in unfinished:
-                if not stop.is_set() and (yield from _pooled(job, iter([suspect]), 1, stop)) is not None:
+                if not stop.is_set() and (yield from _pooled(job, iter([suspect]), 1, stop, lost)) is not None:
                     yield Outcome(suspect, failure=_DEADLY)
 
 
+@dataclass(slots=True)
+class _Lost:
+    """How many pools have ended since a process has opened the job."""
+
+    pools: int = 0
+
+    def count(self, *, opened: bool) -> None:
+        """A pool has ended. Raises `StreamerError` if no process gets as far as to open the job."""
+        self.pools = 0 if opened else self.pools + 1
+        if self.pools == _MOST_LOST:
+            raise StreamerError(
+                "worker processes die before they have opened the service: the memory is too small, or a library "
+                "crashes; a program that calls this has to do so below `if __name__ == '__main__':`"
+            )
+
+
 def _pooled(
-    job: Job, pieces: Iterator[Piece], workers: int, stop: threading.Event
+    job: Job, pieces: Iterator[Piece], workers: int, stop: threading.Event, lost: _Lost
 ) -> Generator[Outcome | None, None, list[Piece] | None]:
     """The outcomes of pieces in a pool of processes.
 
@@ -56,10 +77,10 @@ def _pooled(
     waited for it, which have no outcome.
     """
     context = multiprocessing.get_context("spawn")
-    stopped = context.Event()
+    stopped, opened = context.Event(), context.Event()
     running: dict[Future[Outcome | None], Piece] = {}
     with ExitStack() as ends:
-        pool = ProcessPoolExecutor(workers, context, _begin, (job, stopped))
+        pool = ProcessPoolExecutor(workers, context, _begin, (job, stopped, opened))
         ends.callback(pool.shutdown, cancel_futures=True)
         ends.callback(stopped.set)
         while True:
@@ -99,13 +120,16 @@ def _pooled(
                         broken.append(piece)
                     elif (outcome := future.result()) is not None:
                         yield outcome
-                return None if stop.is_set() else broken
+                if stop.is_set():
+                    return None
+                lost.count(opened=opened.is_set())
+                return broken
 
 
-def _begin(job: Job, stopped: Any) -> None:
+def _begin(job: Job, stopped: Any, opened: Any) -> None:
     """Called in each process before its first piece."""
-    global _job, _stopped
-    _job, _stopped = job, stopped
+    global _job, _stopped, _opened
+    _job, _stopped, _opened = job, stopped, opened
     # A terminal sends these to all its processes; the driver says when to stop.
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):
@@ -130,4 +154,5 @@ def _run(piece: Piece) -> Outcome | None:
         except (StreamerError, OSError) as error:
             # Errors with several arguments cannot be sent to another process.
             raise StreamerError(f"a worker process cannot open the service: {error}") from None
+        _opened.set()
     return _worker.run(piece, _stopped.is_set)
