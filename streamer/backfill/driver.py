@@ -28,6 +28,7 @@ from streamer.definition.openedpipeline import opened_pipeline
 from streamer.definition.refusals import check_code
 from streamer.definition.service import Service
 from streamer.models.files import ModelFiles
+from streamer.shipped import ShippedService
 
 _NOTED: Final = 2.0
 """Seconds between two parts of the manifest."""
@@ -196,12 +197,12 @@ def _forget(manifest: Manifest, files: Sequence[Any], place: Any, target: str) -
 
 def _job(service: Service, versions: Any, target: str, format: Format, schema: Any | None) -> ServiceJob:
     written = service.written
-    file = "" if written is None or written.file is None else str(Path(written.file).absolute())
+    file = None if written is None or written.file is None else Path(written.file)
     try:
-        pickled = pickle.dumps(service)
+        shipped = ShippedService.of(service, file)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise StreamerError(
             f"service {service.name}: it cannot be sent to other processes ({error}): put the functions of its "
             "pipeline into a module"
         ) from error
-    return ServiceJob(pickled, file, service.allows_code, versions, target, format, schema)
+    return ServiceJob(shipped, service.pipeline.base, versions, target, format, schema)

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import pickle
-import platform
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from connectors.records import Lane
-from pipelines.errors import DISTRIBUTION, StreamerError
-from streamer.cli.folder import import_from_here
-from streamer.definition.service import Service
+from pipelines.errors import StreamerError
 from streamer.observe.metrics import OUTCOMES
+from streamer.shipped import ShippedService, cannot_be_opened
 from streamer.spark.arrowrows import COLUMNS, records_of, rows_of
 from streamer.spark.stages import Addressed, Stages
 
@@ -27,6 +22,9 @@ METRICS: Final = "metrics"
 _open: Final[dict[str, tuple[str, Stages]]] = {}
 """The services that are open in this process, by name, each with the query that it is open for."""
 _epochs: Final = itertools.count()
+_HOW: Final = (
+    "with spark.files (spark-submit --files a.onnx,b.txt), which finds files that lie beside the pipeline's own"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +37,7 @@ class ServiceMap:
 
     query: str
     """The start of the query that it belongs to: another start opens the service anew."""
-    version: str
-    """Of streamer, on the driver."""
-    service: bytes
-    """The service, pickled."""
-    name: str
-    """Its name."""
-    file: str
-    """The absolute path of its file, beside which modules of functions may lie; empty: it was made in Python."""
+    service: ShippedService
     steps: tuple[str, ...]
     """The steps of which `metrics` has the seconds."""
 
@@ -63,7 +54,7 @@ class ServiceMap:
             yield from self._rows(stages, stages.finish(lanes))
         except BaseException:
             # What is half done is not gone on with: the task is run again, here or in another process.
-            _open.pop(self.name, None)
+            _open.pop(self.service.name, None)
             raise
 
     def _rows(self, stages: Stages, messages: Iterator[Addressed]) -> Iterator[pa.RecordBatch]:
@@ -86,47 +77,24 @@ class ServiceMap:
         return pa.struct([*counts, *((f"s{at}", pa.float64()) for at in range(len(self.steps)))])
 
     def _opened(self) -> Stages:
-        known = _open.get(self.name)
+        name = self.service.name
+        known = _open.get(name)
         if known is not None and known[0] == self.query:
             return known[1]
         if known is not None:
             known[1].close()
-            del _open[self.name]
-        check_version(self.name, self.version)
-        service: Service = pickle.loads(self.service)  # noqa: S301 - of this project's driver, as the function itself is
-        import_from_here(*([Path(self.file)] if self.file else []), no_code=not service.allows_code)
-        service = _here(service)
+            del _open[name]
+        service = self.service.arrived(_of_spark)
         try:
             stages = Stages(service)
         except (StreamerError, OSError) as error:
-            raise StreamerError(_explained(service, error)) from error
-        _open[self.name] = self.query, stages
+            raise cannot_be_opened(service, error, _HOW) from error
+        _open[name] = self.query, stages
         return stages
 
 
-def check_version(service: str, driver: str) -> None:
-    """Raise `StreamerError` if this process has another version of streamer than the `driver`."""
-    if (here := version(DISTRIBUTION)) != driver:
-        raise StreamerError(
-            f"service {service}: the worker on {platform.node()} has {DISTRIBUTION} {here}, and the driver {driver}; "
-            f"install the same version for {sys.executable}, or ship one environment to all (spark.archives)"
-        )
-
-
-def _here(service: Service) -> Service:
-    """The service as this process has its files: in the folder where the driver has them, else where Spark puts those
-    that are shipped."""
-    base = service.pipeline.base
-    if base is None or base.is_dir():
-        return service
+def _of_spark() -> Path:
+    """Where Spark puts files that are shipped."""
     from pyspark import SparkFiles
 
-    return service.model_copy(update={"pipeline": service.pipeline.moved(Path(SparkFiles.getRootDirectory()))})
-
-
-def _explained(service: Service, error: Exception) -> str:
-    return (
-        f"service {service.name}: it cannot be opened by the worker on {platform.node()}: {error}. Files of the "
-        f"pipeline are looked for in {service.pipeline.base}: put them there on each worker, or ship them with "
-        "spark.files (spark-submit --files a.onnx,b.txt), which finds files that lie beside the pipeline's own"
-    )
+    return Path(SparkFiles.getRootDirectory())

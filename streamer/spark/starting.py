@@ -9,7 +9,6 @@ import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +27,7 @@ from streamer.definition.loading import load
 from streamer.definition.refusals import check_code
 from streamer.definition.service import Service
 from streamer.observe.metrics import OUTCOMES
+from streamer.shipped import ShippedService
 from streamer.spark.arrowrows import COLUMNS, READ
 from streamer.spark.fitting import check_service
 from streamer.spark.mapping import METRICS, ServiceMap
@@ -133,11 +133,8 @@ def service_map(service: Service, written: Written) -> ServiceMap:
     parts = walk(service.sequence())
     return ServiceMap(
         query=uuid.uuid4().hex,
-        version=version(DISTRIBUTION),
         # Functions of the program that starts the query travel whole.
-        service=cloudpickle.dumps(service.model_copy(update=bare)),
-        name=service.name,
-        file=str(Path(file).absolute()) if file else "",
+        service=ShippedService.of(service.model_copy(update=bare), Path(file) if file else None, cloudpickle.dumps),
         steps=tuple(part.name for part in parts if isinstance(part.what, Step)),
     )
 

@@ -21,8 +21,6 @@ from streamer.backfill.summary import BackfillSummary
 class InThisProcess:
     """An engine whose worker is this process. `stop_after`: it is stopped after so many pieces."""
 
-    workers = 1
-
     def __init__(self, stop_after: int | None = None) -> None:
         self.ran: list[str] = []
         self._stop_after = stop_after

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from programs import CannotBeHad, Packages, leave_out
 
@@ -46,28 +47,46 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def cluster(patch: pytest.MonkeyPatch, surroundings: dict[str, str]) -> Iterator[Any]:
-    """The module `ray`, connected to a cluster of two CPUs that ends with the block."""
-    for name, value in surroundings.items():
-        patch.setenv(name, value)
-    patch.setattr(sys, "path", [*sys.path, surroundings["PYTHONPATH"].split(os.pathsep)[0]])
-    import ray
-
+def surroundings(environment: dict[str, str]) -> Iterator[dict[str, str]]:
+    """The variables for a program that starts a cluster, whose files are in a folder that goes with the block."""
     # The paths of its sockets are long, and paths of sockets have to be short.
     folder = tempfile.mkdtemp(prefix="ray-")
     # jsonschema does without what takes seconds to import, and each of Ray's processes imports it.
     (Path(folder) / "rfc3987_syntax.py").write_text("raise ImportError")
     # Its workers know what this folder has, too.
-    patch.setenv("PYTHONPATH", os.pathsep.join([surroundings["PYTHONPATH"], folder, str(Path(__file__).parent)]))
-    options = {"num_cpus": 2, "object_store_memory": MEMORY, "include_dashboard": False, "log_to_driver": False}
+    path = os.pathsep.join([environment["PYTHONPATH"], folder, str(Path(__file__).parent)])
     try:
-        try:
-            ray.init(address="local", _temp_dir=folder, **options)
-        except Exception:  # noqa: BLE001 - it raises nothing narrower
-            # A part of it took more than half a minute to start, which has no setting.
-            ray.shutdown()
-            ray.init(address="local", _temp_dir=folder, **options)
-        yield ray
+        yield {**environment, "PYTHONPATH": path, "RAY_TMPDIR": folder}
     finally:
-        ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def cluster(patch: pytest.MonkeyPatch, environment: dict[str, str]) -> Iterator[Any]:
+    """The module `ray`, connected to a cluster of two CPUs that ends with the block."""
+    with surroundings(environment) as variables:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "path", [*sys.path, environment["PYTHONPATH"].split(os.pathsep)[0]])
+        import ray
+
+        options = {"num_cpus": 2, "object_store_memory": MEMORY, "include_dashboard": False, "log_to_driver": False}
+        try:
+            try:
+                ray.init(address="local", **options)
+            except Exception:  # noqa: BLE001 - it raises nothing narrower
+                # A part of it took more than half a minute to start, which has no setting.
+                ray.shutdown()
+                ray.init(address="local", **options)
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+def processes(folder: str) -> list[int]:
+    """The processes of clusters whose files are in this folder."""
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if any(folder in word for word in process.info["cmdline"] or ())
+    ]

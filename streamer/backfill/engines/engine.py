@@ -32,9 +32,6 @@ class Job(Protocol):
 class Engine(Protocol):
     """Runs pieces by `Job.open` and `Worker.run`: a worker process opens the job once, and runs a piece at a time."""
 
-    workers: int
-    """How many worker processes there are."""
-
     def outcomes(
         self, job: Job, pieces: Iterable[Piece], stop: threading.Event
     ) -> Generator[Outcome | None, None, None]:

@@ -153,6 +153,6 @@ def _run(piece: Piece) -> Outcome | None:
             _worker = _job.open()
         except (StreamerError, OSError) as error:
             # Errors with several arguments cannot be sent to another process.
-            raise StreamerError(f"a worker process cannot open the service: {error}") from None
+            raise StreamerError(str(error)) from None
         _opened.set()
     return _worker.run(piece, _stopped.is_set)

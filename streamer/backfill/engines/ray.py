@@ -5,14 +5,14 @@ from __future__ import annotations
 import pickle
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, Final
 
 from pipelines.errors import DISTRIBUTION, StreamerError
 from streamer.backfill.engines.engine import Job
-from streamer.backfill.engines.raycluster import RayCluster
+from streamer.backfill.engines.raycluster import RayCluster, check_ray
 from streamer.backfill.engines.rayworker import RayWorker
 from streamer.backfill.pieces import Outcome, Piece
 
@@ -38,18 +38,21 @@ class RayEngine:
     """
 
     def __init__(self, workers: int | None = None) -> None:
-        """Raises `StreamerError` without Ray, or if the cluster cannot be reached."""
-        self._cluster = RayCluster.connected(workers)
-        self.workers = workers or self._cluster.cpus
+        """Raises `MissingPackageError` without Ray."""
+        check_ray()
+        self._workers = workers
 
-    def outcomes(self, job: Job, pieces: Iterable[Piece], stop: threading.Event) -> Iterator[Outcome | None]:
-        """As `Engine.outcomes`."""
-        pool = _Pool(self._cluster.ray, self.workers, job)
+    def outcomes(
+        self, job: Job, pieces: Iterable[Piece], stop: threading.Event
+    ) -> Generator[Outcome | None, None, None]:
+        """As `Engine.outcomes`. Raises `StreamerError` if the cluster cannot be reached."""
+        cluster = RayCluster.connected(self._workers)
+        pool = _Pool(cluster.ray, self._workers or cluster.cpus, job)
         try:
             yield from pool.outcomes(iter(pieces), stop)
         finally:
             pool.close()
-            self._cluster.close()
+            cluster.close()
 
 
 @dataclass(slots=True)
@@ -69,7 +72,7 @@ class _Pool:
     lost: int = 0
     """How many actors have died since one has opened the job."""
 
-    def outcomes(self, pieces: Iterator[Piece], stop: threading.Event) -> Iterator[Outcome | None]:
+    def outcomes(self, pieces: Iterator[Piece], stop: threading.Event) -> Generator[Outcome | None, None, None]:
         for _ in range(self.workers):
             self._start()
         alone: Piece | None = None

@@ -23,6 +23,11 @@ _ANSWER: Final = 10.0
 """Seconds in which a cluster answers."""
 
 
+def check_ray() -> None:
+    """Raise `MissingPackageError` if Ray is not installed."""
+    Package("ray", "ray").check("--engine ray")
+
+
 @dataclass(frozen=True, slots=True)
 class RayCluster:
     """A connection, which is closed once."""
@@ -37,9 +42,8 @@ class RayCluster:
         """The cluster that this process is connected to, else that of `RAY_ADDRESS`, else one on this machine, else
         one that is started on it for so many workers (`None`: as many as there are cores).
 
-        Raises `StreamerError` without Ray, or if the cluster of `RAY_ADDRESS` cannot be reached.
+        Raises `StreamerError` if the cluster of `RAY_ADDRESS` cannot be reached.
         """
-        Package("ray", "ray").check("the engine ray")
         address = os.environ.get(ADDRESS, "auto")
         if address in ("auto", "local"):
             # Read when Ray is imported. What is started here listens on the loopback interface only ...

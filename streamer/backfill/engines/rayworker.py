@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pickle
 import platform
-import sys
 import threading
-from importlib.metadata import version
 
-from pipelines.errors import DISTRIBUTION, RAISED, StreamerError
+from pipelines.errors import RAISED, StreamerError
 from streamer.backfill.engines.engine import Job, Worker
 from streamer.backfill.pieces import Outcome, Piece
+from streamer.shipped import check_version
 
 
 class RayWorker:
@@ -25,18 +24,14 @@ class RayWorker:
 
     def open(self) -> str | None:
         """Load the models. Returns why that cannot be done, else `None`."""
-        here = version(DISTRIBUTION)
-        if here != self._driver:
-            return (
-                f"the worker on {platform.node()} has {DISTRIBUTION} {here}, and the driver {self._driver}; install "
-                f"the same version for {sys.executable}"
-            )
         try:
+            check_version(self._driver)
             job: Job = pickle.loads(self._job)  # noqa: S301 - of this project's driver, as the actor itself is
             self._worker = job.open()
+        except StreamerError as error:
+            return str(error)
         except RAISED as error:  # Not all errors can travel.
-            text = str(error) if isinstance(error, StreamerError) else f"{type(error).__name__}: {error}"
-            return f"a worker on {platform.node()} cannot open the service: {text}"
+            return f"a worker on {platform.node()} cannot open the service: {type(error).__name__}: {error}"
         return None
 
     def run(self, piece: Piece) -> Outcome | None:

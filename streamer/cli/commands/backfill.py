@@ -36,12 +36,17 @@ def backfill(
         typer.Option("--output", metavar="FOLDER", help="Where results go; a later run goes on with what is missing."),
     ],
     engine: Annotated[
-        Literal["local"],
-        typer.Option("--engine", help="What runs the pieces: processes of this machine."),
+        Literal["local", "ray"],
+        typer.Option("--engine", help="What runs the pieces: processes of this machine, or a cluster of Ray."),
     ] = "local",
     workers: Annotated[
         int | None,
-        typer.Option("--workers", metavar="N", min=1, help="How many processes; by default one for each core."),
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=1,
+            help="How many processes; by default one for each core, or CPU of the cluster.",
+        ),
     ] = None,
     format: Annotated[
         Literal["parquet", "arrow", "jsonl"], typer.Option("--format", help="The format of results.")
@@ -60,9 +65,10 @@ def backfill(
 ) -> int:
     """Run a service's pipeline over files of Parquet, Arrow, JSON lines or images, and write its results to files.
 
-    No broker is needed: sources and sinks of the service are not opened. All cores are used. Records that fail are
-    written apart, below FOLDER/_errors, with the error. A run that was stopped or killed is gone on with by the same
-    command; what is done, and has not changed, is not done again.
+    No broker is needed: sources and sinks of the service are not opened. All cores are used, or with --engine ray all
+    CPUs of a cluster: that of RAY_ADDRESS, else one on this machine, else one that is started for it. Records that
+    fail are written apart, below FOLDER/_errors, with the error. A run that was stopped or killed is gone on with by
+    the same command; what is done, and has not changed, is not done again.
 
     After SIGTERM or Ctrl-C no more is begun, what is half done is left to the next run, and the exit code is 0; a
     second signal ends at once, with 130. The exit code is 1 if files could not be read or written.
@@ -116,6 +122,10 @@ def _chosen(file: Path, name: str | None, no_code: NoCode | None) -> Service:
 
 
 def _engine(name: str, workers: int | None) -> Engine:
+    if name == "ray":
+        from streamer.backfill.engines.ray import RayEngine
+
+        return RayEngine(workers)
     from streamer.backfill.engines.local import LocalEngine
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

@@ -6,6 +6,7 @@ import json
 import pickle
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 import streamer
 from pipelines.errors import DISTRIBUTION, DefinitionError, StreamerError
+from streamer.shipped import ShippedService
 from streamer.spark import mapping
 from streamer.spark.arrowrows import HEADERS
 from streamer.spark.mapping import ServiceMap
@@ -41,9 +43,8 @@ def none_open() -> Iterator[None]:
 
 
 def made(text: str = SERVICE, *, query: str = "q", steps: tuple[str, ...] = ("0:MAP",), **fields: Any) -> ServiceMap:
-    service = streamer.loads(text)
-    given = {"version": version(DISTRIBUTION), "service": pickle.dumps(service), "name": "s", "file": ""}
-    return ServiceMap(query=query, steps=steps, **{**given, **fields})
+    service = replace(ShippedService.of(streamer.loads(text), None), **fields)
+    return ServiceMap(query=query, service=service, steps=steps)
 
 
 def batch(values: list[bytes | None], *, start: int = 0, partition: int = 0) -> pa.RecordBatch:
@@ -181,7 +182,7 @@ def test_a_letter_that_is_too_large_goes_without_its_payload() -> None:
 def test_a_worker_with_another_streamer_is_refused_with_both_versions() -> None:
     with pytest.raises(StreamerError, match=rf"has {DISTRIBUTION} {version(DISTRIBUTION)}, and the driver 9\.9\.9"):
         # The service of another version is not even read.
-        list(made(version="9.9.9", service=b"of another version")([batch(records(1))]))
+        list(made(version="9.9.9", pickled=b"of another version")([batch(records(1))]))
 
 
 def test_a_file_that_a_worker_lacks_is_named_with_how_to_ship_it(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_functions_of_the_job_itself_travel_to_the_workers(spark: Any) -> None:
     source, sink = {"type": "kafka", "topics": ["a"], "codec": "json"}, {"type": "kafka", "topic": "b", "codec": "json"}
     pipeline = pipelines.Sequence([lambda data: pipelines.Data({"y": data["x"] * 3})])
     made = service_map(streamer.Service(source=source, pipeline=pipeline, sink=sink), Written(None))
-    (step,) = pickle.loads(made.service).pipeline.steps
+    (step,) = pickle.loads(made.service.pickled).pipeline.steps
     assert step.function(pipelines.Data({"x": 2}))["y"] == 6
 
 
