@@ -36,6 +36,8 @@ class OutputColumns:
         """`pyarrow.Field` of each column but that of errors; `None`: not known yet."""
         self._chosen = False
         self._names: frozenset[str] = frozenset()
+        self._odd: dict[str, str] = {}
+        """Why there is no column for a key of the first results."""
         self._schema: Any = None
         self._settling = threading.Lock()
 
@@ -76,7 +78,7 @@ class OutputColumns:
             return True
         with self._settling:
             if self.fields is None and results.size:
-                made = {key: field_for(key, results.column(key)) for key in results.columns}
+                made = {key: self._field(key, results) for key in results.columns}
                 there = {} if given is None else {field.name: field for field in given}
                 kept = [made.pop(key, None) or there.get(key) for key in self.keep]
                 self.state([field for field in [*kept, *made.values()] if field is not None])
@@ -105,7 +107,7 @@ class OutputColumns:
         for key in results.columns:
             if key not in self._names:
                 column = results.column(key)
-                why = f'the results before have no value of "{key}"'
+                why = self._odd.get(key) or f'the results before have no value of "{key}"'
                 if key == ERROR:
                     why = f'results have a value "{ERROR}" of their own: name it otherwise, or set errors="drop"'
                 failed.update({row: WrongTypeError(why) for row in column.positions() if row not in failed})
@@ -126,6 +128,14 @@ class OutputColumns:
                 failed.setdefault(number, StepError.of(WRITING, why))
         results = results.take(~of_records(results, failed))
         return self.arrays(results, {}), results
+
+    def _field(self, key: str, results: Batch) -> Any | None:
+        try:
+            return field_for(key, results.column(key))
+        except WrongTypeError as error:
+            # There is no such column, and the results that have such a value fail.
+            self._odd[key] = str(error)
+            return None
 
     def _with_errors(self, fields: Sequence[Any]) -> Any:
         return pa.schema([*fields, *([pa.field(ERROR, pa.string())] if self.errors else [])])

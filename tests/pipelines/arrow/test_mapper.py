@@ -403,6 +403,21 @@ def test_another_definition_or_version_on_a_worker_is_refused(
         list(other([records]))
 
 
+def of_no_type(data: Data) -> Data:
+    odd = [Data({"a": 1}), Data({"a": "text"})]
+    return Data({"y": data["x"], "odd": odd}) if data["x"] < 3 else Data({"y": data["x"]})
+
+
+def test_first_results_with_values_that_arrow_has_no_type_for_fail_alone() -> None:
+    f = mapper(Sequence([of_no_type]))
+    first, second, third, late = run(f, table(1, 2, 3), table(1))
+    assert third == {"y": 3, "_error": None}
+    for row in (first, second, late):
+        assert row["y"] is None
+        assert row["_error"].startswith('arrow: WrongTypeError: no type of Arrow fits the value of "odd"')
+    assert [row["_error"] is None for row in run(mapper(Sequence([of_no_type])), table(1), table(3))] == [False, True]
+
+
 @pytest.fixture
 def closed(monkeypatch: pytest.MonkeyPatch) -> list[SequenceExecutor]:
     """The executors that have been closed since the test began."""
