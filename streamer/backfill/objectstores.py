@@ -100,6 +100,8 @@ class ObjectStore(Place):
 
     def _listed(self, base: str, pattern: Pattern) -> Mapping[str, Any]:
         """The files among which those of the pattern are, by their names. One request lists 1,000 of any folders."""
+        # Hugging Face's library keeps lists, whatever it is told.
+        self._files.invalidate_cache()
         if not pattern.wild:
             with suppress(FileNotFoundError):
                 about = self._files.info(f"{base}/{pattern.rest[0]}")

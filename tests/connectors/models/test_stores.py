@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import fsspec.config
 import pytest
+from huggingfacehub import hub_of
 from s3store import SECRET, environment, s3_store
 from tcpproxy import TcpProxy
 
@@ -146,41 +144,9 @@ def test_a_missing_package_is_named_with_its_extra_unless_the_model_is_here(
 
 @pytest.fixture
 def hub(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Answers as the Hugging Face Hub about the repository `org/nets`, which has one file, `onnx/m.bin`."""
-
-    class Hub(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self._answer(json.dumps([listed]).encode())
-
-        def do_GET(self) -> None:
-            if "/tree/" in self.path:
-                self._answer(json.dumps([listed]).encode())
-            elif self.path.startswith("/api/models/org/nets"):
-                self._answer(json.dumps({"id": "org/nets", "sha": "1" * 40, "siblings": []}).encode())
-            elif self.path == "/org/nets/resolve/main/onnx/m.bin":
-                self._answer(CONTENT)
-            else:
-                self._answer(b"", 404)
-
-        def _answer(self, data: bytes, status: int = 200) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    listed = {"type": "file", "path": "onnx/m.bin", "size": len(CONTENT), "oid": "2" * 40}
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    monkeypatch.setitem(fsspec.config.conf, "hf", {"endpoint": f"http://127.0.0.1:{server.server_address[1]}"})
-    yield "hf://org/nets/onnx/m.bin"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with hub_of("org/nets", {"onnx/m.bin": CONTENT}) as endpoint:
+        monkeypatch.setitem(fsspec.config.conf, "hf", {"endpoint": endpoint})
+        yield "hf://org/nets/onnx/m.bin"
 
 
 def test_a_model_of_the_hugging_face_hub_is_fetched_once(hub: str) -> None:

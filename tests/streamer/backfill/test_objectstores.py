@@ -5,16 +5,18 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import fsspec.config
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from huggingfacehub import hub_of
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 from s3store import SECRET, S3Store
 from tcpproxy import TcpProxy
 
 from pipelines.errors import DefinitionError, StreamerError
-from streamer.backfill.locations import place_of
+from streamer.backfill.locations import place_of, store_of
 from streamer.backfill.objectstores import ObjectStore
 from streamer.backfill.patterns import Pattern
 
@@ -265,3 +267,23 @@ def test_the_hub_of_hugging_face_takes_no_outputs() -> None:
         pass
     with pytest.raises(DefinitionError, match="hf upload"):
         place.write("hf://datasets/org/name/out/a", b"")
+
+
+def test_files_of_the_hub_of_hugging_face_are_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = bytes(range(256)) * (5 << 12)
+    files = {"day=1/a.parquet": content, "day=1/deep/b.parquet": b"b", "day=2/c.parquet": b"c", "readme.md": b"r"}
+    with hub_of("org/nets", files) as endpoint:
+        store_of.cache_clear()
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        monkeypatch.setitem(fsspec.config.conf, "hf", {"endpoint": endpoint})
+        assert matching("hf://org/nets/day=*/*.parquet") == ["day=1/a.parquet", "day=2/c.parquet"]
+        assert matching("hf://org/nets/**/*.parquet") == [path for path in files if path.endswith("parquet")]
+        place = place_of("hf://org/nets")
+        (file,) = place.matching(Pattern.of("hf://org/nets/day=1/a.parquet"))
+        assert (file.path, file.size, bool(file.stamp)) == ("hf://org/nets/day=1/a.parquet", len(content), True)
+        with place.open(file.path) as opened:
+            opened.seek(-300, 2)
+            assert opened.read() == content[-300:]
+            opened.seek(1000)
+            assert opened.read(5 << 20) == content[1000:]
+        store_of.cache_clear()
