@@ -53,7 +53,7 @@ def planned(files: Sequence[InputFile], manifest: Manifest, progress: Callable[[
     plan.stale = [name for entry in stale for name in entry.outputs if name not in valid]
     finished = {entry.key for entry in current}
     plan.pieces += _of_partitions(files, current)
-    todo = list(_without((entry for entry in files if entry.offsets is None), _done(current)))
+    todo = list(_without(files, _done(current)))
     plan.before = sum(1 for entry in current if any(file.path in now for file in entry.files))
     known: set[bytes] = set()
     looked = 0

@@ -131,19 +131,25 @@ def test_each_record_is_decoded_as_by_the_source_that_has_read_it(tmp_path: Path
 
     into = {"key": "key", "headers.trace": "trace", "timestamp": "at", "offset": "place", "topic": "from"}
     csv = {"type": "csv", "names": ["id", "x"]}
-    sources = [kafka("a", "json", into=into), kafka("b", csv), kafka("^c", "json"), kafka("^cc", csv)]
+    sources = [
+        kafka("a", "json", into=into),
+        kafka("b", csv),
+        kafka("^c", "json"),
+        kafka("^cc", "json", into={"key": "k"}),
+    ]
     dead(
         tmp_path,
-        letter_of(b"2,4", "b"),
+        letter_of(b"2,4", "b", partition="1"),
         letter_of(b'{"id": 1, "x": 3}', "a", 11),
         letter_of(b"3,5", "b"),
+        letter_of(b"6,6", "b", partition="1"),
         letter_of(b'{"id": 4, "x": 3}', "c1"),
         letter_of(b'{"id": 5, "x": 3}', "cc1"),
     )
     service = service_of(tmp_path, MENDED, source=sources, keep=list(into.values()))
     run(service, "letters", tmp_path / "out", format="jsonl")
-    results = {int(row["id"]): row for row in rows(tmp_path / "out/letters-0-0-5.jsonl")}
-    assert {number: row["double"] for number, row in results.items()} == {1: 6.0, 2: 8.0, 3: 10.0, 4: 6.0}
+    results = {int(row["id"]): row for row in rows(tmp_path / "out/letters-0-0-6.jsonl")}
+    assert {number: row["double"] for number, row in results.items()} == {1: 6.0, 2: 8.0, 3: 10.0, 4: 6.0, 6: 12.0}
     assert {key: results[1][key] for key in into.values()} == {
         "key": "k",
         "trace": "t1",
@@ -151,9 +157,38 @@ def test_each_record_is_decoded_as_by_the_source_that_has_read_it(tmp_path: Path
         "place": 11,
         "from": "a",
     }
-    assert (results[1]["_topic"], results[1]["_offset"], results[2]["_topic"]) == ("a", 11, "b")
-    (error,) = rows(tmp_path / "out/_errors/letters-0-0-5.parquet")
+    assert {number: (row["_topic"], row["_partition"], row["_offset"]) for number, row in results.items()} == {
+        1: ("a", 0, 11),
+        2: ("b", 1, 7),
+        3: ("b", 0, 7),
+        4: ("c1", 0, 7),
+        6: ("b", 1, 7),
+    }
+    (error,) = rows(tmp_path / "out/_errors/letters-0-0-6.parquet")
     assert error["_error"] == 'letters: it is not known which source of doubles has read "cc1"'
+
+
+class WhileLettersCome(InThisProcess):
+    """Another letter is written when the pieces are planned."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def outcomes(self, job: Any, pieces: Any, stop: Any) -> Any:
+        dead(self._folder, letter_of(b'{"id": 9, "x": 9}', offset=9))
+        return super().outcomes(job, pieces, stop)
+
+
+def test_letters_that_come_meanwhile_are_left_to_the_next_run(tmp_path: Path) -> None:
+    dead(tmp_path, letter_of(b'{"id": 1, "x": 3}'))
+    service, out = service_of(tmp_path, MENDED), tmp_path / "out"
+    assert run(service, "letters", out, engine=WhileLettersCome(tmp_path)).results == 1
+    assert run(service, "letters", out).results == 1
+    assert {name: [row["id"] for row in part] for name, part in tree(out).items()} == {
+        "letters-0-0-1.parquet": [1],
+        "letters-0-1-2.parquet": [9],
+    }
 
 
 def test_the_pipeline_does_not_see_where_records_are_from_and_keep_all_has_it(tmp_path: Path) -> None:
