@@ -20,6 +20,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafkatopics import IN_ORDER, Topics, read, write
 from securedkafka import PASSWORD, USER, secured_kafka
+from variedrecords import COUNT, payloads
 from waiting import until
 
 import pipelines
@@ -70,11 +71,18 @@ class Place:
 
     def write(self, start: int, stop: int) -> None:
         """Records with these numbers, one in a hundred no JSON, with keys and headers."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, **IN_ORDER, "linger.ms": 5})
-        for number in range(start, stop):
-            value = (
+        self.send(
+            [
                 b"junk %d" % number if number % 100 == 50 else json.dumps({"id": number, "x": number % 1000}).encode()
-            )
+                for number in range(start, stop)
+            ],
+            start,
+        )
+
+    def send(self, values: list[bytes], start: int = 0) -> None:
+        """Records with these payloads, with keys and headers."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, **IN_ORDER, "linger.ms": 5})
+        for number, value in enumerate(values, start):
             headers: list[tuple[str, Any]] = [("site", b"north"), ("empty", None)] if number % 3 else []
             producer.produce(self.source, value, b"device-%d" % (number % 7), headers=headers)
         assert producer.flush(60) == 0
@@ -149,22 +157,22 @@ def facts(messages: list[Message]) -> list[Any]:
 def test_results_and_dead_letters_are_those_of_the_agent_bit_for_bit(
     spark: Any, place: Place, kafka: Any, topics: Topics, tmp_path: Path
 ) -> None:
-    place.write(0, 1000)
+    place.send(payloads())
     query = place.run(spark)
+    results, letters = place.results(), place.letters()
+    assert len(results) + len(letters) == COUNT
+    assert len(letters) > COUNT // 5
     (tmp_path / "agent").mkdir()
     other = _place(kafka, topics, tmp_path / "agent")
     agent = streamer.loads(other.file.read_text().replace(other.source, place.source))
     with agent:
-        until(lambda: len(other.letters()) >= 20 and len(other.results()) >= 980)
-    results = place.results()
-    assert len(results) == 980
+        until(lambda: len(other.letters()) >= len(letters) and len(other.results()) >= len(results))
     assert facts(results) == facts(other.results())
-    assert len(place.letters()) == 20
-    assert facts(place.letters()) == facts(other.letters())
+    assert facts(letters) == facts(other.letters())
     progress = [each["observedMetrics"].get("streamer") for each in query.recentProgress]
     counts = [observed.asDict() for observed in progress if observed is not None]
-    assert sum(each["ok"] for each in counts) == 980
-    assert sum(each["dead"] for each in counts) == 20
+    assert sum(each["ok"] for each in counts) == len(results)
+    assert sum(each["dead"] for each in counts) == len(letters)
     assert sum(each["dropped"] for each in counts) == 0
     assert sum(each["seconds 0:MAP"] for each in counts) > 0
 
