@@ -184,6 +184,77 @@ def test_lines_that_fail_are_lines_again(tmp_path: Path) -> None:
     assert all(row["_error"] for row in failed)
 
 
+def test_errors_of_an_earlier_run_are_no_values_of_lines(tmp_path: Path) -> None:
+    service = service_of(tmp_path, DOUBLE, keep="all")
+    (tmp_path / "a.jsonl").write_text('{"x": 5, "_error": "of an earlier run"}\n')
+    run(service, f"{tmp_path}/a.jsonl", tmp_path / "out", format="jsonl")
+    assert tree(tmp_path / "out") == {"a.jsonl": [{"y": 10, "x": 5}]}
+
+
+def test_lines_are_decoded_by_the_source_that_reads_json(tmp_path: Path) -> None:
+    sources = [
+        {"type": "file", "path": "a", "name": "a"},
+        {"type": "file", "path": "b", "name": "b", "format": "jsonl", "codec": {"type": "json", "at": "/payload"}},
+    ]
+    service = service_of(tmp_path, DOUBLE, keep=["id"], source=sources)
+    (tmp_path / "a.jsonl").write_text('{"payload": {"id": 1, "x": 1}}\n')
+    run(service, f"{tmp_path}/a.jsonl", tmp_path / "out")
+    assert tree(tmp_path / "out") == {"a.parquet": [{"id": 1, "y": 2}]}
+
+
+def test_a_result_that_json_does_not_have_fails_its_record(tmp_path: Path) -> None:
+    sink = {"type": "file", "path": "o.jsonl", "format": "jsonl", "codec": {"type": "json", "nan": "error"}}
+    service = service_of(tmp_path, [{"@type": "MAP", "select": {"y": "x * 10"}, "keep": ["id"]}], sink=sink)
+    table(tmp_path / "in/a.parquet", id=[1, 2], x=[1e308, 2.0])
+    summary = run(service, f"{tmp_path}/in/*", tmp_path / "out", format="jsonl")
+    assert (summary.results, summary.errors) == (1, 1)
+    written = tree(tmp_path / "out")
+    assert [row["id"] for row in written["_errors/a.parquet"]] == [1]
+    assert written["_errors/a.parquet"][0]["_error"].startswith("encode: ")
+
+
+def test_a_type_that_the_format_does_not_have_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    service = service_of(tmp_path, DOUBLE, keep=["span"])
+    spans = pa.array([pa.MonthDayNano([1, 2, 3])])
+    (tmp_path / "in").mkdir()
+    with pa.ipc.new_file(tmp_path / "in/a.arrow", pa.schema({"span": spans.type, "x": pa.int64()})) as file:
+        file.write_table(pa.table({"span": spans, "x": [1]}))
+    with pytest.raises(StreamerError, match='"span" is of the type month_day_nano_interval, which parquet'):
+        run(service, f"{tmp_path}/in/*", tmp_path / "out")
+
+
+def test_code_is_refused_where_it_may_not_run(tmp_path: Path) -> None:
+    service = service_of(tmp_path, [{"@type": "FUNCTION", "function": "backfillsteps:size"}])
+    table(tmp_path / "in/a.parquet", x=[1])
+    with pytest.raises(DefinitionError, match="runs code"):
+        run(service.without_code(), f"{tmp_path}/in/*", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_results_that_are_no_lines_fail(tmp_path: Path) -> None:
+    sink = {"type": "file", "path": "o.jsonl", "format": "jsonl", "codec": {"type": "json", "pretty": True}}
+    service = service_of(tmp_path, DOUBLE, keep=["id"], sink=sink)
+    table(tmp_path / "in/a.parquet", id=[1, 2], x=[1, 2])
+    summary = run(service, f"{tmp_path}/in/*", tmp_path / "out", format="jsonl")
+    assert (summary.results, summary.errors) == (0, 2)
+    assert "line feeds: write the codec of the sink without pretty" in str(tree(tmp_path / "out"))
+
+
+def test_an_arrow_file_whose_buffers_are_damaged_fails_alone(doubling: streamer.Service, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    texts = pa.array(["a", "\x00\x00", "c"])
+    records = pa.table({"id": [1, 2, 3], "x": [1, 2, 3], "text": texts})
+    with pa.ipc.new_file(tmp_path / "in/a.arrow", records.schema) as file:
+        file.write_table(records)
+    content = (tmp_path / "in/a.arrow").read_bytes()
+    assert content.count(b"a\x00\x00c") == 1
+    (tmp_path / "in/a.arrow").write_bytes(content.replace(b"a\x00\x00c", b"a\xff\xfec"))
+    table(tmp_path / "in/b.parquet", id=[1], x=[1], text=["b"])
+    summary = run(doubling, f"{tmp_path}/in/*", tmp_path / "out")
+    assert sorted(tree(tmp_path / "out")) == ["b.parquet"]
+    assert "a.arrow" in summary.failed[0][0]
+
+
 @pytest.mark.parametrize("form", ["gzip", "zstd"])
 def test_lines_may_be_compressed(form: str, tmp_path: Path) -> None:
     service = service_of(tmp_path, DOUBLE, keep=["id"])
@@ -219,11 +290,23 @@ def test_what_is_done_is_not_done_again_and_what_has_changed_is(doubling: stream
     written = tree(tmp_path / "out")
     assert written["1.parquet"] == [{"id": 1, "y": 20}]
     table(tmp_path / "in/1.parquet", id=[1], x=[11])
-    run(doubling, f"{tmp_path}/in/*", tmp_path / "out")
+    assert run(doubling, f"{tmp_path}/in/*", tmp_path / "out").changed == 1
     assert tree(tmp_path / "out") == {
         f"{number}.parquet": [{"id": number, "y": 22 if number == 1 else 2 * number}] for number in range(5)
     }
-    assert run(doubling, f"{tmp_path}/in/*", tmp_path / "out", engine=engine).before == 5
+    last = run(doubling, f"{tmp_path}/in/*", tmp_path / "out")
+    assert (last.before, last.changed, last.pieces) == (5, 0, 0)
+
+
+def test_of_a_file_of_several_pieces_those_that_are_missing_are_done(
+    doubling: streamer.Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputformat, "ROWS_OF_PIECE", 10)
+    table(tmp_path / "in/a.parquet", row_group_size=10, id=range(30), x=[1] * 30)
+    run(doubling, f"{tmp_path}/in/*", tmp_path / "out", engine=InThisProcess(stop_after=1))
+    engine = InThisProcess()
+    run(doubling, f"{tmp_path}/in/*", tmp_path / "out", engine=engine)
+    assert engine.ran == ["a-00001-of-00003", "a-00002-of-00003"]
 
 
 def test_a_file_that_is_fewer_pieces_than_before_leaves_none_of_the_others(
