@@ -26,10 +26,14 @@ class NotingJob:
     folder: Path
     fails: bool = False
     """The job cannot be opened."""
+    dies: bool = False
+    """Opening it ends the process."""
 
     def open(self) -> NotingWorker:
         if self.fails:
             raise StreamerError("model.onnx: there is no such file")
+        if self.dies:
+            os.kill(os.getpid(), signal.SIGKILL)
         return NotingWorker(self.folder)
 
     def notes(self) -> dict[str, list[str]]:

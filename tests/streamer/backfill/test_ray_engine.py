@@ -110,6 +110,11 @@ def test_a_service_that_workers_cannot_open_is_an_error_with_the_reason(ray: Any
         outcomes_of(replace(job, fails=True), "a", workers=1)
 
 
+def test_workers_that_die_before_they_have_opened_the_service_end_the_run(ray: Any, job: NotingJob) -> None:
+    with pytest.raises(StreamerError, match="Ray's workers die before they have opened the service"):
+        outcomes_of(replace(job, dies=True), "a", workers=1)
+
+
 def test_a_worker_with_another_streamer_says_both_versions(job: NotingJob) -> None:
     assert "and the driver 9.9.9; install the same version" in str(RayWorker("9.9.9", b"of another version").open())
 
