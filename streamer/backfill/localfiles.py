@@ -33,12 +33,8 @@ class LocalFiles(Place):
         return Path(path).is_dir()
 
     def matching(self, pattern: Pattern) -> Iterator[StoredFile]:
-        base = Path(pattern.base)
-        paths = {path for text in pattern.plain() for path in self._paths(text, wild=pattern.wild)}
-        for path in sorted(paths):
-            relative = path.relative_to(base).as_posix()
-            if pattern.skips(relative):
-                continue
+        for path in self._paths(pattern):
+            relative = path.relative_to(pattern.base).as_posix()
             try:
                 status = path.stat()
             except OSError as error:
@@ -101,9 +97,21 @@ class LocalFiles(Place):
                 ) from None
             yield
 
-    def _paths(self, text: str, *, wild: bool) -> Iterator[Path]:
-        names = glob.iglob(text, recursive=True) if wild else [text]  # noqa: PTH207 - Path.glob finds hidden files
-        return (Path(name) for name in names if Path(name).is_file())
+    def _paths(self, pattern: Pattern) -> list[Path]:
+        base = Path(pattern.base)
+        # Names may have brackets and braces themselves.
+        exact = base.joinpath(*pattern.rest)
+        if exact.is_file():
+            return [exact]
+        if not pattern.wild:
+            return []
+        names = {
+            name
+            for text in Pattern("", pattern.rest).plain()
+            for name in glob.iglob(text, root_dir=base, recursive=True)  # noqa: PTH207 - Path.glob finds hidden files
+            if not pattern.skips(name)
+        }
+        return sorted(path for path in map(base.joinpath, names) if path.is_file())
 
 
 @contextmanager

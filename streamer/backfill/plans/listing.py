@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pipelines.errors import DefinitionError
+from pipelines.errors import DefinitionError, nearest
 from streamer.backfill.formats.inputformat import InputFormat
 from streamer.backfill.formats.registry import FORMATS, format_of
 from streamer.backfill.locations import place_of
@@ -47,7 +47,7 @@ def listed(inputs: Sequence[str], output: str, progress: Callable[[int], None]) 
             if len(files) % 1000 == 0:
                 progress(len(files))
         if empty:
-            raise DefinitionError(f"--input {text}: no file matches; {_KNOWN}")
+            raise DefinitionError(f"--input {text}: {_why_empty(text)}")
         progress(max(before, len(files)))
     return list(files.values())
 
@@ -68,6 +68,18 @@ def _matching(text: str, output: str) -> Iterator[InputFile]:
             yield InputFile(file, known)
         elif not is_folder:
             raise DefinitionError(f"--input {text}: the format of {file.path} is not known by its name; {_KNOWN}")
+
+
+def _why_empty(text: str) -> str:
+    place = place_of(text)
+    path = place.absolute(text)
+    if place.is_folder(path):
+        return f"no file of it has a known format; {_KNOWN}"
+    pattern = Pattern.of(path)
+    if pattern.wild:
+        folders = f"; if it is of folders, name their files: '{text.rstrip('/')}/*'" if format_of(path) is None else ""
+        return f"no file matches{folders}"
+    return f"no such file or folder{nearest(pattern.rest[-1], place.names(pattern.base))}"
 
 
 def _check_output(text: str, pattern: Pattern, output: str) -> None:

@@ -385,11 +385,11 @@ def test_an_output_among_the_inputs_is_refused(doubling: streamer.Service, outpu
 def test_inputs_that_do_not_exist_or_are_of_no_format_are_refused(doubling: streamer.Service, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.csv").write_text("x")
-    with pytest.raises(DefinitionError, match=r"no file matches; files end with \.parquet"):
+    with pytest.raises(DefinitionError, match="no file matches"):
         run(doubling, f"{tmp_path}/in/*.parquet", tmp_path / "out")
     with pytest.raises(DefinitionError, match=r"a\.csv is not known by its name"):
         run(doubling, f"{tmp_path}/in/*", tmp_path / "out")
-    with pytest.raises(DefinitionError, match="no file matches"):
+    with pytest.raises(DefinitionError, match=r"no file of it has a known format; files end with \.parquet"):
         run(doubling, f"{tmp_path}/in", tmp_path / "out")
 
 

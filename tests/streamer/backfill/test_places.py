@@ -8,6 +8,7 @@ from pipelines.errors import DefinitionError, StreamerError
 from streamer.backfill.localfiles import LocalFiles
 from streamer.backfill.locations import place_of
 from streamer.backfill.patterns import Pattern
+from streamer.backfill.plans.listing import listed
 
 
 def files(folder: Path, *names: str) -> None:
@@ -49,9 +50,37 @@ def test_what_engines_name_as_no_data_is_passed_over_unless_it_is_named(tmp_path
 
 
 def test_a_name_with_the_signs_of_a_pattern_is_found_by_its_letters(tmp_path: Path) -> None:
-    files(tmp_path, "a.parquet")
-    assert matching(tmp_path, "a.parquet") == ["a.parquet"]
+    files(tmp_path, "a[1].parquet", "a1.parquet", "{x}.parquet", "day[1]/b.parquet", "day1/c.parquet")
+    assert matching(tmp_path, "a[1].parquet") == ["a[1].parquet"]
+    assert matching(tmp_path, "{x}.parquet") == ["{x}.parquet"]
+    assert matching(tmp_path, "day[1]/b.parquet") == ["day[1]/b.parquet"]
+    assert matching(tmp_path, "day[1]/c.parquet") == ["day1/c.parquet"]
     assert matching(tmp_path, "b.parquet") == []
+
+
+def test_a_folder_with_the_signs_of_a_pattern_is_a_folder(tmp_path: Path) -> None:
+    files(tmp_path, "day[1]/b.parquet", "day1/c.parquet")
+    inputs = listed([f"{tmp_path}/day[1]"], f"{tmp_path}/out", lambda count: None)
+    assert [entry.file.relative for entry in inputs] == ["b.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("day=1/a.parqet", 'no such file or folder; did you mean "a.parquet"?'),
+        ("day=2", "no such file or folder"),
+        ("day=*", "no file matches; if it is of folders, name their files: '{}/day=*/*'"),
+        ("day=*/*.jsonl", "no file matches"),
+        ("notes", "no file of it has a known format; files end with .parquet, "),
+    ],
+)
+def test_an_input_without_files_is_an_error_that_says_what_to_write(text: str, said: str, tmp_path: Path) -> None:
+    files(tmp_path, "day=1/a.parquet", "notes/readme.txt")
+    with pytest.raises(DefinitionError) as error:
+        listed([f"{tmp_path}/{text}"], f"{tmp_path}/out", lambda count: None)
+    message = str(error.value)
+    expected = f"--input {tmp_path}/{text}: {said.format(tmp_path)}"
+    assert message.startswith(expected) if said.endswith(" ") else message == expected
 
 
 def test_too_many_choices_are_refused() -> None:
