@@ -38,12 +38,17 @@ def schema_of_results(
     If no step says it, the first blocks of rows are run. Without any result it is that of the values to keep, and is
     not known. Raises `StreamerError` if the first 64 blocks have no result, as all of their records failed.
     """
+    origins = _origins(pieces)
+    schema, known = _schema(service, executor, schemas, pieces)
+    return pa.schema([*origins, *(field for field in schema if field.name not in origins.names)]), known
+
+
+def _schema(
+    service: Service, executor: Executor, schemas: Sequence[tuple[str, Any]], pieces: Sequence[Piece]
+) -> tuple[Any, bool]:
     given = _united(schemas) if all(piece.format in ("parquet", "arrow") for piece in pieces) and schemas else None
-    keep: Sequence[str] = service.keep or ()
-    if service.keep == "all":
-        keep = given.names if given is not None else ()
-    origins = [name for piece in pieces[:1] for name in FORMATS[piece.format].origins]
-    columns = OutputColumns([*keep, *origins], errors=False)
+    keep = service.keep or ()
+    columns = OutputColumns((given.names if given is not None else ()) if keep == "all" else keep, errors=False)
     try:
         columns.state_declared(executor, given)
     except UnknownTypesError:
@@ -52,6 +57,12 @@ def schema_of_results(
             return columns.schema(), False
         columns.state([*(columns.fields or ()), *_passing_by(executor, given, columns)])
     return columns.schema(), True
+
+
+def _origins(pieces: Sequence[Piece]) -> Any:
+    """The columns of results that say where records of these pieces are from."""
+    formats = sorted({piece.format for piece in pieces})
+    return pa.schema([field for name in formats for field in FORMATS[name].origins.items()])
 
 
 def _passing_by(executor: Executor, given: Any | None, columns: OutputColumns) -> list[Any]:

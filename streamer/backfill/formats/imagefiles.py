@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -11,6 +12,8 @@ from connectors.file.framing import MAX_RECORD
 from connectors.records import Lane, Records, Span
 from pipelines.arrow.library import pa
 from pipelines.arrow.reading import IMAGE
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Column
 from pipelines.errors import WireError
 from pipelines.values.imageheader import SUFFIXES
 from streamer.agent.decodedbatch import DecodedBatch
@@ -21,11 +24,13 @@ from streamer.backfill.places import Place, StoredFile
 
 _TOGETHER: Final = 200
 """How many images are a piece."""
-_FILE: Final = "_file"
+FILE: Final = "_file"
 
 
 class ImagesBlock(Block):
     """Images of files."""
+
+    origins: ClassVar[Mapping[str, Any]] = MappingProxyType({FILE: pa.string()})
 
     def __init__(self, decoded: DecodedBatch, key: str) -> None:
         self.batch = decoded.batch
@@ -33,6 +38,13 @@ class ImagesBlock(Block):
         self.rows = records_of(decoded)
         self._decoded = decoded
         self._key = key
+
+    @property
+    def origin(self) -> Batch:
+        """Also the path of each image below the fixed part of the pattern."""
+        records, first = self._decoded.records, self._decoded.first
+        names = [_name(records, number - first) for number in self.batch.rows.tolist()]
+        return self.batch.with_columns({FILE: Column.of(names)})
 
     def failures(self, failed: Mapping[int, Exception]) -> Any:
         """A `pyarrow.RecordBatch`: the image under the key that it has for the pipeline, `_file` and `_error`."""
@@ -44,7 +56,7 @@ class ImagesBlock(Block):
         schema = pa.schema(
             [
                 pa.field(self._key, pa.binary(), metadata={IMAGE: b"true"}),
-                pa.field(_FILE, pa.string()),
+                pa.field(FILE, pa.string()),
                 pa.field(ERROR, pa.string()),
             ]
         )
@@ -57,6 +69,7 @@ class Images(InputFormat):
     name: ClassVar[str] = "images"
     suffixes: ClassVar[tuple[str, ...]] = tuple(sorted(SUFFIXES))
     together: ClassVar[bool] = True
+    origins: ClassVar[Mapping[str, Any]] = ImagesBlock.origins
 
     def planned(self, place: Place, files: Sequence[StoredFile]) -> Planned:
         groups = [tuple(files[start : start + _TOGETHER]) for start in range(0, len(files), _TOGETHER)]

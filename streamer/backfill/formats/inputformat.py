@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from connectors.config import SourceConfig
@@ -31,7 +32,7 @@ class Block(ABC):
     rows: int
     """How many records it has, those that failed and those that pass by among them."""
 
-    origins: ClassVar[tuple[str, ...]] = ()
+    origins: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """`InputFormat.origins` of its format."""
 
     @property
@@ -78,8 +79,9 @@ class InputFormat(ABC):
     """The ends of its files' names, in lower case."""
     together: ClassVar[bool] = False
     """Whether many files are a piece: then `planned` gets the files of a folder at once, else each by itself."""
-    origins: ClassVar[tuple[str, ...]] = ()
-    """Columns of results that say where their records are from, besides those to keep."""
+    origins: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """The columns of results that say where their records are from, besides those to keep, and the `pyarrow` type of
+    each."""
     errors: ClassVar[Literal["parquet", "jsonl"]] = "parquet"
     """The format of the file of errors, which can be an input again."""
 

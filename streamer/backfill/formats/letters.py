@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -48,7 +49,7 @@ _FIELDS: Final = pa.schema(
     ]
 )
 
-_ORIGINS: Final = (TOPIC, PARTITION, OFFSET)
+_ORIGINS: Final = MappingProxyType({name: _FIELDS.field(name).type for name in (TOPIC, PARTITION, OFFSET)})
 
 Entry = tuple[int, StoredLetter | None, Any]
 """The offset of a record of the topic of letters, its letter, and its payload."""
@@ -57,7 +58,7 @@ Entry = tuple[int, StoredLetter | None, Any]
 class LettersBlock(Block):
     """Records of letters, decoded as they were by the source that has read them."""
 
-    origins: ClassVar[tuple[str, ...]] = _ORIGINS
+    origins: ClassVar[Mapping[str, Any]] = _ORIGINS
 
     def __init__(self, decoded: DecodedBatch, entries: Sequence[Entry]) -> None:
         """`entries`: of each row of `decoded.records`."""
@@ -107,7 +108,7 @@ class Letters(InputFormat):
 
     name: ClassVar[str] = "letters"
     suffixes: ClassVar[tuple[str, ...]] = ()
-    origins: ClassVar[tuple[str, ...]] = _ORIGINS
+    origins: ClassVar[Mapping[str, Any]] = _ORIGINS
 
     def planned(self, place: Place, files: Sequence[StoredFile]) -> Planned:
         return Planned([])

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -497,9 +498,9 @@ def test_images_are_records_with_their_names_as_keys(tmp_path: Path) -> None:
     summary = run(service, f"{tmp_path}/pictures/*/*", tmp_path / "out")
     written = tree(tmp_path / "out")
     assert written["cam=1/0.png-and-3.parquet"] == [
-        {"name": f"cam=1/{number}.png", "width": 10 + number} for number in range(3)
+        {"_file": f"cam=1/{number}.png", "name": f"cam=1/{number}.png", "width": 10 + number} for number in range(3)
     ]
-    assert written["cam=2/0.png.parquet"] == [{"name": "cam=2/0.png", "width": 10}]
+    assert written["cam=2/0.png.parquet"] == [{"_file": "cam=2/0.png", "name": "cam=2/0.png", "width": 10}]
     (failed,) = written["_errors/cam=1/0.png-and-3.parquet"]
     assert (failed["_file"], failed["image"]) == ("cam=1/9.jpg", b"no picture")
     assert summary.pieces == 2
@@ -511,6 +512,28 @@ def test_images_are_records_with_their_names_as_keys(tmp_path: Path) -> None:
     # What failed is an input again, though it is no picture still.
     run(service, f"{tmp_path}/out/_errors/**/*", tmp_path / "again")
     assert len(tree(tmp_path / "again")["_errors/cam=1/0.png-and-3.parquet"]) == 1
+
+
+def test_results_of_images_say_of_which_also_beside_tables(tmp_path: Path) -> None:
+    from PIL import Image as Pillow
+
+    resize = [{"@type": "IMAGE_RESIZE", "inputNames": ["image"], "width": 2, "height": 2}]
+    service = service_of(tmp_path, [*resize, {"@type": "MAP", "select": {"one": "1"}, "keep": []}])
+    content = BytesIO()
+    Pillow.new("RGB", (4, 4)).save(content, "png")
+    for path in ("in/b.png", "in/deep/c.png"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(content.getvalue())
+    image = pa.field("image", pa.binary(), metadata={"image": "true"})
+    pq.write_table(pa.table([[content.getvalue()]], schema=pa.schema([image])), tmp_path / "in/a.parquet")
+    run(service, f"{tmp_path}/in", tmp_path / "out")
+    assert tree(tmp_path / "out") == {
+        "a.parquet": [{"_file": None, "one": 1}],
+        "b.png.parquet": [{"_file": "b.png", "one": 1}],
+        "deep/c.png.parquet": [{"_file": "deep/c.png", "one": 1}],
+    }
+    run(service, f"{tmp_path}/in/**/*.png", tmp_path / "lines", format="jsonl")
+    assert (tmp_path / "lines/deep/c.png.jsonl").read_text() == '{"one":1,"_file":"deep/c.png"}\n'
 
 
 def test_a_stop_leaves_no_half_of_a_file(doubling: streamer.Service, tmp_path: Path) -> None:
