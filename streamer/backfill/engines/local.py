@@ -9,7 +9,7 @@ import threading
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,6 +26,8 @@ _MOST_LOST: Final = 3
 _DEADLY: Final = (
     "its process has died twice, the second time with this piece alone: the memory is too small, or a library crashes"
 )
+_OF_TERMINALS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name))
+"""Terminals send these to all their processes; the driver says when to stop."""
 
 _job: Job | None = None
 _worker: Worker | None = None
@@ -89,7 +91,8 @@ def _pooled(
                 if piece is None:
                     break
                 try:
-                    running[pool.submit(_run, piece)] = piece
+                    with _signals_waiting():
+                        running[pool.submit(_run, piece)] = piece
                 except BrokenProcessPool as error:
                     failed: Future[Outcome | None] = Future()
                     failed.set_exception(error)
@@ -126,14 +129,30 @@ def _pooled(
                 return broken
 
 
+@contextmanager
+def _signals_waiting() -> Iterator[None]:
+    """Inside, those of terminals wait, in processes that are started too, until they are passed over there.
+
+    Else such a process shows where in its imports it was interrupted.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _begin(job: Job, stopped: Any, opened: Any) -> None:
     """Called in each process before its first piece."""
     global _job, _stopped, _opened
     _job, _stopped, _opened = job, stopped, opened
-    # A terminal sends these to all its processes; the driver says when to stop.
-    for name in ("SIGINT", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    for number in _OF_TERMINALS:
+        signal.signal(number, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_TERMINALS)
     threading.Thread(target=_end_with_driver, name="streamer-driver", daemon=True).start()
 
 

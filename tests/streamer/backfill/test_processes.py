@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,23 @@ def test_a_signal_leaves_the_rest_to_the_next_run(work: Path) -> None:
     code, second, _ = ended(started(work))
     assert (code, second["before"], second["pieces"]) == (0, first["pieces"], first["left"])
     assert expected(tree(work / "out"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_workers_pass_over_the_signals_of_a_terminal_from_their_beginning(work: Path) -> None:
+    process = started(work)
+    signalled: set[int] = set()
+    while process.poll() is None:
+        for worker in set(processes(process.pid)) - signalled:
+            with suppress(OSError):
+                if b"spawn_main" in Path(f"/proc/{worker}/cmdline").read_bytes():
+                    os.kill(worker, signal.SIGINT)
+                    signalled.add(worker)
+        time.sleep(0.01)
+    code, summary, err = ended(process)
+    assert len(signalled) == 2
+    assert (code, summary["pieces"]) == (0, FILES)
+    assert "Traceback" not in err
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
