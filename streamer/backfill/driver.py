@@ -147,6 +147,7 @@ def _count(outcome: Outcome, summary: BackfillSummary, done: list[Entry]) -> Non
     summary.rows += outcome.rows
     summary.results += outcome.results
     summary.errors += outcome.errors
+    summary.error = summary.error or outcome.error
 
 
 def _checked(

@@ -48,6 +48,8 @@ class Outcome:
     """The file of its results, below the folder of outputs; `None`: there is none."""
     error_output: str | None = None
     """The file of its errors."""
+    error: str | None = None
+    """The text of the first of them."""
     seconds: float = 0.0
     failure: str | None = None
     """Why the piece is not done: it cannot be read or written, or it ends the process that runs it. `None`: it is."""

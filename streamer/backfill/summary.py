@@ -24,6 +24,8 @@ class BackfillSummary:
     results: int = 0
     errors: int = 0
     """Records that failed."""
+    error: str | None = None
+    """Why one of them did."""
     failed: list[tuple[str, str]] = field(default_factory=list)
     """The pieces that are not done, each with the reason."""
     seconds: float = 0.0

@@ -51,6 +51,7 @@ class PieceWorker:
             counts.errors,
             piece.output + ENDINGS[self._format],
             counts.error_output,
+            counts.error,
             time.perf_counter() - began,
         )
 
@@ -72,6 +73,7 @@ class PieceWorker:
                 lost = block.failures(failed)
                 if errors is None:
                     kind = FORMATS[piece.format].errors
+                    counts.error = str(failed[min(failed)])
                     counts.error_output = f"{ERRORS}/{piece.output}{ENDINGS[kind]}"
                     errors = self._opened(files, counts.error_output, kind, getattr(lost, "schema", None))
                 errors.add(lost)
@@ -103,6 +105,7 @@ class _Counts:
     results: int = 0
     errors: int = 0
     error_output: str | None = None
+    error: str | None = None
 
 
 class _StoppedError(Exception):

@@ -100,7 +100,7 @@ def backfill(
             format=format,
             again=again,
         )
-    _say(summary)
+    _say(summary, output)
     if as_json:
         say_json(summary.to_dict())
     return FAILED if summary.failed else 0
@@ -132,7 +132,8 @@ def _engine(name: str, workers: int | None) -> Engine:
     return LocalEngine(workers or cores or 1)
 
 
-def _say(summary: BackfillSummary) -> None:
+def _say(summary: BackfillSummary, output: str) -> None:
+    from streamer.backfill.worker import ERRORS
     from streamer.cli.terminal import complain, counted, remark
 
     notes = [f"{counted(summary.pieces, 'piece')} done in {summary.seconds:.1f} s"]
@@ -141,6 +142,8 @@ def _say(summary: BackfillSummary) -> None:
     notes += [f"{summary.changed:,} of files that have changed"] if summary.changed else []
     notes += [f"{summary.left:,} left for the next run"] if summary.left else []
     remark(f"{summary.service}: {', '.join(notes)}")
+    if summary.error is not None:
+        remark(f"records that failed are in {output.rstrip('/')}/{ERRORS}, such as: {summary.error}")
     for piece, reason in summary.failed[:_SHOWN]:
         complain(f"{piece}: {reason}")
     if len(summary.failed) > _SHOWN:

@@ -60,7 +60,7 @@ def test_failed_rows_are_apart_and_can_be_the_input_of_the_next_run(doubling: st
     assert failed == {"id": 2, "x": 200, "note": "b"}
     assert error.startswith("0:MAP: ")
     assert set(written) == {"day=1/a.parquet", "day=2/a.parquet", "_errors/day=1/a.parquet"}
-    assert (summary.rows, summary.results, summary.errors) == (4, 3, 1)
+    assert (summary.rows, summary.results, summary.errors, summary.error) == (4, 3, 1, error)
 
     still = service_of(tmp_path, [{"@type": "MAP", "ensure": ["x < 50"]}])
     run(still, f"{tmp_path}/out/_errors/**/*.parquet", tmp_path / "still")

@@ -128,8 +128,9 @@ def test_a_worker_that_is_killed_takes_nothing_with_it(work: Path) -> None:
     until(lambda: len(results(work)) > 1)
     workers = [pid for pid in processes(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(workers[0], signal.SIGKILL)
-    code, summary, _ = ended(process)
+    code, summary, err = ended(process)
     assert (code, summary["pieces"], summary["failed"]) == (0, FILES, [])
+    assert f"records that failed are in out/_errors, such as: {summary['error']}" in err
     assert expected(tree(work / "out"))
 
 
