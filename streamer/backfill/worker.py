@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -21,6 +22,7 @@ from streamer.definition.service import Service
 
 ERRORS: Final = "_errors"
 """The folder of errors below that of outputs."""
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class PieceWorker:
@@ -115,4 +117,6 @@ class _StoppedError(Exception):
 def _text(error: BaseException) -> str:
     if isinstance(error, StreamerError):
         return str(error)
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return f"its output cannot be written: {error.strerror}; make room, and run the same command again"
     return f"{type(error).__name__}: {error}"

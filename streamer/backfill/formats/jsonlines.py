@@ -79,7 +79,10 @@ class JsonLines(InputFormat):
                     records = _records(payloads.source, file.relative, values, positions)
                     yield from map(LinesBlock, payloads.decoded(records))
                 if buffer.problem is not None:
-                    raise StreamerError(f"line {buffer.number + 1}: {buffer.problem}")
+                    raise StreamerError(
+                        f"line {buffer.number + 1}: {buffer.problem}, and no setting of a backfill: take the line out, "
+                        "or write the file as Parquet"
+                    )
 
 
 def _records(source: str, name: str, values: list[bytes], positions: Any) -> Records:

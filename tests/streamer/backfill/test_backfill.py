@@ -1,5 +1,6 @@
 """`streamer backfill`: results and errors of files, and what a second run does."""
 
+import errno
 import gzip
 import os
 from io import BytesIO
@@ -19,6 +20,7 @@ from pipelines.errors import DefinitionError, StreamerError
 from streamer.backfill.formats import inputformat, jsonlines
 from streamer.backfill.localfiles import LocalFiles
 from streamer.backfill.plans.manifest import Manifest
+from streamer.backfill.rowsfile import Lines
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 DOUBLE = [{"@type": "MAP", "ensure": ["x < 100"], "select": {"y": "x * 2"}, "keep": []}]
@@ -273,7 +275,25 @@ def test_a_line_that_is_too_long_is_a_failure_of_its_file(tmp_path: Path, monkey
     (tmp_path / "a.jsonl").write_text('{"id": 1, "x": 1}\n{"id": "' + "x" * 2000 + '", "x": 1}\n')
     summary = run(service, f"{tmp_path}/a.jsonl", tmp_path / "out", format="jsonl")
     assert "line 2: a line of 20" in summary.failed[0][1]
+    assert summary.failed[0][1].endswith("take the line out, or write the file as Parquet")
     assert tree(tmp_path / "out") == {}
+
+
+def test_a_full_disk_fails_a_file_and_says_what_to_do(
+    doubling: streamer.Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(lines: Lines, rows: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    table(tmp_path / "in/a.parquet", id=[1], x=[1])
+    with monkeypatch.context() as patched:
+        patched.setattr(Lines, "add", full)
+        summary = run(doubling, f"{tmp_path}/in", tmp_path / "out", format="jsonl")
+    ((_, reason),) = summary.failed
+    assert reason == (
+        "its output cannot be written: No space left on device; make room, and run the same command again"
+    )
+    assert run(doubling, f"{tmp_path}/in", tmp_path / "out", format="jsonl").results == 1
 
 
 def test_what_is_done_is_not_done_again_and_what_has_changed_is(doubling: streamer.Service, tmp_path: Path) -> None:
