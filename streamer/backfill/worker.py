@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
+from connectors.file.sink import NO_ROOM
 from pipelines.errors import RAISED, StreamerError
 from pipelines.executors.executor import Executor
 from streamer.backfill.formats.inputformat import Block
@@ -22,7 +22,6 @@ from streamer.definition.service import Service
 
 ERRORS: Final = "_errors"
 """The folder of errors below that of outputs."""
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class PieceWorker:
@@ -117,6 +116,6 @@ class _StoppedError(Exception):
 def _text(error: BaseException) -> str:
     if isinstance(error, StreamerError):
         return str(error)
-    if isinstance(error, OSError) and error.errno in _FULL:
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
         return f"its output cannot be written: {error.strerror}; make room, and run the same command again"
     return f"{type(error).__name__}: {error}"
