@@ -194,3 +194,11 @@ def forbid(bootstrap: str, kind: ResourceType, name: str, operation: AclOperatio
         answer.result()
     # Brokers learn of it a moment later.
     time.sleep(1)
+
+
+def facts(messages: Iterable[Message]) -> list[Any]:
+    """All of messages, in order, but partitions and the times at which they were made."""
+    return sorted(
+        (message.key, message.value, [header for header in message.headers if header[0] != "streamer-time"])
+        for message in messages
+    )

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from kafkatopics import IN_ORDER, Topics, read, write
+from kafkatopics import IN_ORDER, Topics, facts, read, write
 from securedkafka import PASSWORD, USER, secured_kafka
 from variedrecords import COUNT, payloads
 from waiting import until
@@ -144,14 +144,6 @@ def spark(spark_environment: dict[str, str]) -> Iterator[Any]:
         gateway.proc.stdin.close()
         gateway.proc.wait(30)
         SparkContext._gateway = SparkContext._jvm = None
-
-
-def facts(messages: list[Message]) -> list[Any]:
-    """All of messages but the times at which they were made."""
-    return sorted(
-        (message.key, message.value, [header for header in message.headers if header[0] != "streamer-time"])
-        for message in messages
-    )
 
 
 def test_results_and_dead_letters_are_those_of_the_agent_bit_for_bit(
