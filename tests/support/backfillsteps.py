@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 from pipelines import Data
@@ -23,6 +24,13 @@ def doubled(data: Data) -> Data:
     if data["x"] >= 100:
         raise ValueError(f"{data['x']} is too much")
     return Data({"y": data["x"] * 2})
+
+
+def unending(data: Data) -> Data:
+    """Nothing for minutes, once it has made the file `begun`."""
+    Path("begun").touch()
+    time.sleep(300)
+    return data
 
 
 class DeadlyJob:

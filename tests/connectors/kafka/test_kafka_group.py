@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from kafkabus import make_anew
 from kafkatopics import CuttableKafka, MakeTopic, Name, Topics, numbers, polled, source, values, write
+from waiting import until
 
 from connectors.contract import Reader, Received
 from connectors.kafka.client.member import Member
@@ -505,6 +506,8 @@ def test_a_topic_that_is_deleted_is_an_error_and_commits_to_it_are_told_to_fail(
         admin = AdminClient({"bootstrap.servers": topic.bootstrap})
         for deleted in admin.delete_topics([topic.name]).values():
             deleted.result(60)
+        # The broker that takes the commits learns of it a little later.
+        until(lambda: topic.name not in admin.list_topics(timeout=60).topics)
         with caplog.at_level(logging.WARNING, "connectors.kafka"):
             reader.acknowledge(received, wait=False)
             with pytest.raises(ConnectorError, match=f"{topic.name}.*create the topic, or check its name"):

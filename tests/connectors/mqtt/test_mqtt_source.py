@@ -424,15 +424,17 @@ class TestCatchingUp:
             assert reader.poll() == []
         return at - began
 
-    def test_a_broker_gets_a_moment_to_begin_after_each_connection(self, broker: FaultyMqtt) -> None:
+    def test_a_broker_gets_a_moment_to_begin_after_each_connection(
+        self, broker: FaultyMqtt, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # A busy machine may notice a connection late.
+        monkeypatch.setattr("connectors.mqtt.source._BEGINS_TO_SEND", 2.0)
         with opened(broker) as reader:
             assert reader.source.caught_up(time.monotonic()) == -math.inf
             assert self.wait(reader) > 0.5
             broker.cut(CLIENT)
-            reader.until(lambda r: not source_of(r).connected)
-            cut = time.monotonic()
-            assert reader.source.caught_up(cut) < cut
-            reader.until(lambda r: source_of(r).connected)
+            # It may be connected again before it is looked at.
+            reader.until(lambda r: [seen.down for seen in r.seen if isinstance(seen, SourceDown)][-2:] == [True, False])
             assert self.wait(reader) > 0.5
 
     def test_a_broker_that_held_messages_back_gets_a_moment_to_send_them(self, broker: FaultyMqtt) -> None:
