@@ -130,7 +130,7 @@ def _plan() -> Grid:
         for partitions in (64, 512, 4096):
             load = Load(1e6, partitions, a, b, most)
             least = int(load.rate * (a + b * most) / most) + 1
-            fit = members_for(load, pause=3.0, most=30.0, choices=_around(least, partitions))
+            fit = members_for(load, pause=8.0, most=30.0, choices=_around(least, partitions))
             each = f"{most / (a + b * most):,.0f}"
             lines.append([title, str(partitions), each, str(least), "more partitions" if fit is None else str(fit)])
     heads = ["model", "partitions", "records/s, one member", "members, at least", "so that one may leave"]

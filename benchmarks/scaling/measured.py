@@ -27,6 +27,8 @@ RATE: Final = 1_000.0
 SINK_PARTITIONS: Final = 4
 SETTLED: Final = 8.0
 """Seconds that a change of the members is watched."""
+BEGINNING: Final = 4.0
+"""Seconds that members may take, once they have partitions, until they read all of them."""
 _PATIENCE: Final = 120.0
 _LOOK: Final = 0.05
 
@@ -124,8 +126,7 @@ def moved(bootstrap: str, folder: Path, members: int, partitions: int, idle_seco
         for _ in range(members):
             group.start()
         group.wait(members)
-        # What clients do once they have partitions is over then.
-        time.sleep(2.0)
+        time.sleep(BEGINNING)
         before = [program.cpu() for program in group.programs]
         time.sleep(idle_seconds)
         used = [program.cpu() - was for program, was in zip(group.programs, before, strict=True)]
@@ -166,6 +167,7 @@ def rate(bootstrap: str, folder: Path, members: int, partitions: int, count: int
         for _ in range(members):
             group.start()
         group.wait(members)
+        time.sleep(BEGINNING)
         with _still(group):
             producer = Producer(
                 {"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": count}
