@@ -427,7 +427,7 @@ def test_arrays_of_numbers_that_arrow_lacks_fail_their_rows() -> None:
 def test_texts_of_numbers_and_times_are_none(kind: Any) -> None:
     for texts in (pa.array(["1", "2"]), pa.array(["2026-01-31", "true"]), pa.array([b"1", b"2"])):
         batch = batch_of(pa.record_batch({"x": texts}))
-        with pytest.raises(RowsFailed, match=f'"x" is not {re.escape(str(kind))}: it is (a text|of bytes)') as error:
+        with pytest.raises(RowsFailed, match=f'"x" is not {re.escape(str(kind))}: ') as error:
             record_batch_of(batch, pa.schema([("x", kind)]))
         assert list(error.value.failures) == [0, 1]
 
