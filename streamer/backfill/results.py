@@ -51,18 +51,14 @@ class LinesForm(ResultForm):
 
     def rows(self, results: Batch, failed: dict[int, Exception]) -> tuple[Any, int]:
         encoded = self._codec.encode(results)
-        values = encoded.values
-        unfit = {**encoded.failed, **_of_several_lines(values)}
-        if unfit:
-            _blame(results, unfit, failed)
-            return self.rows(results.take(~of_records(results, failed)), failed)
-        return b"".join([*_with_ends(values)]), results.size
-
-
-def _with_ends(values: Any) -> Any:
-    for value in values:
-        yield value
-        yield b"\n"
+        unfit: Mapping[int, Exception] = encoded.failed
+        if not unfit:
+            lines = b"\n".join([*encoded.values, b""])
+            if lines.count(b"\n") == results.size:
+                return lines, results.size
+            unfit = _of_several_lines(encoded.values)
+        _blame(results, unfit, failed)
+        return self.rows(results.take(~of_records(results, failed)), failed)
 
 
 def _of_several_lines(values: Any) -> Mapping[int, Exception]:
