@@ -370,7 +370,6 @@ class Delivery:
         failed: Failed = {}
         letters: dict[int, ConnectorError] = {}
         gone: list[int] = []
-        timed: set[Lane] = set()
         for row, error in lost.items():
             decoded = self.ledger.note_of(row)
             if decoded is None:
@@ -380,8 +379,6 @@ class Delivery:
                 replays = Replays.NONE
             if error.retriable and replays is not Replays.NONE:
                 again.append(row)
-                if decoded.timed:
-                    timed.add(decoded.records.lane_of(row - decoded.first))
             elif error.retriable and not self._failures.has_letters(row >> SOURCE_BITS):
                 if not gone:
                     self._log.warning(
@@ -396,7 +393,7 @@ class Delivery:
         self._count_rows("failed", np.array(gone, np.int64))
         if again:
             self._log.warning("messages were lost, their records come again", sink=route.name, rows=len(again))
-            lanes = self.together(self.ledger.lanes_of(again) | timed)
+            lanes = self.together(self.ledger.lanes_of(again))
             self._rewind(lanes, self.acknowledgeable(lanes))
             for lane in lanes:
                 self.ledger.end(lane)

@@ -187,6 +187,8 @@ class _Run:
 @dataclass(slots=True)
 class _LaneState:
     runs: deque[_Run] = field(default_factory=deque)
+    uncounted: list[_Run] = field(default_factory=list)
+    """Those whose positions do not count for `mark`, and some that are complete."""
     mark: int = -1
     reported_mark: int = -1
 
@@ -232,12 +234,17 @@ class Ledger:
                 entry.forget(start, stop)
                 self._release_if_complete(entry)
                 continue
-            if not counted or (self._left and self.is_left(lane)):
+            if self._left and self.is_left(lane):
                 continue
             state = self._lanes.get(lane)
             if state is None:
                 state = self._lanes[lane] = _LaneState()
-            state.runs.append(_Run(entry, start, stop, records.positions))
+            run = _Run(entry, start, stop, records.positions)
+            if counted:
+                state.runs.append(run)
+            else:
+                state.uncounted = [other for other in state.uncounted if not other.entry.is_complete]
+                state.uncounted.append(run)
         return entry
 
     @property
@@ -297,7 +304,7 @@ class Ledger:
         state = self._lanes.pop(lane, None)
         if state is None:
             return
-        for run in state.runs:
+        for run in [*state.runs, *state.uncounted]:
             run.entry.forget(run.start, run.stop)
             self._release_if_complete(run.entry)
 
@@ -374,7 +381,7 @@ class Ledger:
         wanted = sorted(rows)
         lanes: set[Lane] = set()
         for lane, state in self._lanes.items():
-            for run in state.runs:
+            for run in [*state.runs, *state.uncounted]:
                 low = bisect_right(wanted, run.entry.first + run.start - 1)
                 if low < len(wanted) and wanted[low] < run.entry.first + run.stop:
                     lanes.add(lane)

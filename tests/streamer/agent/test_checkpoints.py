@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import random
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -295,6 +298,43 @@ def test_a_lost_result_of_time_comes_again(bench: Bench, eventually: Any) -> Non
     eventually(lambda: len(bench.factory.runners[0].open) == 2)
     bench.factory.runners[0].due = True
     eventually(lambda: {("a", 1), ("b", 5)} <= set(bench.sums))
+    bench.feed(("a", 2))
+    eventually(lambda: bench.topic.group("default").acknowledged == [3])
+
+
+def test_results_of_the_end_that_are_lost_come_again_and_the_run_ends(bench: Bench) -> None:
+    lost: list[Message] = []
+
+    def lose(message: Message) -> bool:
+        lost.append(message)
+        return len(lost) <= 3
+
+    bench.out.faults.lose = lose
+    source = MemorySource([Data({"k": key, "x": number}) for key, number in (("a", 1), ("b", 5))], name="memory")
+    summary = bench.start(source=source).join(60)
+    assert (summary.reason, summary.error) == ("ended", None)
+    assert len(lost) > 3
+    assert set(bench.sums) == {("a", 1), ("b", 5)}
+    assert source.acknowledged == [2]
+    assert list(bench.store.positions.values()) == [2]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_results_of_time_that_are_lost_again_and_again_hold_no_acknowledgement_up(
+    bench: Bench, eventually: Any, seed: int
+) -> None:
+    chance = random.Random(seed)
+    bench.out.faults.lose = lambda message: chance.random() < 0.2
+    bench.start()
+    for number in range(60):
+        bench.feed((chance.choice("abc"), 1 << number))
+        bench.factory.runners[0].due = chance.random() < 0.3
+        time.sleep(0.005)
+    bench.out.faults.lose = None
+    eventually(lambda: bench.topic.group("default").acknowledged == [60])
+    bench.factory.runners[0].due = True
+    # Each number is a bit of its own.
+    eventually(lambda: functools.reduce(operator.or_, (each for _, each in bench.sums)) == (1 << 60) - 1)
 
 
 def test_a_result_of_time_that_stops_the_service_is_still_in_the_saved_state(bench: Bench, eventually: Any) -> None:

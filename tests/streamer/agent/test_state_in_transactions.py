@@ -164,6 +164,7 @@ def test_a_sum_that_time_closed_comes_again_when_its_transaction_is_aborted(
     assert world.open == {"a": [1, 2], "b": [1]}
     member.sums.due = True
     eventually(lambda: world.sums == {"a": [3], "b": [1]} and not world.open)
+    eventually(lambda: not member.agent._loop._open_delivery.ledger.has_open_rows)
 
 
 def test_sums_that_time_closes_and_the_bus_refuses_late_are_buried_with_their_values(

@@ -248,6 +248,20 @@ def test_the_lanes_of_lost_rows_are_known() -> None:
     assert ledger.lanes_of([4, -1]) == set()
 
 
+def test_rows_without_a_position_are_of_their_lane_and_complete_when_it_ends() -> None:
+    freed: list[int] = []
+    ledger = Ledger(freed.append)
+    ledger.enter(block((A, [7]), (B, [9])), 0, counted=False)
+    ledger.expect(rows(0, 1))
+    ledger.decide(rows(0, 1))
+    assert (ledger.lanes_of([0]), ledger.lanes_of([1])) == ({A}, {B})
+    ledger.end(A)
+    assert (ledger.open_rows, freed) == (1, [])
+    ledger.confirm(rows(1))
+    assert (ledger.open_rows, freed) == (0, [10])
+    assert ledger.all_marks([A, B]) == {}
+
+
 class Model:
     """What the ledger should say, with an entry for each row."""
 
