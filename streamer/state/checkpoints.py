@@ -54,6 +54,8 @@ class Checkpoints(Generic[StoreT_co]):
         self._acknowledged_before: Mapping[Lane, int] = {}
         """Acknowledged by the last checkpoint: a bus needs a moment to have it."""
         self._acknowledged_saved: dict[Scope, int] = {}
+        self._began: set[Scope] = set()
+        """Those of which a lane has begun in this process."""
         self._log = log
         self._scopes: dict[Lane, Scope] = {}
         """The lanes whose state the steps have."""
@@ -110,6 +112,10 @@ class Checkpoints(Generic[StoreT_co]):
                 others.check()
                 if others.is_taken_over:
                     self._store.save([], {scope: position}, {scope: position})
+                elif noted is not None and scope not in self._began:
+                    # What the bus had before this process is not in doubt, unlike what was sent to it since.
+                    self._acknowledged_before = {**self._acknowledged_before, lane: position}
+                self._began.add(scope)
             names = {identity: name for name, identity in self._identities.items()}
             items: dict[str, list[Item]] = {
                 names[identity]: pieces for identity, pieces in loaded.items.items() if identity in names

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import stamina
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -29,7 +31,11 @@ class GroupMembers:
     def refused(self, why: str, *options: str) -> str:
         """What a service says that is not started for this reason."""
         member = self.start(*options)
-        assert member.process.wait(90) == 2, member.text()
+        try:
+            code = member.process.wait(90)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"it runs, instead of saying {why!r}: {member.text()}")
+        assert code == 2, member.text()
         assert why in member.text()
         return str(member.text())
 

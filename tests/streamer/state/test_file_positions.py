@@ -60,3 +60,12 @@ def test_an_older_state_file_is_refused(run: Any, tmp_path: Path) -> None:
     ended, _ = run(3)
     assert ended.code == 2, ended
     assert "is older: it has save" in ended.err
+
+
+def test_positions_that_were_put_back_behind_those_of_the_last_start_are_refused(run: Any, tmp_path: Path) -> None:
+    run(1)
+    run(2)
+    (tmp_path / "pumps.done").unlink()
+    ended, _ = run(3)
+    assert ended.code == 2, ended
+    assert "was acknowledged, and the saved state has seen records up to" in ended.err
