@@ -253,7 +253,11 @@ class Member:
         self.process.wait(30)
 
     def stop(self, timeout: float = 90) -> int:
-        """SIGTERM; the exit code."""
+        """SIGTERM, which a program that has said something listens to; the exit code."""
+        deadline = time.monotonic() + timeout
+        while not self.text() and self.process.poll() is None:
+            assert time.monotonic() < deadline, "it says nothing"
+            time.sleep(0.05)
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout)
 

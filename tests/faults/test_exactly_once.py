@@ -45,7 +45,7 @@ def test_records_that_pass_by_are_acknowledged_in_transactions_when_the_service_
     ledger.write(1000)
     passing += write_poison(ledger, undecodable=3000, too_large=0, seed=2)
     made = bench(ledger, EXACTLY_ONCE, instance="one", source=where)
-    member = made.start(0.05)
+    member = made.start(0.5)
     wait_for(ledger, passing // 2, 120, member)
     member.kill()
     member = made.start()
