@@ -712,6 +712,9 @@ class RunLoop:
         deadline = time.monotonic() + self._service.limits.drain
         # What is saved goes on in the next run; only at the end of the input it comes out as it is.
         if self._stateful and not (self._checkpointing is not None and self._drain.begun):
+            if self._checkpointing is not None:
+                # A source without records is at its end before its lanes are looked at.
+                self._checkpointing.begin_lanes(surely=True)
             self._emit(self._assembly.executor.flush)
         delivery.release(now=True)
         while delivery.confirming.unconfirmed:

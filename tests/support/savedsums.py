@@ -13,6 +13,7 @@ import pipelines
 from pipelines import Batch, Data, Result
 from pipelines.data.columns import Column
 from pipelines.data.record import RecordContext
+from pipelines.data.result import Gathered
 from pipelines.runners.state.item import Change, Item
 from pipelines.runners.state.timed import timed
 
@@ -49,7 +50,8 @@ class Sums(pipelines.StatefulRunner):
                 keys.append(place[1])
         held = np.setdiff1d(batch.rows, np.array(rows, np.int64))
         columns = {"y": Column.of([sum(numbers) for numbers in sums]), "k": Column.of(keys)}
-        return Result(Batch(columns, len(rows), rows=np.array(rows, np.int64), origin=batch.origin), held=held)
+        made = Batch(columns, len(rows), rows=np.array(rows, np.int64), origin=batch.origin)
+        return Result(made, held=held, gathered=(Gathered(made, 0),) if rows else ())
 
     def tick(self, now: float) -> Result:
         if not self.due:

@@ -71,11 +71,14 @@ class Checkpointing:
             lanes, self._ended = self._ended, []
             self.forget(lanes)
 
-    def begin_lanes(self) -> None:
-        """Load the state of lanes that are new: what is due by time must not wait for their first record."""
+    def begin_lanes(self, *, surely: bool = False) -> None:
+        """Load the state of lanes that are new: what is due by time must not wait for their first record.
+
+        `surely`: of all of them, however long what was sent takes to be confirmed.
+        """
         # At the end only if there are records to be run.
         if not (self.by_transactions and self._drain.begun):
-            self._load_new(self._settle_now)
+            self._load_new(self._settle_for_sure if surely else self._settle_now)
 
     def _load_new(self, settled: Callable[[], bool]) -> None:
         """Load the state of all lanes that are new, once what was sent is confirmed, or not if `settled` says so."""
