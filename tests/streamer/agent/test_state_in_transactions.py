@@ -21,6 +21,7 @@ from connectors.sink import Voided
 from connectors.source import TransactionToken
 from pipelines import Batch, Data, Result
 from streamer.agent.runs.checkpointing import Checkpointing
+from streamer.delivery.transaction import State
 from streamer.delivery.transactions import Transactions
 
 
@@ -96,7 +97,10 @@ def test_a_transaction_that_waits_saves_what_was_run_before_it_began_to_commit(
 ) -> None:
     member = world.start(transaction={"interval": "2s", "timeout": "60s"})
     world.feed("a")
-    eventually(lambda: bool(member.sums.open))
+    confirming = member.agent._loop._open_delivery.confirming
+    assert isinstance(confirming, Transactions)
+    # One that cannot begin lets no record be run.
+    eventually(lambda: bool(member.sums.open) and confirming._transaction.state is State.OPEN)
     world.faults.cut()
     eventually(lambda: member.agent._loop.waiting is not None)
     world.feed("a")
