@@ -27,6 +27,7 @@ from connectors.source import Source
 from connectors.statetopic import StateTopic
 from connectors.units import OneOrMore
 from pipelines.conditions.condition import Conditions, packages
+from pipelines.described import Described
 from pipelines.errors import DefinitionError, nearest
 from pipelines.harmless import refused_options
 from pipelines.late import late
@@ -60,10 +61,10 @@ class Addressing:
     whose record lacks it does not have the header. They replace headers that have the same names."""
 
 
-class ConnectorConfig(BaseModel):
+class ConnectorConfig(Described):
     """The fields that sources and sinks share. Frozen; an unknown field is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     built_by: ClassVar[str]
     """The class of the source or sink, or a function that makes it, as `module:name`: it is imported when the connector
@@ -244,7 +245,7 @@ class SourceConfig(ConnectorConfig):
     keeps_footage: ClassVar[bool] = False
     """Whether its source can keep the packets that its records were decoded from, for sinks that write clips."""
 
-    into: dict[str, str] = {}
+    into: dict[str, str] = Field(default_factory=dict)
     """Metadata of the record that become values: `{key: device_id, headers.trace: trace}`. Every source has key, timestamp, topic, partition, offset, source and headers.NAME; some types have more."""  # noqa: E501
     time: TimeConfig | None = None
     """The value that is the time of a record, in place of the time that the bus knows: `{field: ts, unit: ms}`. A record without one that can be read keeps the bus's."""  # noqa: E501

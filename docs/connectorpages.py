@@ -17,6 +17,7 @@ from connectors.codecs.config import CodecConfig, MessageConfig
 from connectors.codecs.registry import CODECS
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from connectors.registry import SINKS, SOURCES
+from pipelines.described import descriptions
 from pipelines.plugins.catalog import OURS
 from pipelines.plugins.requirements import how_to_install, required
 
@@ -118,14 +119,14 @@ def documented(model: type[BaseModel], bases: Sequence[type[BaseModel]]) -> dict
     names = [name for name in model.model_fields if not _is_inherited(model, name, bases)]
     if issubclass(model, MessageConfig):
         names.sort(key=MessageConfig.model_fields.__contains__)  # the limits last
-    shown = {name: model.model_fields[name] for name in names}
-    return {name: info for name, info in shown.items() if info.description and not info.exclude}
+    described = descriptions(model)
+    return {name: info for name in names if name in described and not (info := model.model_fields[name]).exclude}
 
 
 def _is_inherited(model: type[BaseModel], name: str, bases: Sequence[type[BaseModel]]) -> bool:
-    said = model.model_fields[name].description
+    said = descriptions(model).get(name)
     return any(
-        said == base.model_fields[name].description
+        said == descriptions(base).get(name)
         for base in bases
         if base is not model and issubclass(model, base) and name in base.model_fields
     )

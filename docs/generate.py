@@ -30,6 +30,7 @@ from steppages import OURS, has_fields, part_name, settings
 
 from connectors.camera.config import FrameSize
 from connectors.units import Position, seconds, size_in_bytes
+from pipelines.described import descriptions
 from pipelines.expressions.functions import FUNCTIONS
 from pipelines.plugins import catalog
 from pipelines.plugins.tables import TABLES
@@ -151,7 +152,7 @@ def fields(model: type[BaseModel], bases: Sequence[type[BaseModel]] = ()) -> str
     """The documented fields of a model, one a line."""
     rows = [
         f"| `{info.alias or name}` | {_SAID.get((model.__name__, name)) or kind(info)} | {default(info)} "
-        f"| {described(info)} |\n"
+        f"| {described(model, name)} |\n"
         for name, info in documented(model, bases).items()
     ]
     return _HEAD + "".join(rows) if rows else _NONE
@@ -165,7 +166,7 @@ def step_fields(model: type[Config]) -> str:
         if name == "name" and issubclass(model, Step):
             continue
         ours = " *Not in Konduit Serving.*" if model.is_extension(name) else ""
-        rows.append(f"| `{key}` | {kind(info)} | {default(info)} | {described(info)}{ours} |\n")
+        rows.append(f"| `{key}` | {kind(info)} | {default(info)} | {described(model, name)}{ours} |\n")
     return _STEP_HEAD + "".join(rows)
 
 
@@ -191,9 +192,9 @@ def default(info: FieldInfo) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
-def described(info: FieldInfo) -> str:
+def described(model: type[BaseModel], name: str) -> str:
     """A field's docstring as the cell of a table."""
-    return _cell(" ".join((info.description or "").split()))
+    return _cell(" ".join(descriptions(model).get(name, "").split()))
 
 
 _SAID: Final = {

@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -33,6 +32,7 @@ from connectors.camera.options import INPUT_FORMATS, INPUT_OPTIONS, check_never_
 from connectors.camera.video import Opening
 from connectors.config import SourceConfig
 from connectors.units import Duration
+from pipelines.described import Described
 from pipelines.plugins.requirements import Package, Requires
 
 _SIZE = re.compile(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,4})")
@@ -80,10 +80,10 @@ CameraName = Annotated[
 """The name of a camera."""
 
 
-class CameraFields(BaseModel):
+class CameraFields(Described):
     """One camera. A text instead of the fields is its `url`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     url: SecretStr
     """The camera's URL: rtsp://HOST/PATH, http://HOST/PATH (MJPEG, HLS, or a recording), udp://0.0.0.0:PORT, rtp://, rtmp://HOST/PATH, srt://HOST:PORT, /dev/video0, a video file, a folder of pictures, or lavfi:testsrc2 for a test picture. It is shown without user name, password and query."""  # noqa: E501
@@ -128,7 +128,7 @@ class CameraFields(BaseModel):
     options: Annotated[
         dict[str, Annotated[SecretStr, BeforeValidator(_as_text, json_schema_input_type=str | int | float | bool)]],
         INPUT_OPTIONS,
-    ] = {}
+    ] = Field(default_factory=dict)
     """Options of libav that have no field of their own: rtsp_flags, user_agent, headers, framerate of a device, ... They override those that the other fields set, but for protocol_whitelist and graph, which nothing overrides. libav ignores unknown names without a word, so check the spelling. Their values are not shown in logs."""  # noqa: E501
 
     _address: Address = PrivateAttr()

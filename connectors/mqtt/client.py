@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from connectors.config import ConnectorConfig, LocalPath
 from connectors.mqtt.address import BrokerAddress
@@ -16,14 +16,15 @@ from connectors.mqtt.protocol.packets import V5, V311, Version
 from connectors.mqtt.session.login import Login
 from connectors.tokens import token_function
 from connectors.units import Duration
+from pipelines.described import Described
 from pipelines.errors import ConnectorError
 from pipelines.plugins.requirements import Package
 
 
-class TlsConfig(BaseModel):
+class TlsConfig(Described):
     """Settings of TLS, besides those of the system."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     ca: LocalPath | None = None
     """File with the certificates of trusted authorities, PEM; by default those of the system."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from connectors.config import Addressing, SinkConfig, SourceConfig
 from connectors.mqtt.client import MqttClientFields
@@ -18,6 +18,7 @@ from connectors.mqtt.publishing.style import Style
 from connectors.mqtt.qos import Qos
 from connectors.mqtt.session.settings import Settings
 from connectors.units import Duration, OneOrMore, Size
+from pipelines.described import Described
 from pipelines.errors import DefinitionError
 
 SESSION_KEPT = 3600
@@ -34,10 +35,10 @@ _VALUE = re.compile(r"\{[^{}]*\}")
 _NO_NAME = re.compile("[+#{}]")
 
 
-class Announcement(BaseModel):
+class Announcement(Described):
     """A message about the sink itself."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     topic: str
     """The topic, a plain name without values."""

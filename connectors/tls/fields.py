@@ -5,16 +5,17 @@ from __future__ import annotations
 import ssl
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
+from pydantic import ConfigDict, SecretStr, model_validator
 
 from connectors.localpath import LocalPath
 from connectors.tls.certificate import server_context
+from pipelines.described import Described
 
 
-class ServerTls(BaseModel):
+class ServerTls(Described):
     """The server's side of TLS."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     cert: LocalPath | None = None
     """File with the server's certificate, PEM; without it a self-signed one is made (extra `tls`)."""

@@ -15,7 +15,6 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Union, get_args, ge
 from pydantic import (
     AfterValidator,
     AliasGenerator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     GetJsonSchemaHandler,
@@ -26,6 +25,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from pipelines.data.data import check_key
+from pipelines.described import Described
 
 Form = Literal["json", "yaml"]
 
@@ -75,7 +75,7 @@ Key = Annotated[str, AfterValidator(_checked_key)]
 """The key of a value that a step writes: one that a record can have, not `@Metadata` and the like."""
 
 
-class Config(BaseModel):
+class Config(Described):
     """Base of all configuration in definitions; immutable.
 
     In Python fields are keyword arguments by their snake-case names; in files every known spelling is read. An
@@ -91,7 +91,6 @@ class Config(BaseModel):
         coerce_numbers_to_str=True,
         allow_inf_nan=False,
         protected_namespaces=(),
-        use_attribute_docstrings=True,
     )
 
     yaml_case: ClassVar[Literal["snake", "camel"]] = "snake"
@@ -136,7 +135,7 @@ class Config(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """The schema of the model with every key that is read: a field may be given under any of its keys."""
-        schema = handler.resolve_ref_schema(handler(core_schema))
+        schema = handler.resolve_ref_schema(super().__get_pydantic_json_schema__(core_schema, handler))
         properties = schema.get("properties", {})
         keys: dict[str, list[str]] = {}
         for key, field in cls.keys().items():

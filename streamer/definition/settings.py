@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -21,13 +20,14 @@ from pydantic import (
 from connectors.config import LocalPath
 from connectors.http.hosts import is_loopback
 from connectors.units import Duration, OneOrMore, Share, Size, host_and_port, listening
+from pipelines.described import Described
 from streamer.batching.waiting import first_wait
 
 
-class Settings(BaseModel):
+class Settings(Described):
     """Base of these models: immutable, an unknown field is an error, numbers may be written as text (`${VAR}`)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 WAIT_OF_REQUESTS = 0.002

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from pipelines.described import Described
 from pipelines.steps.config import Key
 from pipelines.wire.jsontext import Pointer
 
 
-class Enveloped(BaseModel):
+class Enveloped(Described):
     """The fields of a codec's configuration for payloads that hold their records somewhere inside."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     at: str = ""
     """Where the record is in the payload, by JSON pointer: `/payload/after`; with `each`, where the list of records is. A payload with null there has no record, as a deletion, and passes by; one that has nothing there fails. By default the payload is the record."""  # noqa: E501

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from connectors.codecs.config import PayloadFields
+from pipelines.described import Described
 from pipelines.steps.config import Key
 from pipelines.wire.stated.conversions import Decimal, StatedType
 from pipelines.wire.stated.types import Stated, images_among
 
 
-class StatesTypes(BaseModel):
+class StatesTypes(Described):
     """The field of a codec's configuration for the types of values."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     types: dict[Key, StatedType] = Field(default_factory=dict)
     """The types that values become when they are read: `{temp: number, n: integer, ok: boolean, id: text, raw: bytes, photo: image}`."""  # noqa: E501

@@ -5,11 +5,12 @@ from __future__ import annotations
 import operator
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column
 from pipelines.data.data import Data
+from pipelines.described import Described
 from pipelines.errors import StreamerError, WireError
 from pipelines.values import Image, ValueType
 from pipelines.values.conversion.formats import ImageFormat
@@ -17,10 +18,8 @@ from pipelines.values.conversion.formats import ImageFormat
 _MAY_HOLD: Final = (ValueType.IMAGE, ValueType.LIST, ValueType.DATA, None)
 
 
-class WritesImages(BaseModel):
+class WritesImages(Described):
     """The fields of a codec's configuration for the images in its messages."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     images: Literal["keep", "png", "jpeg"] = "keep"
     """`keep` writes the file that was read, and PNG for images that a step has drawn and for video frames; `png` and `jpeg` write all images in this format. Konduit Serving reads PNG only."""  # noqa: E501

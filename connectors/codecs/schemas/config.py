@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from connectors.localpath import LocalPath
 from connectors.secrets import wrapped
 from connectors.units import Duration
+from pipelines.described import Described
 from pipelines.harmless import Harmless
 from pipelines.plugins.requirements import Package, all_of
 
@@ -46,10 +47,10 @@ CLIENT_OPTIONS: Final = Harmless(
 )
 """The properties of a registry's client that any service file may set."""
 
-_CONFIG = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+_CONFIG = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class RegistryAuth(BaseModel):
+class RegistryAuth(Described):
     """The login at a schema registry: a user with a password, or a token."""
 
     model_config = _CONFIG
@@ -70,7 +71,7 @@ class RegistryAuth(BaseModel):
         return self
 
 
-class RegistryConfig(BaseModel):
+class RegistryConfig(Described):
     """A Confluent schema registry, or one with the same interface (Apicurio, Karapace, Redpanda)."""
 
     model_config = _CONFIG
