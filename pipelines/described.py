@@ -75,11 +75,11 @@ def _inside(body: Iterable[ast.stmt], prefix: str) -> Iterator[tuple[str, dict[s
 
 
 def _attributes(body: list[ast.stmt]) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+    texts: dict[str, str | None] = {}
     for node, following in zip(body, [*body[1:], None], strict=True):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            found[node.target.id] = _text(following)
-    return found
+            texts[node.target.id] = _text(following)
+    return texts
 
 
 def _text(node: ast.stmt | None) -> str | None:
