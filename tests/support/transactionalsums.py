@@ -223,3 +223,16 @@ class SummingWorld:
         assert lacking == buried == len(self.letters.messages())
         with self.input.changed:
             assert self.saved_positions == list(self.input.group("default").acknowledged)
+
+    def check_in_order(self) -> None:
+        """Each record is in one sum, of one to three of them, or in the state, in the order of its key."""
+        sums, left = self.sums, self.open
+        for key, count in self._written.items():
+            following = 1
+            for each in sums[key]:
+                sizes = {sum(range(following, following + size)): size for size in (1, 2, 3)}
+                assert each in sizes, f"{each} of {key} is no sum that begins with {following}: {sums[key]}"
+                following += sizes[each]
+            assert left.get(key, []) == list(range(following, count + 1)), key
+        with self.input.changed:
+            assert self.saved_positions == list(self.input.group("default").acknowledged)
