@@ -207,7 +207,9 @@ class MemorySource(Source):
         self._events.append(LaneBegan(lane, self.topic.name, partition, self._next[partition]))
 
     def _end_lane(self, partition: int) -> None:
-        self._events.append(LaneEnded(self._lanes.pop(partition)))
+        # Not in the midst of a transaction that has found the lane here, and commits its position.
+        with self.topic.changed:
+            self._events.append(LaneEnded(self._lanes.pop(partition)))
 
     def _pull(self, wanted: int) -> None:
         if self._records is None:
