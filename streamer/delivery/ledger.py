@@ -188,7 +188,7 @@ class _Run:
 class _LaneState:
     runs: deque[_Run] = field(default_factory=deque)
     uncounted: list[_Run] = field(default_factory=list)
-    """Those whose positions do not count for `mark`, and some that are complete."""
+    """Those whose positions do not count for `mark`."""
     mark: int = -1
     reported_mark: int = -1
 
@@ -243,7 +243,6 @@ class Ledger:
             if counted:
                 state.runs.append(run)
             else:
-                state.uncounted = [other for other in state.uncounted if not other.entry.is_complete]
                 state.uncounted.append(run)
         return entry
 
@@ -448,6 +447,8 @@ class Ledger:
 
     @staticmethod
     def _advance(state: _LaneState) -> None:
+        if state.uncounted:
+            state.uncounted = [run for run in state.uncounted if not run.entry.is_complete]
         runs = state.runs
         while runs:
             run = runs[0]

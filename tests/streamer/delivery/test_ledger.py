@@ -251,7 +251,10 @@ def test_the_lanes_of_lost_rows_are_known() -> None:
 def test_rows_without_a_position_are_of_their_lane_and_complete_when_it_ends() -> None:
     freed: list[int] = []
     ledger = Ledger(freed.append)
-    ledger.enter(block((A, [7]), (B, [9])), 0, counted=False)
+    records = block((A, [7]), (B, [9]))
+    positions = weakref.ref(records.positions)
+    ledger.enter(records, 0, counted=False)
+    del records
     ledger.expect(rows(0, 1))
     ledger.decide(rows(0, 1))
     assert (ledger.lanes_of([0]), ledger.lanes_of([1])) == ({A}, {B})
@@ -259,6 +262,7 @@ def test_rows_without_a_position_are_of_their_lane_and_complete_when_it_ends() -
     assert (ledger.open_rows, freed) == (1, [])
     ledger.confirm(rows(1))
     assert (ledger.open_rows, freed) == (0, [10])
+    assert positions() is None
     assert ledger.all_marks([A, B]) == {}
 
 
