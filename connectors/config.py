@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from connectors.browser import Browser
 from connectors.codecs.config import CodecConfig
@@ -27,7 +27,7 @@ from connectors.source import Source
 from connectors.statetopic import StateTopic
 from connectors.units import OneOrMore
 from pipelines.conditions.condition import Conditions, packages
-from pipelines.described import Described
+from pipelines.described import FrozenSettings
 from pipelines.errors import DefinitionError, nearest
 from pipelines.harmless import refused_options
 from pipelines.late import late
@@ -61,10 +61,8 @@ class Addressing:
     whose record lacks it does not have the header. They replace headers that have the same names."""
 
 
-class ConnectorConfig(Described):
+class ConnectorConfig(FrozenSettings):
     """The fields that sources and sinks share. Frozen; an unknown field is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     built_by: ClassVar[str]
     """The class of the source or sink, or a function that makes it, as `module:name`: it is imported when the connector

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from pydantic import BaseModel, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -30,6 +30,15 @@ class Described(BaseModel):
             if key in properties:
                 properties[key] = {**properties[key], "description": text}
         return schema
+
+
+class FrozenSettings(Described):
+    """Base of the settings of connectors and services.
+
+    Immutable; an unknown field is an error; errors do not show what was given, as it may be secret.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 def descriptions(model: type[BaseModel]) -> dict[str, str]:

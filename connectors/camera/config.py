@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    ConfigDict,
     Field,
     PositiveInt,
     PrivateAttr,
@@ -32,7 +31,7 @@ from connectors.camera.options import INPUT_FORMATS, INPUT_OPTIONS, check_never_
 from connectors.camera.video import Opening
 from connectors.config import SourceConfig
 from connectors.units import Duration
-from pipelines.described import Described
+from pipelines.described import FrozenSettings
 from pipelines.plugins.requirements import Package, Requires
 
 _SIZE = re.compile(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,4})")
@@ -80,10 +79,8 @@ CameraName = Annotated[
 """The name of a camera."""
 
 
-class CameraFields(Described):
+class CameraFields(FrozenSettings):
     """One camera. A text instead of the fields is its `url`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     url: SecretStr
     """The camera's URL: rtsp://HOST/PATH, http://HOST/PATH (MJPEG, HLS, or a recording), udp://0.0.0.0:PORT, rtp://, rtmp://HOST/PATH, srt://HOST:PORT, /dev/video0, a video file, a folder of pictures, or lavfi:testsrc2 for a test picture. It is shown without user name, password and query."""  # noqa: E501

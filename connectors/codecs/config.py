@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
-from pydantic import ConfigDict, PositiveInt, PrivateAttr
+from pydantic import PositiveInt, PrivateAttr
 
 from connectors.codec import Codec
 from connectors.units import Size
-from pipelines.described import Described
+from pipelines.described import FrozenSettings
 from pipelines.late import late
 from pipelines.plugins.requirements import Requires
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
@@ -32,14 +32,12 @@ class PayloadFields:
     """The keys whose values are images, as far as that is known."""
 
 
-class CodecConfig(Described):
+class CodecConfig(FrozenSettings):
     """The configuration of a codec. Frozen; an unknown field is an error.
 
     A codec derives its own model with `type: Literal["name"] = "name"`, `built_by`, and its options with a docstring
     each, which become the JSON schema and the reference page.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     built_by: ClassVar[str]
     """The class of the codec, as `module:Class`: it is imported when the codec is built, and called with this

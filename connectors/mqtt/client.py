@@ -16,15 +16,13 @@ from connectors.mqtt.protocol.packets import V5, V311, Version
 from connectors.mqtt.session.login import Login
 from connectors.tokens import token_function
 from connectors.units import Duration
-from pipelines.described import Described
+from pipelines.described import FrozenSettings
 from pipelines.errors import ConnectorError
 from pipelines.plugins.requirements import Package
 
 
-class TlsConfig(Described):
+class TlsConfig(FrozenSettings):
     """Settings of TLS, besides those of the system."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     ca: LocalPath | None = None
     """File with the certificates of trusted authorities, PEM; by default those of the system."""

@@ -19,7 +19,7 @@ from connectors.mqtt.protocol.topics import SHARE, TopicPatterns, levels_as_valu
 from connectors.mqtt.qos import Qos
 from connectors.mqtt.session.settings import Settings
 from connectors.units import Duration, OneOrMore, Size
-from pipelines.described import Described
+from pipelines.described import FrozenSettings
 from pipelines.errors import DefinitionError, nearest
 from pipelines.late import late
 
@@ -33,10 +33,8 @@ _SHORT = 60
 _LONGEST_EXPIRY = 0xFFFF_FFFF
 
 
-class Shard(Described):
+class Shard(FrozenSettings):
     """One of several processes that divide the topics among themselves."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     index: Annotated[int, Field(ge=0)]
     """The number of this process, from 0; may be a host name that ends with its number, as `${HOSTNAME}` of a stateful set is: `sensors-3`."""  # noqa: E501
@@ -64,10 +62,8 @@ class Shard(Described):
         return self
 
 
-class CanaryConfig(Described):
+class CanaryConfig(FrozenSettings):
     """A message that the source publishes to itself, to notice when it gets no messages any more."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     topic: str | None = None
     """Its topic, of this process alone: by default `streamer/canary/` and the client id. The client has to be allowed to publish and to subscribe there."""  # noqa: E501

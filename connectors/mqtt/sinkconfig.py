@@ -18,7 +18,7 @@ from connectors.mqtt.publishing.style import Style
 from connectors.mqtt.qos import Qos
 from connectors.mqtt.session.settings import Settings
 from connectors.units import Duration, OneOrMore, Size
-from pipelines.described import Described
+from pipelines.described import FrozenSettings
 from pipelines.errors import DefinitionError
 
 SESSION_KEPT = 3600
@@ -35,10 +35,8 @@ _VALUE = re.compile(r"\{[^{}]*\}")
 _NO_NAME = re.compile("[+#{}]")
 
 
-class Announcement(Described):
+class Announcement(FrozenSettings):
     """A message about the sink itself."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     topic: str
     """The topic, a plain name without values."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from connectors.localpath import LocalPath
 from connectors.units import size_in_bytes
-from pipelines.described import Described
+from pipelines.described import FrozenSettings
 
 
 def _size(text: str) -> str:
@@ -17,10 +17,8 @@ def _size(text: str) -> str:
     return text
 
 
-class OutboxConfig(Described):
+class OutboxConfig(FrozenSettings):
     """A file that keeps a sink's messages until the sink has confirmed them, even over a restart."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     path: LocalPath
     """The file, an SQLite database; it is created if it does not exist. Each sink of each process needs its own."""

@@ -5,17 +5,15 @@ from __future__ import annotations
 import ssl
 from typing import Self
 
-from pydantic import ConfigDict, SecretStr, model_validator
+from pydantic import SecretStr, model_validator
 
 from connectors.localpath import LocalPath
 from connectors.tls.certificate import server_context
-from pipelines.described import Described
+from pipelines.described import FrozenSettings
 
 
-class ServerTls(Described):
+class ServerTls(FrozenSettings):
     """The server's side of TLS."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     cert: LocalPath | None = None
     """File with the server's certificate, PEM; without it a self-signed one is made (extra `tls`)."""

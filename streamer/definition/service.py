@@ -33,6 +33,7 @@ from connectors.registry import SINKS, SOURCES
 from pipelines.definitions.definition import read_pipeline
 from pipelines.definitions.document import Document
 from pipelines.definitions.overriding import overridden
+from pipelines.described import FrozenSettings
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.hotpath import HotPath
 from pipelines.late import late
@@ -50,7 +51,6 @@ from streamer.definition.settings import (
     Limits,
     ModelSettings,
     Profile,
-    Settings,
     StateSettings,
     StateTopicSettings,
     Tracing,
@@ -209,7 +209,7 @@ class _Written:
     document: Document | None = dataclasses.field(default=None, compare=False)
 
 
-class Service(Settings):
+class Service(FrozenSettings):
     """A service: its sources, its pipeline, its sinks, and its delivery guarantee.
 
     The same model in Python and in service files (`streamer.load`). Raises `pydantic.ValidationError` for wrong

@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
-    ConfigDict,
     Field,
     PrivateAttr,
     SecretStr,
@@ -20,15 +19,8 @@ from pydantic import (
 from connectors.config import LocalPath
 from connectors.http.hosts import is_loopback
 from connectors.units import Duration, OneOrMore, Share, Size, host_and_port, listening
-from pipelines.described import Described
+from pipelines.described import FrozenSettings
 from streamer.batching.waiting import first_wait
-
-
-class Settings(Described):
-    """Base of these models: immutable, an unknown field is an error, numbers may be written as text (`${VAR}`)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
 
 WAIT_OF_REQUESTS = 0.002
 """Seconds that requests wait for others at most, where nothing else is said."""
@@ -38,7 +30,7 @@ LEAST_TARGET = 0.001
 """The shortest `target_latency` in seconds."""
 
 
-class BatcherSettings(Settings):
+class BatcherSettings(FrozenSettings):
     """The `batch` field of a service: which batcher gathers its records, and what all batchers have in common."""
 
     type: str
@@ -157,7 +149,7 @@ class BatchSettings(BatcherSettings):
         return self.type == "round" and "max_records" not in self.model_fields_set
 
 
-class TransactionSettings(Settings):
+class TransactionSettings(FrozenSettings):
     """How long transactions last, with `delivery: exactly_once`."""
 
     interval: Annotated[Duration, Field(gt=0)] = 0.1
@@ -185,7 +177,7 @@ class TransactionSettings(Settings):
         return self.model_copy(update={"interval": min(interval, self.timeout / 2)})
 
 
-class StateSettings(Settings):
+class StateSettings(FrozenSettings):
     """Where the state of steps is saved, together with the positions of their records."""
 
     path: LocalPath
@@ -194,7 +186,7 @@ class StateSettings(Settings):
     """How often it is saved. After a crash the records since then are run again."""
 
 
-class StateTopicSettings(Settings):
+class StateTopicSettings(FrozenSettings):
     """The topic in which the state of steps is saved, in one transaction with the positions of their records."""
 
     topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
@@ -203,7 +195,7 @@ class StateTopicSettings(Settings):
     """How often it is saved. After a crash the records since then are run again. With `delivery: exactly_once` it is the default of `transaction.interval`."""  # noqa: E501
 
 
-class Limits(Settings):
+class Limits(FrozenSettings):
     """Bounds of a service: of records in flight, and of the time that it waits for others."""
 
     in_flight: Annotated[Size, Field(ge=1)] = 64 << 20
@@ -236,7 +228,7 @@ class Limits(Settings):
         return memory
 
 
-class FailureSettings(Settings):
+class FailureSettings(FrozenSettings):
     """When the service stops because most records fail, so that it does not move a whole topic to the dead letters."""
 
     stop_ratio: Annotated[float, Field(gt=0, le=1)] = 0.5
@@ -252,7 +244,7 @@ class FailureSettings(Settings):
         return 0 if self.stop_ratio == 1 and "first" not in self.model_fields_set else self.first
 
 
-class Control(Settings):
+class Control(FrozenSettings):
     """Where metrics and health are served."""
 
     listen: Annotated[str, listening(9464)]
@@ -275,7 +267,7 @@ class Control(Settings):
         return "note: every machine that reaches it can read them; add a token, or listen on 127.0.0.1"
 
 
-class ModelSettings(Settings):
+class ModelSettings(FrozenSettings):
     """What is done when files of the pipeline's models change while the service runs."""
 
     follow: Annotated[Duration, Field(gt=0)] | None = None
@@ -295,7 +287,7 @@ class ModelSettings(Settings):
         raise ValueError(f'must be key, or values.NAME for the value NAME, not "{sticky}"')
 
 
-class Profile(Settings):
+class Profile(FrozenSettings):
     """Where the times of stages and steps are written, for a trace viewer."""
 
     file: LocalPath
@@ -306,7 +298,7 @@ class Profile(Settings):
     """How many of these files are kept; the oldest are deleted."""
 
 
-class Tracing(Settings):
+class Tracing(FrozenSettings):
     """Where spans of batches and of their sampled records go. Needs the extra `otel`."""
 
     endpoint: str = "http://localhost:4318"

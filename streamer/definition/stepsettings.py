@@ -11,10 +11,10 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from connectors.units import Duration
 from pipelines.definitions.functions import reference
 from pipelines.definitions.pipeline import Pipeline
+from pipelines.described import FrozenSettings
 from pipelines.executors.errorclasses import check_error_class, is_known
 from pipelines.executors.openpolicy import UnknownStepError, by_step
 from pipelines.executors.policy import Retry, StepPolicy
-from streamer.definition.settings import Settings
 
 
 def _listed(value: object) -> object:
@@ -37,7 +37,7 @@ ErrorName = Annotated[str, BeforeValidator(_error_name, json_schema_input_type=s
 """The name of a class of errors; in Python the class itself, too."""
 
 
-class RetrySettings(Settings):
+class RetrySettings(FrozenSettings):
     """How records that failed in a step are run again."""
 
     attempts: Annotated[int, Field(ge=1)] = 3
@@ -52,7 +52,7 @@ class RetrySettings(Settings):
     """Classes of errors after which a record is run again, their subclasses included: errors of Python by their names, others with their modules, `requests.exceptions.Timeout`."""  # noqa: E501
 
 
-class StepSettings(Settings):
+class StepSettings(FrozenSettings):
     """What is done for a step beyond running it."""
 
     retry: RetrySettings | None = None

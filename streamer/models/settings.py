@@ -12,8 +12,8 @@ from pydantic import Field, PlainValidator, SerializeAsAny, ValidationInfo, fiel
 from connectors.config import SinkConfig
 from connectors.registry import SINKS
 from connectors.units import Duration, Share
+from pipelines.described import FrozenSettings
 from streamer.definition.connectors.reading import configured
-from streamer.definition.settings import Settings
 
 SHADOW: Final = "shadow"
 """The variant that gets a copy of the records, and whose results are compared, and are no results of the service."""
@@ -24,7 +24,7 @@ WHOLE: Final = 100.0
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
-class CanarySettings(Settings):
+class CanarySettings(FrozenSettings):
     """How a variant gets more and more of the records, as long as it does no worse than `current`."""
 
     weights: Annotated[tuple[Annotated[float, Field(gt=0, le=WHOLE)], ...], Field(min_length=1)] = (1, 10, 50, 100)
@@ -52,7 +52,7 @@ def _sink(value: object, info: ValidationInfo) -> object:
     return None if value is None else configured(SINKS, value, info)
 
 
-class Variant(Settings):
+class Variant(FrozenSettings):
     """A version of the pipeline that gets a share of the records."""
 
     version: Annotated[int, Field(ge=1)] | None = None

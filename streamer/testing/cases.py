@@ -15,11 +15,11 @@ from pipelines.data.data import Data
 from pipelines.definitions.document import Document
 from pipelines.definitions.documents import parse_documents, read_documents
 from pipelines.definitions.validation import definition_error
+from pipelines.described import FrozenSettings
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.values import Image
 from pipelines.values.imageheader import SUFFIXES
 from pipelines.wire.json import value_from_plain
-from streamer.definition.settings import Settings
 from streamer.testing.registries import Schema
 
 FOLDER: Final = "cases"
@@ -62,7 +62,7 @@ Times: TypeAlias = Annotated[
 WRITTEN: Final = frozenset({".yaml", ".yml", ".json", ".jsonl", ".ndjson"})
 
 
-class Case(Settings):
+class Case(FrozenSettings):
     """One case. A YAML or JSON file holds one (YAML documents: several), a file of JSON lines one a line."""
 
     name: str = ""

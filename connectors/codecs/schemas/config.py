@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from connectors.localpath import LocalPath
 from connectors.secrets import wrapped
 from connectors.units import Duration
-from pipelines.described import Described
+from pipelines.described import FrozenSettings
 from pipelines.harmless import Harmless
 from pipelines.plugins.requirements import Package, all_of
 
@@ -47,13 +47,9 @@ CLIENT_OPTIONS: Final = Harmless(
 )
 """The properties of a registry's client that any service file may set."""
 
-_CONFIG = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-
-class RegistryAuth(Described):
+class RegistryAuth(FrozenSettings):
     """The login at a schema registry: a user with a password, or a token."""
-
-    model_config = _CONFIG
 
     user: str | None = None
     """The user."""
@@ -71,10 +67,8 @@ class RegistryAuth(Described):
         return self
 
 
-class RegistryConfig(Described):
+class RegistryConfig(FrozenSettings):
     """A Confluent schema registry, or one with the same interface (Apicurio, Karapace, Redpanda)."""
-
-    model_config = _CONFIG
 
     url: str
     """Its address, several separated by commas: `http://localhost:8081`. `mock://NAME` is one in memory, for tests."""
